@@ -1,0 +1,45 @@
+# Two commands to start: `make run` and `make test`. Both need only Python 3.11 or later.
+PYTHON ?= python3
+BIN := .venv/bin
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+
+.PHONY: run test check format docs bench lock clean
+
+run: .venv/run-installed  ## Take the tour: define, validate, version and print real tools.
+	@$(BIN)/python examples/tour.py
+
+test: .venv/dev-installed  ## Run every test, with branch coverage.
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report --skip-covered
+
+check: .venv/dev-installed  ## Format, lint, layers, types and the house rules.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_house.py
+
+format: .venv/dev-installed  ## Rewrite the sources in the house format.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: .venv/dev-installed  ## Measure what the README claims.
+	$(BIN)/python benchmarks/validation.py
+	$(BIN)/python benchmarks/import_time.py
+
+lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
+	$(LOCK) pyproject.toml --group build --output-file requirements/run.txt
+	$(LOCK) pyproject.toml --group dev --output-file requirements/dev.txt
+
+clean:  ## Remove everything that the other targets made.
+	rm -rf .venv site .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/%-installed: requirements/%.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("toolcrib needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
