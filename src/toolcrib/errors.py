@@ -8,7 +8,8 @@ own message from them: what was wrong, then what to do.
     │   InvalidBackendError, ArgsTooLargeError, InvalidCursorError      (ValueError)
     ├── NoCompatibleVersionError, ToolNotFoundError                     (LookupError)
     ├── InvalidSchemaError                                              (ValueError)
-    │   └── UnsupportedDialectError, ExternalRefError, SchemaTooComplexError
+    │   ├── UnsupportedDialectError, ExternalRefError, SchemaTooComplexError
+    │   └── UnknownMetaSchemaError      (UnsupportedDialectError, ExternalRefError)
     ├── ValidationError                                                 (ValueError)
     ├── ConversionError                                                 (ValueError)
     ├── ToolError
@@ -58,6 +59,7 @@ __all__ = [
     "ToolNotFoundError",
     "ToolTimeoutError",
     "ToolcribError",
+    "UnknownMetaSchemaError",
     "UnsupportedDialectError",
     "ValidationError",
 ]
@@ -84,7 +86,10 @@ def _rebuild(cls: type[ToolcribError], args: tuple[Any, ...], facts: dict[str, A
 
 def _shown(value: object) -> str:
     """Return the repr of a value, cut to a length that fits a message."""
-    text = repr(value[: _SHOWN + 1] if isinstance(value, str | bytes) else value)
+    try:
+        text = repr(value[: _SHOWN + 1] if isinstance(value, str | bytes) else value)
+    except (ValueError, RecursionError):  # an integer too long to print, or a container too deep
+        text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -227,6 +232,11 @@ class UnsupportedDialectError(InvalidSchemaError):
 @dataclass(eq=False)
 class ExternalRefError(InvalidSchemaError):
     """A reference that leaves the schema and the preloaded documents; nothing is ever fetched."""
+
+
+@dataclass(eq=False)
+class UnknownMetaSchemaError(UnsupportedDialectError, ExternalRefError):
+    """A `$schema` that names somebody's own meta-schema, which is not among the preloaded documents."""
 
 
 @dataclass(eq=False)

@@ -1,0 +1,26 @@
+"""The light argument schema: a small, hand-writable description of a tool's arguments.
+
+It reads both shapes of the schema, checks arguments against it, and translates it to JSON Schema. It is not
+a JSON Schema engine: what the date does not enforce is ignored, with a warning.
+
+>>> schema = parse_arg_schema({"q": {"type": "string", "required": True, "minLength": 3}})
+>>> validate_args(schema, {"q": "cats"})
+>>> validate_args(schema, {})
+Traceback (most recent call last):
+toolcrib.errors.ValidationError: missing required argument 'q'
+"""
+
+from toolcrib.model.argschema.defaults import apply_defaults
+from toolcrib.model.argschema.parse import parse_arg_schema
+from toolcrib.model.argschema.property import ArgSchemaProperty
+from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
+from toolcrib.model.argschema.validate import validate_args
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ArgSchema",
+    "ArgSchemaProperty",
+    "apply_defaults",
+    "parse_arg_schema",
+    "validate_args",
+]

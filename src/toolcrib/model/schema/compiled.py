@@ -1,0 +1,129 @@
+"""One schema, checked, priced and compiled once, ready for any number of values."""
+
+from typing import Any
+
+import jsonschema_rs
+
+from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
+from toolcrib.model.plain import copy_json, measure, pointer
+from toolcrib.model.schema.cost import MAX_STEPS, Cost, assess, meter
+from toolcrib.model.schema.engine import Documents, dialect_of, engine_for, meta_engine
+from toolcrib.model.schema.explain import MAX_PROBLEMS, TYPES, explain, show
+from toolcrib.model.schema.graph import MAX_SCHEMA_NODES, build_graph
+from toolcrib.model.suggest import nearest
+
+__all__ = ["CompiledSchema", "plain_schema"]
+
+_MAX_LISTED_STEPS = 10_000
+"""Above this many steps the engine would spend its time on writing errors, not on finding them."""
+
+_TYPE_ALIASES = {
+    "dict": "object", "map": "object", "mapping": "object", "struct": "object", "json": "object",
+    "list": "array", "tuple": "array", "set": "array",
+    "float": "number", "double": "number", "decimal": "number",
+    "int": "integer", "long": "integer",
+    "str": "string", "text": "string", "char": "string", "date": "string",
+    "bool": "boolean", "none": "null", "nil": "null", "nonetype": "null",
+}  # fmt: skip
+
+
+class CompiledSchema:
+    """A schema that values can be validated against; safe to share between threads."""
+
+    def __init__(self, schema: dict[str, Any] | bool, documents: Documents) -> None:
+        """Check, price and compile a schema, which is copied.
+
+        Raises:
+            InvalidSchemaError: or one of its leaves, with what is wrong and where.
+        """
+        self._schema = copy_json(plain_schema(schema))
+        dialect = dialect_of(self._schema, documents)
+        self._cost: Cost | None = None
+        if isinstance(self._schema, dict):
+            if self._schema.get("$schema") not in documents:
+                _check_against(meta_engine(dialect), self._schema)
+            self._cost = assess(build_graph(self._schema, dialect, documents))
+        try:
+            patterns = self._cost.patterns if self._cost else 0
+            self._engine = engine_for(self._schema, dialect, documents, patterns=patterns)
+        except jsonschema_rs.ValidationError as error:
+            raise InvalidSchemaError("invalid schema", (_from_compiler(error),)) from error
+        except ValueError as error:
+            raise InvalidSchemaError(f"the schema cannot be compiled: {error}"[:500]) from error
+
+    def validate(self, value: Any) -> None:
+        """Return if the value fits.
+
+        Raises:
+            ValidationError: it does not, or is not JSON.
+            SchemaTooComplexError: this schema cannot be checked against this value in reasonable time.
+        """
+        size = measure(value)
+        cost = self._cost
+        if cost is not None:
+            cost.check_depth(size)
+            if cost.bound(size) > MAX_STEPS:
+                meter(cost.root, value)
+        if not self._engine.is_valid(value):
+            raise ValidationError(self._problems(value))
+
+    def _problems(self, value: Any) -> tuple[Problem, ...]:
+        if self._cost is None:
+            return (Problem("", "false", "no value is allowed here"),)
+        try:
+            steps = meter(self._cost.root, value)
+        except SchemaTooComplexError:
+            steps = MAX_STEPS
+        if steps <= _MAX_LISTED_STEPS:
+            return explain(self._engine.iter_errors(value), value, self._schema)
+        reason = "does not fit the schema, and is too large to list why; check its parts one by one"
+        return (Problem("", "schema", reason),)
+
+
+def plain_schema(schema: Any) -> dict[str, Any] | bool:
+    """Return a schema that is plain JSON of a reasonable size, or raise.
+
+    Raises:
+        InvalidSchemaError: it is not JSON, or `SchemaTooComplexError`: it is too large.
+    """
+    if isinstance(schema, bool):
+        return schema
+    if type(schema) is not dict:
+        raise InvalidSchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
+    try:
+        size = measure(schema)
+    except ValidationError as error:
+        too_large = error.problems[0].keyword == "size"
+        raise (SchemaTooComplexError if too_large else InvalidSchemaError)("invalid schema", error.problems) from None
+    if size.nodes > MAX_SCHEMA_NODES:
+        raise SchemaTooComplexError(f"the schema holds {size.nodes:,} values, and {MAX_SCHEMA_NODES:,} is the limit")
+    return schema
+
+
+def _check_against(meta_schema: jsonschema_rs.Validator, schema: dict[str, Any]) -> None:
+    if meta_schema.is_valid(schema):
+        return
+    errors = list(meta_schema.iter_errors(schema))
+    types = [problem for error in errors if (problem := _bad_type(error))]
+    others = [error for error in errors if not _bad_type(error)]
+    raise InvalidSchemaError("invalid schema", (*types, *explain(others, schema, None))[:MAX_PROBLEMS])
+
+
+def _bad_type(error: jsonschema_rs.ValidationError) -> Problem | None:
+    """Say which type was meant, where a `type` keyword names none of the seven."""
+    if error.schema_path[-3:] != ["properties", "type", "anyOf"]:
+        return None
+    named = error.instance if isinstance(error.instance, list) else [error.instance]
+    wrong = next((name for name in named if name not in TYPES), error.instance)
+    meant = nearest(wrong, TYPES) if isinstance(wrong, str) else None
+    meant = _TYPE_ALIASES.get(str(wrong).lower(), meant)
+    hint = f"; did you mean {meant!r}?" if meant else f"; use one of {', '.join(map(repr, TYPES))}"
+    if wrong == "any":
+        hint = f"; leave 'type' out to allow any value, or use one of {', '.join(map(repr, TYPES))}"
+    return Problem(pointer(error.instance_path), "type", f"{show(wrong)} is not a JSON Schema type{hint}")
+
+
+def _from_compiler(error: jsonschema_rs.ValidationError) -> Problem:
+    if error.kind.name == "format":
+        return Problem(pointer(error.instance_path), "pattern", f"{show(error.instance)} is not a regular expression")
+    return Problem(pointer(error.instance_path), error.kind.name, error.message[:500])

@@ -1,0 +1,170 @@
+"""The validation engine, `jsonschema-rs`, set up so that it never does I/O and never asserts a format."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, Literal
+
+import jsonschema_rs
+
+from toolcrib.errors import (
+    ExternalRefError,
+    InvalidSchemaError,
+    UnknownMetaSchemaError,
+    UnsupportedDialectError,
+)
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = [
+    "META_SCHEMAS",
+    "ROOT_URI",
+    "Dialect",
+    "Documents",
+    "dialect_of",
+    "engine_for",
+    "is_linear",
+    "meta_engine",
+    "meta_resolver",
+    "pattern_engine",
+]
+
+DRAFT_2020_12: Final = "https://json-schema.org/draft/2020-12/schema"
+DRAFT_7: Final = "http://json-schema.org/draft-07/schema"
+ROOT_URI: Final = "json-schema:///"
+"""The engine's own base for a schema without `$id`."""
+
+Dialect = Literal["2020-12", "draft-07"]
+META_SCHEMAS: Final[Mapping[Dialect, str]] = {"2020-12": DRAFT_2020_12, "draft-07": DRAFT_7}
+_DRAFTS: Final = {"2020-12": jsonschema_rs.Draft202012, "draft-07": jsonschema_rs.Draft7}
+
+_BACKTRACK_LIMIT = 10_000
+_PATTERN_BYTES = 32 << 20
+"""What all compiled patterns of one schema may take together."""
+_MAX_PATTERN_BYTES = 8 << 20
+
+
+class _Annotation:
+    """A keyword that is kept but asserts nothing."""
+
+    def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
+        """Take what the engine gives every keyword."""
+
+    def validate(self, instance: Any) -> None:
+        """Accept anything."""
+
+
+class Documents:
+    """Schemas loaded beforehand, by URI; every other address is refused, never fetched."""
+
+    def __init__(self, documents: Mapping[str, Any]) -> None:
+        self._documents = {uri.rstrip("#"): schema for uri, schema in documents.items()}
+
+    def __contains__(self, uri: object) -> bool:
+        return isinstance(uri, str) and uri.rstrip("#") in self._documents
+
+    def registry(self, schema: dict[str, Any], dialect: Dialect) -> jsonschema_rs.Registry:
+        """Return the engine's view of a schema and all that it refers to.
+
+        Raises:
+            ExternalRefError: a reference, in a used branch or not, leaves the schema and the documents.
+            InvalidSchemaError: a reference is not a URI.
+        """
+        missing: list[str] = []
+
+        def retrieve(uri: str) -> Any:
+            if uri.rstrip("#") not in self._documents:
+                missing.append(uri)
+                raise LookupError(uri)
+            return self._documents[uri.rstrip("#")]
+
+        try:
+            return jsonschema_rs.Registry([(ROOT_URI, schema)], draft=_DRAFTS[dialect], retriever=retrieve)
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            if missing:
+                raise self.external(missing[0].removeprefix(ROOT_URI)) from None
+            raise InvalidSchemaError(f"a reference in the schema cannot be read: {error}"[:500]) from error
+
+    def external(self, uri: str) -> ExternalRefError:
+        """Return the error for a reference that leaves the schema and the documents."""
+        hint = did_you_mean(uri, self._documents)
+        return ExternalRefError(
+            f"the schema refers to {uri[:200]!r}, which is outside of it and is never fetched{hint}; "
+            "put the target under '$defs', or pass it in documents="
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Return the engine options under which these documents, and nothing else, can be reached."""
+        return {"retriever": self._documents.__getitem__} if self._documents else {"offline": True}
+
+
+@cache
+def meta_resolver(dialect: Dialect) -> jsonschema_rs.Resolver:
+    """Return what finds the meta-schema of a dialect; a registry holds only those of its own."""
+    root = {"$ref": META_SCHEMAS[dialect]}
+    return jsonschema_rs.Registry([(ROOT_URI, root)], draft=_DRAFTS[dialect]).resolver(ROOT_URI)
+
+
+def dialect_of(schema: dict[str, Any] | bool, documents: Documents) -> Dialect:
+    """Return the dialect a schema declares; one that declares none is 2020-12.
+
+    Raises:
+        UnsupportedDialectError: it is neither of ours, nor a meta-schema among the documents.
+    """
+    uri = schema.get("$schema", DRAFT_2020_12) if isinstance(schema, dict) else DRAFT_2020_12
+    if not isinstance(uri, str):
+        raise UnsupportedDialectError(f"'$schema' must be a string, such as {DRAFT_2020_12!r}")
+    bare = uri.removesuffix("#")
+    if bare == DRAFT_2020_12:
+        return "2020-12"
+    if bare in {DRAFT_7, DRAFT_7.replace("http:", "https:")}:
+        return "draft-07"
+    if uri in documents:
+        return "2020-12"
+    error = UnsupportedDialectError if "//json-schema.org/" in uri else UnknownMetaSchemaError
+    raise error(
+        f"'$schema' is {uri[:200]!r}, and only 2020-12 ({DRAFT_2020_12}) and draft-07 ({DRAFT_7}) are known; "
+        "rewrite the schema for one of them, or pass that meta-schema in documents="
+    )
+
+
+def engine_for(
+    schema: dict[str, Any] | bool, dialect: Dialect, documents: Documents, *, patterns: int = 1
+) -> jsonschema_rs.Validator:
+    """Return the compiled schema.
+
+    Raises:
+        ValueError: the engine refuses it, as a `jsonschema_rs.ValidationError` with the place, or without.
+    """
+    size = min(_MAX_PATTERN_BYTES, _PATTERN_BYTES // max(patterns, 1))
+    options: dict[str, Any] = {
+        **documents.options(),
+        "validate_formats": False,
+        "mask": "value",
+        "pattern_options": jsonschema_rs.FancyRegexOptions(
+            backtrack_limit=_BACKTRACK_LIMIT, size_limit=size, dfa_size_limit=1 << 20
+        ),
+    }
+    if dialect == "2020-12":
+        return jsonschema_rs.Draft202012Validator(schema, **options)
+    annotations = {"contentEncoding": _Annotation, "contentMediaType": _Annotation}
+    return jsonschema_rs.Draft7Validator(schema, keywords=annotations, **options)
+
+
+@cache
+def meta_engine(dialect: Dialect) -> jsonschema_rs.Validator:
+    """Return the validator of schemas themselves."""
+    return engine_for({"$ref": META_SCHEMAS[dialect]}, dialect, Documents({}))
+
+
+def pattern_engine(pattern: str) -> jsonschema_rs.Validator:
+    """Return a validator of one pattern alone."""
+    return engine_for({"pattern": pattern}, "2020-12", Documents({}))
+
+
+def is_linear(pattern: str) -> bool:
+    """Return whether the engine that cannot backtrack takes this pattern."""
+    options = jsonschema_rs.RegexOptions(size_limit=_MAX_PATTERN_BYTES)
+    try:
+        jsonschema_rs.Draft202012Validator({"pattern": pattern}, offline=True, pattern_options=options)
+    except ValueError:
+        return False
+    return True

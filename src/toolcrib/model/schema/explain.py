@@ -1,0 +1,208 @@
+"""The engine's errors as problems a person, or a model, can act on."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import jsonschema_rs
+
+from toolcrib.errors import Problem
+from toolcrib.model.plain import pointer
+from toolcrib.model.suggest import did_you_mean, nearest
+
+__all__ = ["MAX_PROBLEMS", "TYPES", "explain", "show"]
+
+MAX_PROBLEMS = 32
+_MAX_MESSAGE = 500
+_MAX_SHOWN = 60
+
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_ARTICLES = {"array": "an array", "integer": "an integer", "object": "an object", "null": "null"}
+
+_Error = jsonschema_rs.ValidationError
+_Kind = jsonschema_rs.ValidationErrorKind
+
+
+def explain(errors: Iterable[_Error], value: Any, schema: Any) -> tuple[Problem, ...]:
+    """Return what is wrong with a value, at most 32 problems, in the engine's order."""
+    problems: dict[Problem, None] = {}
+    for error in errors:
+        place = _at(value, error.instance_path)
+        for path, keyword, message in _describe(error, place, schema):
+            problems[Problem(pointer(path), keyword, _cut(message, _MAX_MESSAGE))] = None
+            if len(problems) == MAX_PROBLEMS:
+                return tuple(problems)
+    return tuple(problems)
+
+
+_Described = tuple[list[str | int], str, str]
+
+
+def _describe(error: _Error, place: Any, schema: Any) -> Iterator[_Described]:
+    """Yield the path, keyword and message of each problem in one error."""
+    path, kind = error.instance_path, error.kind
+    keyword = _keyword(error)
+    match kind:
+        case _Kind.AdditionalProperties() | _Kind.UnevaluatedProperties():
+            yield from _unexpected(path, keyword, kind.unexpected, _siblings(error, schema))
+        case _Kind.FalseSchema() if keyword == "additionalProperties" and isinstance(place, dict):
+            yield from _unexpected(path, keyword, list(place), ())
+        case _Kind.Required():
+            yield path, keyword, _required(kind.property, place, because=keyword == "dependentRequired")
+        case _Kind.PropertyNames():
+            [(_, _, reason)] = list(_describe(kind.error, kind.error.instance, schema))[:1]
+            yield path, keyword, f"the property name {show(kind.error.instance)} does not fit: it {reason}"
+        case _Kind.AnyOf() | _Kind.OneOfNotValid():
+            yield _alternatives(path, keyword, kind.context, place, schema)
+        case _:
+            yield path, keyword, _MESSAGES.get(type(kind), _engine_message)(error, place)
+
+
+def _keyword(error: _Error) -> str:
+    """Return the keyword that refused the value."""
+    named = [part for part in error.schema_path[-2:] if isinstance(part, str)]
+    if isinstance(error.kind, _Kind.FalseSchema):
+        return next((part for part in reversed(named) if part in _FALSE_MEANS_NONE), "false")
+    return "dependentRequired" if "dependentRequired" in named else error.kind.name
+
+
+_FALSE_MEANS_NONE = {"additionalProperties", "properties", "patternProperties", "items", "additionalItems"}
+
+
+def _unexpected(
+    path: list[str | int], keyword: str, names: list[str], known: Iterable[str]
+) -> Iterator[_Described]:
+    known = [name for name in known if name not in names]
+    for name in names:
+        hint = did_you_mean(name, known) or "; remove it"
+        yield path, keyword, f"unexpected property {show(name)}{hint}"
+
+
+def _siblings(error: _Error, schema: Any) -> list[str]:
+    """Return the names that the schema does know where it found an unexpected one."""
+    place = _at(schema, error.schema_path[:-1])
+    properties = place.get("properties") if isinstance(place, dict) else None
+    return list(properties) if isinstance(properties, dict) else []
+
+
+def _required(name: str, place: Any, *, because: bool) -> str:
+    near = nearest(name, place) if isinstance(place, dict) and name not in place else None
+    hint = f"; did you write {show(near)}?" if near else ""
+    return f"required property {show(name)} is missing{' beside those given' if because else ''}{hint}"
+
+
+def _alternatives(
+    path: list[str | int], keyword: str, context: list[list[_Error]], place: Any, schema: Any
+) -> _Described:
+    """Say what the nearest alternative asks for; where all ask for a type, name the types."""
+    branches = [list(_flatten(branch, place, schema)) for branch in context]
+    wanted = [_types(branch, path) for branch in context]
+    if wanted and all(wanted):
+        types = list(dict.fromkeys(kind for kinds in wanted for kind in kinds))
+        return path, keyword, f"must be {_either(types)}, not {show(place)}"
+    closest = min(branches, key=lambda branch: _distance(branch, path), default=[])
+    asks = "; ".join(f"{pointer(where)}: {what}" if where else what for where, _, what in closest[:3])
+    return path, keyword, f"fits none of the {len(context)} alternatives; the nearest one says: {asks}"
+
+
+def _flatten(branch: list[_Error], place: Any, schema: Any) -> Iterator[_Described]:
+    for error in branch[:MAX_PROBLEMS]:
+        yield from _describe(error, error.instance if error.instance_path else place, schema)
+
+
+def _types(branch: list[_Error], path: list[str | int]) -> list[str]:
+    """Return the types a branch asks for, where the type is all that it misses."""
+    first = branch[0] if branch else None
+    if first is not None and isinstance(first.kind, _Kind.Type) and first.instance_path == path:
+        return first.kind.types
+    return []
+
+
+def _distance(branch: list[_Described], path: list[str | int]) -> tuple[bool, int, int]:
+    """Rank branches: those of the right type first, then the fewest and the deepest complaints."""
+    wrong_type = any(keyword == "type" and where == path for where, keyword, _ in branch)
+    return wrong_type, len(branch), -max((len(where) for where, _, _ in branch), default=0)
+
+
+def _either(types: Iterable[str]) -> str:
+    named = [_ARTICLES.get(kind, f"a {kind}") for kind in types]
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} or {named[-1]}"
+
+
+def _plural(count: int, noun: str) -> str:
+    plural = {"property": "properties"}.get(noun, f"{noun}s")
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
+def _one_of(error: _Error, place: Any) -> str:
+    options = error.kind.as_dict()["options"]
+    hint = did_you_mean(place, [o for o in options if isinstance(o, str)]) if isinstance(place, str) else ""
+    shown = ", ".join(map(show, options[:12])) + (", …" if len(options) > 12 else "")  # noqa: PLR2004
+    return f"must be one of {shown}, not {show(place)}{hint}"
+
+
+def _engine_message(error: _Error, _place: Any) -> str:
+    return error.message
+
+
+def _fact(name: str, sentence: str) -> Callable[[_Error, Any], str]:
+    """Return a writer of one sentence about one fact of the error, and the value."""
+    return lambda error, place: sentence.format(show(error.kind.as_dict()[name]), show(place))
+
+
+def _limit(sentence: str, noun: str) -> Callable[[_Error, Any], str]:
+    return lambda error, place: sentence.format(_plural(error.kind.as_dict()["limit"], noun), show(place))
+
+
+_MESSAGES: dict[type, Callable[[_Error, Any], str]] = {
+    _Kind.Type: lambda error, place: f"must be {_either(error.kind.as_dict()['types'])}, not {show(place)}",
+    _Kind.Enum: _one_of,
+    _Kind.Constant: _fact("expected_value", "must be {}, not {}"),
+    _Kind.Minimum: _fact("limit", "must be at least {}, not {}"),
+    _Kind.Maximum: _fact("limit", "must be at most {}, not {}"),
+    _Kind.ExclusiveMinimum: _fact("limit", "must be greater than {}, not {}"),
+    _Kind.ExclusiveMaximum: _fact("limit", "must be less than {}, not {}"),
+    _Kind.MultipleOf: _fact("multiple_of", "must be a multiple of {}, not {}"),
+    _Kind.Pattern: _fact("pattern", "must match the pattern {}, and {} does not"),
+    _Kind.MinLength: _limit("must have at least {}, and {} has fewer", "character"),
+    _Kind.MaxLength: _limit("must have at most {}, and {} has more", "character"),
+    _Kind.MinItems: _limit("must have at least {}, and {} has fewer", "item"),
+    _Kind.MaxItems: _limit("must have at most {}, and {} has more", "item"),
+    _Kind.MinProperties: _limit("must have at least {}, and {} has fewer", "property"),
+    _Kind.MaxProperties: _limit("must have at most {}, and {} has more", "property"),
+    _Kind.UniqueItems: lambda _error, _place: "must not hold the same item twice",
+    _Kind.Contains: lambda _error, _place: "does not hold the right number of items of the kind asked for",
+    _Kind.AdditionalItems: _limit("must have no more than {}", "item"),
+    _Kind.UnevaluatedItems: lambda _error, _place: "holds items that the schema does not allow; remove them",
+    _Kind.FalseSchema: lambda _error, _place: "is not allowed here; remove it",
+    _Kind.Not: lambda _error, place: f"must not be of the kind that the schema forbids, and {show(place)} is",
+    _Kind.OneOfMultipleValid: lambda _error, _place: "fits more than one of the alternatives, and must fit just one",
+}
+
+
+def show(value: Any) -> str:
+    """Return a value as short text: scalars as written in Python, containers by what they are."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return repr(_cut(value, _MAX_SHOWN))
+    return _cut(f"{value}", _MAX_SHOWN)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _at(value: Any, path: list[str | int]) -> Any:
+    """Return what stands at a path of a value, or None where the path leaves it."""
+    for part in path:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value

@@ -1,0 +1,81 @@
+"""What a tool is called: `name`, `namespace:name` or `namespace:name:version`."""
+
+import re
+from dataclasses import dataclass, field
+
+from toolcrib.errors import InvalidToolIdError, InvalidVersionError
+from toolcrib.version import Version
+
+__all__ = ["MAX_NAME_LENGTH", "ToolId", "name_fault"]
+
+MAX_NAME_LENGTH = 128
+_MAX_COLONS = 2
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def name_fault(text: object) -> str:
+    """Return why text cannot be a tool's name or namespace, or nothing if it can."""
+    if not isinstance(text, str):
+        return f"must be text, not {type(text).__name__}"
+    if not text:
+        return "must not be empty"
+    if len(text) > MAX_NAME_LENGTH:
+        return f"must have at most {MAX_NAME_LENGTH} characters, not {len(text)}"
+    foreign = dict.fromkeys(_FOREIGN.findall(text))
+    if foreign:
+        listed = ", ".join(map(repr, list(foreign)[:8]))
+        return f"may contain only letters, digits, '_', '.' and '-', not {listed}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolId:
+    """The identity of a tool; two ids are equal when their versions compare equal, build metadata aside.
+
+    >>> ToolId.parse("github:create_issue:1.2.0")
+    ToolId(namespace='github', name='create_issue', version='1.2.0')
+    >>> str(ToolId("github", "create_issue", "v1.2.0"))
+    'github:create_issue:1.2.0'
+    """
+
+    namespace: str | None
+    name: str
+    version: str | None = field(default=None, compare=False)
+    _precedence: Version | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shown = ":".join(str(part) for part in (self.namespace, self.name, self.version) if part is not None)
+        for label, part in (("namespace", self.namespace), ("name", self.name)):
+            if part is not None and (fault := name_fault(part)):
+                raise InvalidToolIdError(shown, f"its {label} {fault}")
+        precedence = None
+        if self.version is not None:
+            try:
+                precedence = Version.parse(self.version)
+            except InvalidVersionError as error:
+                raise InvalidToolIdError(shown, f"its version must be an exact one; {error}") from error
+            object.__setattr__(self, "version", str(precedence))
+        object.__setattr__(self, "_precedence", precedence)
+
+    @classmethod
+    def parse(cls, text: str) -> "ToolId":
+        """Return the id that text spells.
+
+        Raises:
+            InvalidToolIdError: too many colons, an empty part, a foreign character, or an inexact version.
+        """
+        if not isinstance(text, str):
+            raise InvalidToolIdError(text, f"it must be text, not {type(text).__name__}")
+        parts = text.split(":", _MAX_COLONS + 1)
+        if len(parts) > _MAX_COLONS + 1:
+            raise InvalidToolIdError(text, "it has more than two colons; write namespace:name:version")
+        if not all(parts):
+            raise InvalidToolIdError(text, "it has an empty part; write name, namespace:name or namespace:name:version")
+        if len(parts) == 1:
+            return cls(None, parts[0])
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        if self.namespace is None:
+            return self.name
+        return ":".join(part for part in (self.namespace, self.name, self.version) if part)

@@ -1,0 +1,197 @@
+"""A version: strict SemVer 2.0.0, ordered by precedence."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self
+
+from toolcrib.errors import InvalidVersionError
+
+MAX_VERSION_LENGTH: Final = 256
+"""The longest version text that is read, in characters."""
+
+NUMBER: Final = r"(?:0|[1-9][0-9]*)"
+"""The pattern of a number without leading zeros."""
+_PRERELEASE_PART = rf"(?:{NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+PRERELEASE: Final = rf"{_PRERELEASE_PART}(?:\.{_PRERELEASE_PART})*"
+"""The pattern of what stands between `-` and `+`."""
+BUILD: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+"""The pattern of what stands after `+`."""
+
+_VERSION = re.compile(rf"v?({NUMBER})\.({NUMBER})\.({NUMBER})(?:-({PRERELEASE}))?(?:\+({BUILD}))?")
+_PART = re.compile(r"[0-9A-Za-z-]+")
+_DIGITS = re.compile(r"[0-9]+")
+_TOO_BIG = 10**MAX_VERSION_LENGTH
+_SHOWN = 40
+
+_Rank = tuple[int, int, str]
+_Key = tuple[int, int, int, bool, tuple[_Rank, ...]]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Version:
+    """A SemVer 2.0.0 version; build metadata takes no part in comparing, `==` or hashing.
+
+    >>> Version.parse("1.0.0-rc.2") < Version.parse("1.0.0-rc.10") < Version.parse("1.0.0")
+    True
+
+    Raises:
+        InvalidVersionError: When a number is negative or no int, or a text is not SemVer.
+    """
+
+    major: int = field(compare=False)
+    minor: int = field(compare=False)
+    patch: int = field(compare=False)
+    prerelease: str = field(default="", compare=False)
+    """Dot-separated identifiers such as `rc.1`; empty for a release."""
+    build: str = field(default="", compare=False)
+    """Dot-separated identifiers such as `linux.5`; empty for none."""
+    _key: _Key = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("major", "minor", "patch"):
+            _check_number(name, getattr(self, name))
+        _check_identifiers("prerelease", self.prerelease)
+        _check_identifiers("build", self.build)
+        if len(str(self)) > MAX_VERSION_LENGTH:
+            raise InvalidVersionError(str(self), _length_fault(len(str(self))))
+        identifiers = tuple(map(_rank, self.prerelease.split("."))) if self.prerelease else ()
+        key = (self.major, self.minor, self.patch, not self.prerelease, identifiers)
+        object.__setattr__(self, "_key", key)
+
+    def __str__(self) -> str:
+        prerelease = f"-{self.prerelease}" if self.prerelease else ""
+        build = f"+{self.build}" if self.build else ""
+        return f"{self.major}.{self.minor}.{self.patch}{prerelease}{build}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the version that a text spells, with or without a leading `v`.
+
+        >>> str(Version.parse("v1.2.3-rc.1+b5"))
+        '1.2.3-rc.1+b5'
+
+        Raises:
+            InvalidVersionError: When the text is not strict SemVer 2.0.0, saying what to change.
+        """
+        if not isinstance(text, str):
+            raise InvalidVersionError(text, f"a version is text such as '1.2.3', not {type(text).__name__}")
+        match = _VERSION.fullmatch(text) if len(text) <= MAX_VERSION_LENGTH else None
+        if match is None:
+            raise InvalidVersionError(text, version_fault(text))
+        major, minor, patch, prerelease, build = match.groups(default="")
+        return cls(int(major), int(minor), int(patch), prerelease, build)
+
+    def compatible_with(self, other: "Version | str") -> bool:
+        """Tell whether this version can stand in for another: same major, not older.
+
+        While the major is 0 every minor may break, so the minor must be the same too.
+
+        >>> Version.parse("1.4.0").compatible_with("1.2.3")
+        True
+        >>> Version.parse("0.4.0").compatible_with("0.2.3")
+        False
+        """
+        other = as_version(other)
+        same_line = self.major == other.major and (self.major > 0 or self.minor == other.minor)
+        return same_line and self >= other
+
+
+def compare(a: Version | str, b: Version | str) -> Literal[-1, 0, 1]:
+    """Return -1, 0 or 1 as `a` is older than, as old as or newer than `b`.
+
+    >>> compare("1.0.0-alpha.9", "1.0.0-alpha.10")
+    -1
+    """
+    a, b = as_version(a), as_version(b)
+    if a == b:
+        return 0
+    return -1 if a < b else 1
+
+
+def as_version(version: Version | str) -> Version:
+    """Return a version as it is, and a text parsed."""
+    return version if isinstance(version, Version) else Version.parse(version)
+
+
+def version_fault(text: str) -> str:
+    """Say what in particular keeps a text from being a version, and what to do, or nothing."""
+    if not text:
+        return "it is empty; write a version such as '1.2.3'"
+    if len(text) > MAX_VERSION_LENGTH:
+        return _length_fault(len(text))
+    if text != text.strip():
+        return "remove the spaces or line breaks around it"
+    if text.startswith("V"):
+        return "write the prefix as a lower-case 'v', or leave it out"
+    if text.startswith("="):
+        return "a version has no operator; remove the '='"
+    rest, plus, build = text.removeprefix("v").partition("+")
+    core, dash, prerelease = rest.partition("-")
+    return (
+        _core_fault(core)
+        or (_identifiers_fault("prerelease", prerelease) if dash else "")
+        or (_identifiers_fault("build", build) if plus else "")
+    )
+
+
+def number_fault(text: str) -> str:
+    """Say what is wrong with a text that should be a number, or nothing."""
+    if not _DIGITS.fullmatch(text):
+        return f"{shown(text)} is not a number" if text else "a number is missing"
+    if text.startswith("0") and text != "0":
+        return f"{shown(text)} has a leading zero; write {shown(text.lstrip('0') or '0')}"
+    return ""
+
+
+def shown(text: str) -> str:
+    """Return the repr of a text, cut to what a sentence can carry."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _rank(identifier: str) -> _Rank:
+    """Return the sort key of a prerelease identifier: numbers first, by value, then text by ASCII."""
+    return (0, int(identifier), "") if identifier.isdigit() else (1, 0, identifier)
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidVersionError(value, f"{name} must be an int, not {type(value).__name__}")
+    if abs(value) >= _TOO_BIG:  # Python refuses to print some of these in decimal
+        raise InvalidVersionError(hex(value), f"{name} has more than {MAX_VERSION_LENGTH} digits")
+    if value < 0:
+        raise InvalidVersionError(value, f"{name} must be zero or more")
+
+
+def _check_identifiers(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidVersionError(value, f"the {name} must be text, not {type(value).__name__}")
+    if value and (fault := _identifiers_fault(name, value)):
+        raise InvalidVersionError(value, fault)
+
+
+def _core_fault(core: str) -> str:
+    """Say what is wrong with `major.minor.patch`, or nothing."""
+    numbers = core.split(".")
+    if fault := next(filter(None, map(number_fault, numbers)), ""):
+        return fault if "write" in fault else f"{fault}; a version is MAJOR.MINOR.PATCH"
+    if len(numbers) > 3:  # noqa: PLR2004 - MAJOR.MINOR.PATCH
+        return f"it has {len(numbers)} numbers where SemVer has three; write {shown('.'.join(numbers[:3]))}"
+    if len(numbers) < 3:  # noqa: PLR2004
+        return f"it is partial; write {shown('.'.join([*numbers, '0', '0'][:3]))}"
+    return ""
+
+
+def _identifiers_fault(name: str, text: str) -> str:
+    """Say what is wrong with a prerelease or with build metadata, or nothing."""
+    for part in text.split("."):
+        if not part:
+            return f"the {name} has an empty identifier; remove the extra '.', '-' or '+'"
+        if not _PART.fullmatch(part):
+            return f"the {name} identifier {shown(part)} may contain only ASCII letters, digits and '-'"
+        if name == "prerelease" and _DIGITS.fullmatch(part) and number_fault(part):
+            return f"the {name} identifier {number_fault(part)}"
+    return ""
+
+
+def _length_fault(length: int) -> str:
+    return f"it has {length} characters; at most {MAX_VERSION_LENGTH} are allowed"

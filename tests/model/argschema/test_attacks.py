@@ -1,0 +1,236 @@
+"""Hostile arguments and schemas, answered within about a second of CPU time."""
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from toolcrib.errors import InvalidSchemaError, SchemaTooComplexError, ValidationError
+from toolcrib.model.argschema import apply_defaults, parse_arg_schema, validate_args
+
+pytestmark = pytest.mark.attack
+SECONDS = 3.0  # one is the aim; the rest is for a machine that is busy or slow
+
+
+@pytest.fixture(autouse=True)
+def _in_time() -> Iterator[None]:
+    start = time.process_time()
+    yield
+    # Measuring coverage makes everything several times slower.
+    assert sys.gettrace() is not None or time.process_time() - start < SECONDS
+
+
+class _Colliding:
+    """Has the hash of an argument's name, and comparing it fails."""
+
+    def __hash__(self) -> int:
+        return hash("q")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+
+def deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def looped() -> list[Any]:
+    value: list[Any] = []
+    value.append({"again": value})
+    return value
+
+
+def shared(levels: int) -> list[Any]:
+    value: list[Any] = ["x"]
+    for _ in range(levels):
+        value = [value] * 10
+    return value
+
+
+FIELDS: list[dict[str, Any]] = [
+    {},
+    {"type": "array"},
+    {"type": "object"},
+    {"type": "array", "items": {"type": "array"}},
+    {"type": "enum", "enum": ["a", [1], "[[[[]]]]", {"a": "x" * 4000}]},
+    {"type": "string", "isArray": True, "enum": ["a"], "minLength": 3},
+]
+
+
+HOSTILE: dict[str, Callable[[], Any]] = {
+    "deep": lambda: deep(100_000),
+    "looped": looped,
+    "shared": lambda: shared(40),
+    "long": lambda: [1] * 10**6,
+    "huge": lambda: 10**20_000,
+    "lone": lambda: "\ud800",
+    "keys": lambda: {1: 2},
+    "colliding": lambda: {_Colliding(): 1},
+    "many": lambda: [{"x": 1.5}] * 10**5,
+}
+
+
+def verdict(schema: Any, args: Any) -> str:
+    try:
+        validate_args(schema, args)
+    except ValidationError as error:
+        return str(error)
+    return "accepted"
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_arguments_get_a_verdict(field: dict[str, Any], kind: str) -> None:
+    assert 0 < len(verdict({"q": field}, {"q": HOSTILE[kind]()})) <= 500
+
+
+def test_an_argument_that_contains_itself_is_refused() -> None:
+    with pytest.raises(ValidationError, match="must not contain itself"):
+        validate_args({}, {"q": looped()})
+
+
+def test_a_deep_argument_is_fine() -> None:
+    validate_args({"q": {}}, {"q": deep(100_000)})
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_name_that_compares_badly_is_refused(strict: bool) -> None:
+    schema = {"q": {"type": "string", "required": True}}
+    with pytest.raises(ValidationError, match="missing required argument 'q'") as caught:
+        validate_args(schema, {_Colliding(): "x"}, strict=strict)
+    assert caught.value.problems[-1].message == "argument names must be strings"
+    with pytest.raises(ValidationError, match="argument names must be strings"):
+        apply_defaults(schema, {_Colliding(): "x"})
+
+
+def test_a_million_good_elements_are_accepted() -> None:
+    validate_args({"n": {"type": "integer", "isArray": True, "minimum": 0}}, {"n": list(range(10**6))})
+
+
+def test_a_giant_enum_meets_a_giant_array() -> None:
+    names = [f"name{number}" for number in range(100_000)]
+    schema = parse_arg_schema({"q": {"type": "string", "isArray": True, "enum": names}})
+    validate_args(schema, {"q": names})
+    assert len(schema.to_json_schema()["properties"]["q"]["items"]["enum"]) == 100_000
+
+
+def test_one_long_array_under_many_names_is_refused_in_time() -> None:
+    long = [0] * 10**6
+    names = [f"a{number}" for number in range(1000)]
+    with pytest.raises(ValidationError, match="too many values"):
+        validate_args(
+            {name: {"type": "integer", "isArray": True} for name in names}, dict.fromkeys(names, long)
+        )
+
+
+def test_one_large_object_in_many_elements_is_refused_in_time() -> None:
+    schema = {"q": {"type": "object", "isArray": True, "properties": {"a": {"default": 1}}}}
+    args = {"q": [dict.fromkeys(map(str, range(10_000)), 0)] * 10_000}
+    with pytest.raises(ValidationError, match="too many values"):
+        validate_args(schema, args, extended=True)
+    with pytest.raises(ValidationError, match="too many values"):
+        apply_defaults(schema, args)
+
+
+def test_enum_forms_of_shared_containers_are_refused_in_time() -> None:
+    choice = ["x"] * 900
+    with pytest.raises(ValidationError, match="too many values"):
+        validate_args({"q": {"type": "array", "enum": [choice]}}, {"q": [choice] * 100_000})
+
+
+def test_a_million_unknown_arguments_get_32_problems() -> None:
+    names = {f"argument{number}": {} for number in range(10_000)}
+    with pytest.raises(ValidationError) as caught:
+        validate_args(names, {f"argumnet{number}": 1 for number in range(10**6)}, strict=True)
+    assert len(caught.value.problems) == 32
+
+
+PATTERNS = [
+    "(a+)+$",
+    "(a|aa)*b$",
+    "(x+x+)+y",
+    "^(.*a){20}$",
+    "[^c]{900}d?$",
+    "a[ab]{2000}[cd]",
+    "(a[ab]{40}){40}c",
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("size", [40, 10_000, 1_000_000])
+def test_a_pattern_never_hangs(pattern: str, size: int) -> None:
+    schema = parse_arg_schema({"q": {"pattern": pattern}}, extended=True)
+    mixed = "".join(random.Random(1).choices("ab", k=size))  # noqa: S311  # any text will do
+    for text in ("a" * size, mixed):
+        assert any(part in verdict(schema, {"q": text}) for part in ("accepted", "must match", "too many"))
+
+
+def test_many_ordinary_texts_match_an_ordinary_pattern() -> None:
+    pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+    ids = ["01234567-89ab-cdef-0123-456789abcdef"] * 20_000
+    validate_args({"q": {"type": "string", "isArray": True, "pattern": pattern}}, {"q": ids}, extended=True)
+
+
+@pytest.mark.parametrize("extended", [True, False])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: {"q": {"default": deep(100_000)}}, lambda: {"q": {"enum": looped()}}, lambda: {"q": shared(40)}],
+    ids=["deep", "looped", "shared"],
+)
+def test_a_schema_without_an_end_is_refused(make: Callable[[], Any], extended: bool) -> None:
+    with pytest.raises(SchemaTooComplexError):
+        parse_arg_schema(make(), extended=extended)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def test_a_deeply_nested_object_is_read_or_refused() -> None:
+    schema = parse_arg_schema({"q": nested(20)}, extended=True)
+    assert schema.to_json_schema()["type"] == "object"
+    with pytest.raises(SchemaTooComplexError):
+        parse_arg_schema({"q": nested(5000)}, extended=True)
+
+
+def test_the_defaults_of_nested_objects_are_checked_in_time() -> None:
+    schema: dict[str, Any] = {"type": "string", "isArray": True, "default": ["x"] * 10_000}
+    for _ in range(25):
+        schema = {"type": "object", "properties": {"a": schema}, "default": {}}
+    parse_arg_schema({"q": schema}, extended=True)
+
+
+class _Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {_Colliding(): {}},
+        {"q": {1: 2}},
+        {_Text("q"): {}},
+        {"q": {"type": _Text("string")}},
+        {"q": {"minLength": float("nan")}},
+        {"q": {"enum": [float("inf")]}},
+        {"q": {"enum": [object()]}},
+    ],
+    ids=["colliding", "keys", "name", "type", "bound", "enum", "object"],
+)
+def test_a_schema_that_is_not_json_is_refused(schema: Any) -> None:
+    with pytest.raises(InvalidSchemaError):
+        parse_arg_schema(schema)
+
+
+def test_a_schema_with_very_many_arguments_is_read_in_time() -> None:
+    schema = parse_arg_schema({f"a{number}": {"type": "strin", "format": "x"} for number in range(10_000)})
+    assert len(schema.warnings) == 20_000
