@@ -6,12 +6,23 @@ providers each read them differently.
 """
 
 import json
+from collections.abc import Iterator
 from math import isfinite
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from toolcrib.errors import Problem, ValidationError
 
-__all__ = ["MAX_DEPTH", "MAX_NODES", "Size", "copy_json", "measure", "parse_json", "pointer"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_NODES",
+    "copy_json",
+    "count_chars",
+    "count_wide",
+    "measure",
+    "parse_json",
+    "pointer",
+    "walk",
+]
 
 MAX_DEPTH = 64
 """How many containers deep a value may be."""
@@ -23,71 +34,103 @@ _WIDE = 1 << 63
 _CONTAINERS = {dict, list}
 
 
-class Size(NamedTuple):
-    """How large a value is."""
-
-    nodes: int
-    """Every value in it, containers and itself included."""
-    levels: int
-    """Containers deep, itself included: a scalar is 0, a flat object 1."""
-    chars: int
-    """Characters in all its strings and keys."""
-    wide: int
-    """Integers that do not fit 64 bits."""
-
-
-def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> Size:
-    """Return the size of a JSON value.
+def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int]:
+    """Return how many values a JSON value holds, itself included, and how many containers deep it is.
 
     >>> measure({"name": "drill", "sizes": [1, 2]})
-    Size(nodes=5, levels=2, chars=14, wide=0)
+    (5, 2)
 
     Raises:
         ValidationError: it is not plain JSON, or larger than `MAX_NODES` or deeper than `max_depth`.
     """
-    if type(value) not in _CONTAINERS:
+    if type(value) is not dict:
+        if type(value) is list:
+            return _measure_deep(value, [value], 1, 0, max_depth)
         _check_scalar(value, value)
-        return Size(1, 0, len(value) if type(value) is str else 0, 0)
-    nodes, levels, chars, wide = 1, 0, 0, 0
-    level = [value]
+        return 1, 0
+    if len(value) >= MAX_NODES:
+        _refuse_size(f"holds more than {MAX_NODES:,} values")
+    deeper = []
+    for name, member in value.items():
+        if type(name) is not str or not name.isascii():
+            _check_keys(value, value)
+        kind = type(member)
+        if (kind is str and member.isascii()) or kind is bool or member is None:
+            continue
+        if kind is dict or kind is list:
+            deeper.append(member)
+        else:
+            _check_scalar(value, member)
+    if not deeper:
+        return len(value) + 1, 1
+    return _measure_deep(value, deeper, len(value) + 1, 1, max_depth)
+
+
+def _measure_deep(root: Any, level: list[Any], nodes: int, levels: int, max_depth: int) -> tuple[int, int]:
+    """Go on measuring, level by level, from the containers of the first one."""
     while level:
         levels += 1
-        deeper: list[Any] = []
+        if levels > max_depth:
+            _refuse_size(f"is nested more than {max_depth} levels deep")
+        deeper = []
         for container in level:
             nodes += len(container)
-            if nodes > MAX_NODES or levels > max_depth:
-                _refuse_size(nodes, max_depth)
+            if nodes > MAX_NODES:
+                _refuse_size(f"holds more than {MAX_NODES:,} values")
+            members = container
             if type(container) is dict:
-                for key in container:
-                    if type(key) is not str or not key.isascii():
-                        _check_key(value, key)
-                    chars += len(key)
-                members: Any = container.values()
-            else:
-                members = container
+                _check_keys(root, container)
+                members = container.values()
             for member in members:
                 kind = type(member)
-                if kind is str:
-                    chars += len(member)
-                    if not member.isascii():
-                        _check_scalar(value, member)
-                elif kind is int:
-                    if not -_WIDE <= member < _WIDE:
-                        wide += 1
-                        _check_scalar(value, member)
-                elif kind is dict or kind is list:
+                if (kind is str and member.isascii()) or kind is bool or member is None:
+                    continue
+                if kind is dict or kind is list:
                     deeper.append(member)
-                elif kind is not bool and member is not None:
-                    _check_scalar(value, member)
+                else:
+                    _check_scalar(root, member)
         level = deeper
-    return Size(nodes, levels, chars, wide)
+    return nodes, levels
+
+
+def walk(value: Any) -> Iterator[Any]:
+    """Yield a measured value and everything in it, but for the keys of objects."""
+    pending = [value]
+    while pending:
+        member = pending.pop()
+        yield member
+        if type(member) is dict:
+            pending += member.values()
+        elif type(member) is list:
+            pending += member
+
+
+def count_chars(value: Any) -> int:
+    """Return how many characters the strings and keys of a measured value have."""
+    chars = 0
+    pending = [value]
+    while pending:
+        member = pending.pop()
+        if type(member) is str:
+            chars += len(member)
+        elif type(member) is dict:
+            chars += len("".join(member))
+            pending += member.values()
+        elif type(member) is list:
+            pending += member
+    return chars
+
+
+def count_wide(value: Any) -> int:
+    """Return how many integers of a measured value do not fit 64 bits."""
+    return sum(1 for member in walk(value) if type(member) is int and not -_WIDE <= member < _WIDE)
 
 
 def _check_scalar(root: Any, value: Any) -> None:
     """Raise if a value that is no container is not JSON."""
     kind = type(value)
     if kind is str:
-        if not _is_unicode(value):
+        if not value.isascii() and not _is_unicode(value):
             _refuse(root, value, "holds a lone surrogate, which no JSON text can carry")
     elif kind is int:
         if value.bit_length() > _MAX_INT_BITS:
@@ -99,11 +142,12 @@ def _check_scalar(root: Any, value: Any) -> None:
         _refuse(root, value, f"is a Python {kind.__name__}, which is not plain JSON{_remedy(kind)}")
 
 
-def _check_key(root: Any, key: Any) -> None:
-    if type(key) is not str:
-        _refuse(root, key, f"has the key {key!r:.40}, and JSON keys are strings")
-    if not _is_unicode(key):
-        _refuse(root, key, "has a key that holds a lone surrogate, which no JSON text can carry")
+def _check_keys(root: Any, container: dict[Any, Any]) -> None:
+    for key in container:
+        if type(key) is not str:
+            _refuse(root, key, f"has the key {key!r:.40}, and JSON keys are plain strings")
+        if not key.isascii() and not _is_unicode(key):
+            _refuse(root, key, "has a key that holds a lone surrogate, which no JSON text can carry")
 
 
 def _remedy(kind: type) -> str:
@@ -121,12 +165,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _refuse_size(nodes: int, max_depth: int) -> NoReturn:
-    limit = (
-        f"holds more than {MAX_NODES:,} values"
-        if nodes > MAX_NODES
-        else f"is nested more than {max_depth} levels deep"
-    )
+def _refuse_size(limit: str) -> NoReturn:
     raise ValidationError((Problem("", "size", f"the value {limit}; send a smaller one"),))
 
 

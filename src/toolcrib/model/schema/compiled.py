@@ -1,12 +1,12 @@
 """One schema, checked, priced and compiled once, ready for any number of values."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema_rs
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
 from toolcrib.model.plain import copy_json, measure, pointer
-from toolcrib.model.schema.cost import MAX_STEPS, Cost, assess, meter
+from toolcrib.model.schema.cost import MAX_STEPS, assess
 from toolcrib.model.schema.engine import Documents, dialect_of, engine_for, meta_engine
 from toolcrib.model.schema.explain import MAX_PROBLEMS, TYPES, explain, show
 from toolcrib.model.schema.graph import MAX_SCHEMA_NODES, build_graph
@@ -14,6 +14,7 @@ from toolcrib.model.suggest import nearest
 
 __all__ = ["CompiledSchema", "plain_schema"]
 
+_WIDE = 1 << 63
 _MAX_LISTED_STEPS = 10_000
 """Above this many steps the engine would spend its time on writing errors, not on finding them."""
 
@@ -30,6 +31,8 @@ _TYPE_ALIASES = {
 class CompiledSchema:
     """A schema that values can be validated against; safe to share between threads."""
 
+    __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_priced_by_text", "_quick", "_schema")
+
     def __init__(self, schema: dict[str, Any] | bool, documents: Documents) -> None:
         """Check, price and compile a schema, which is copied.
 
@@ -38,14 +41,15 @@ class CompiledSchema:
         """
         self._schema = copy_json(plain_schema(schema))
         dialect = dialect_of(self._schema, documents)
-        self._cost: Cost | None = None
-        if isinstance(self._schema, dict):
-            if self._schema.get("$schema") not in documents:
-                _check_against(meta_engine(dialect), self._schema)
-            self._cost = assess(build_graph(self._schema, dialect, documents))
+        if isinstance(self._schema, dict) and self._schema.get("$schema") not in documents:
+            _check_against(meta_engine(dialect), self._schema)
+        self._cost = assess(build_graph(self._schema, dialect, documents))
+        self._bounds = self._cost.bounds()
+        self._priced_by_text = self._cost.unique or self._cost.here_per_char > 0
+        self._flat = 0 if self._priced_by_text else _MAX_LISTED_STEPS // self._bounds[1]
         try:
-            patterns = self._cost.patterns if self._cost else 0
-            self._engine = engine_for(self._schema, dialect, documents, patterns=patterns)
+            self._engine = engine_for(self._schema, dialect, documents)
+            self._quick = self._engine.validate  # faster than is_valid, unless it has much to say
         except jsonschema_rs.ValidationError as error:
             raise InvalidSchemaError("invalid schema", (_from_compiler(error),)) from error
         except ValueError as error:
@@ -58,26 +62,45 @@ class CompiledSchema:
             ValidationError: it does not, or is not JSON.
             SchemaTooComplexError: this schema cannot be checked against this value in reasonable time.
         """
-        size = measure(value)
-        cost = self._cost
-        if cost is not None:
-            cost.check_depth(size)
-            if cost.bound(size) > MAX_STEPS:
-                meter(cost.root, value)
-        if not self._engine.is_valid(value):
-            raise ValidationError(self._problems(value))
+        if type(value) is dict and len(value) < self._flat:
+            for name, member in value.items():
+                kind = type(member)
+                if not ((kind is str and member.isascii()) or (kind is int and -_WIDE < member < _WIDE)):
+                    if kind is not bool and member is not None:
+                        break
+                if type(name) is not str or not name.isascii():
+                    break
+            else:  # a flat object of simple values, as most arguments are, needs no more thought
+                try:
+                    self._quick(value)
+                except jsonschema_rs.ValidationError:
+                    self._explain(value, 1)
+                return
+        self._validate_any(value)
 
-    def _problems(self, value: Any) -> tuple[Problem, ...]:
-        if self._cost is None:
-            return (Problem("", "false", "no value is allowed here"),)
+    def _validate_any(self, value: Any) -> None:
+        nodes, levels = measure(value)
+        steps = nodes * self._bounds[levels]
+        if self._priced_by_text:
+            steps += self._cost.bound_of_text(value, levels)
+        if steps > MAX_STEPS:
+            steps = self._cost.meter(value, levels)
         try:
-            steps = meter(self._cost.root, value)
-        except SchemaTooComplexError:
-            steps = MAX_STEPS
-        if steps <= _MAX_LISTED_STEPS:
-            return explain(self._engine.iter_errors(value), value, self._schema)
-        reason = "does not fit the schema, and is too large to list why; check its parts one by one"
-        return (Problem("", "schema", reason),)
+            if steps <= _MAX_LISTED_STEPS:
+                self._quick(value)
+                return
+            if self._engine.is_valid(value):
+                return
+        except jsonschema_rs.ValidationError:
+            pass
+        self._explain(value, levels)
+
+    def _explain(self, value: Any, levels: int) -> NoReturn:
+        """Say what is wrong with a value that the engine refused."""
+        problem = Problem("", "schema", "does not fit the schema, and is too large to list why; check its parts")
+        if self._cost.meter(value, levels) <= _MAX_LISTED_STEPS:
+            raise ValidationError(explain(self._engine.iter_errors(value), value, self._schema))
+        raise ValidationError((problem,))
 
 
 def plain_schema(schema: Any) -> dict[str, Any] | bool:
@@ -91,12 +114,12 @@ def plain_schema(schema: Any) -> dict[str, Any] | bool:
     if type(schema) is not dict:
         raise InvalidSchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
     try:
-        size = measure(schema)
+        nodes, _ = measure(schema)
     except ValidationError as error:
         too_large = error.problems[0].keyword == "size"
         raise (SchemaTooComplexError if too_large else InvalidSchemaError)("invalid schema", error.problems) from None
-    if size.nodes > MAX_SCHEMA_NODES:
-        raise SchemaTooComplexError(f"the schema holds {size.nodes:,} values, and {MAX_SCHEMA_NODES:,} is the limit")
+    if nodes > MAX_SCHEMA_NODES:
+        raise SchemaTooComplexError(f"the schema holds {nodes:,} values, and {MAX_SCHEMA_NODES:,} is the limit")
     return schema
 
 

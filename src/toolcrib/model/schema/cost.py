@@ -1,8 +1,8 @@
 """What validating a value costs, known before the engine starts, because the engine cannot be stopped.
 
 A *step* is one look of one subschema at one value, some 20 ns. `Cost` bounds the steps of any value from its
-size alone, which is enough for nearly every call; where that bound is too high, `meter` counts them exactly,
-each pair of subschema and value once.
+size alone, which is enough for nearly every call; where that bound is too high, `Cost.meter` counts them, each
+pair of subschema and value once.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,11 +12,11 @@ from typing import Any
 import jsonschema_rs
 
 from toolcrib.errors import SchemaTooComplexError
-from toolcrib.model.plain import Size, measure
+from toolcrib.model.plain import MAX_DEPTH, count_chars, count_wide
 from toolcrib.model.schema.graph import Node
 from toolcrib.model.schema.pattern import MAX_BACKTRACKING_TEXT
 
-__all__ = ["MAX_STEPS", "Cost", "assess", "meter"]
+__all__ = ["MAX_STEPS", "Cost", "assess"]
 
 MAX_STEPS = 25_000_000
 """The steps one validation may take: about half a second."""
@@ -38,33 +38,58 @@ class Cost:
     """Steps if every subschema looked at one and the same value; endless where the schema is recursive."""
     here: int
     """Most steps that any one subschema takes at one value, without going down."""
+    fan: int
+    """How many subschemas, at most, look at each member for one that looks at the whole."""
     whole_per_char: int
     here_per_char: int
     longest: int
     """The longest way through the schema; endless where it is recursive."""
     chain: int
     """The longest way that stays at one value."""
-    patterns: int
     unique: bool
     """It holds `uniqueItems`, where integers wider than 64 bits are compared pair by pair."""
     backtracking: bool
     """It holds patterns that must be tried on the very texts before the engine may."""
 
-    def bound(self, size: Size) -> int:
-        """Return at most how many steps a value of this size takes."""
-        if self.backtracking or (self.unique and size.wide):
-            return _ENDLESS
-        growth = min(self.here**size.levels, _ENDLESS)
-        steps = size.nodes * min(self.whole, self.here * growth)
-        return steps + size.chars * min(self.whole_per_char, self.here_per_char * growth)
+    def bounds(self) -> tuple[int, ...]:
+        """Return, for values of each depth, the steps per node that are never exceeded, its text aside.
 
-    def check_depth(self, size: Size) -> None:
-        """Refuse a value on which the engine would recurse too deep."""
-        if min(self.longest, (size.levels + 1) * self.chain) > _MAX_FRAMES:
+        Where only the value itself can tell, they are endless.
+        """
+        return tuple(self._bound(levels) for levels in range(MAX_DEPTH + 1))
+
+    def _bound(self, levels: int) -> int:
+        if self.backtracking or self._frames(levels) > _MAX_FRAMES:
+            return _ENDLESS
+        return min(self.whole, self.here * self._growth(levels))
+
+    def bound_of_text(self, value: Any, levels: int) -> int:
+        """Return how many steps the strings and wide integers of a value may add."""
+        if self.unique and count_wide(value):
+            return _ENDLESS
+        return count_chars(value) * min(self.whole_per_char, self.here_per_char * self._growth(levels))
+
+    def _growth(self, levels: int) -> int:
+        return min(self.fan**levels, _ENDLESS)
+
+    def _frames(self, levels: int) -> int:
+        return min(self.longest, (levels + 1) * self.chain)
+
+    def meter(self, value: Any, levels: int) -> int:
+        """Return how many steps the engine takes at most to validate this very value.
+
+        Raises:
+            SchemaTooComplexError: more than `MAX_STEPS`, too deep, or a pattern gives up on a text.
+        """
+        if self._frames(levels) > _MAX_FRAMES:
             raise SchemaTooComplexError(
                 "the schema chains too many references for a value nested this deep; "
                 "send a flatter value, or shorten the chain of '$ref' and 'allOf'"
             )
+        steps = _Meter().steps(self.root, value)
+        if steps > MAX_STEPS:
+            raise _too_much(f"it would take {steps:,} steps")
+        return steps
 
 
 def assess(nodes: list[Node]) -> Cost:
@@ -92,11 +117,11 @@ def assess(nodes: list[Node]) -> Cost:
         root=nodes[0],
         whole=_totals(full, _edges, lambda node: node.steps)[nodes[0]] if full else _ENDLESS,
         here=max(here.values()),
+        fan=max(1, *_totals(order, lambda node: node.in_place, lambda node: node.fan).values()),
         whole_per_char=_totals(full, _edges, lambda node: node.per_char)[nodes[0]] if full else _ENDLESS,
         here_per_char=max(here_chars.values()),
         longest=_longest(full, _edges)[nodes[0]] if full else _ENDLESS,
         chain=max(chain.values()),
-        patterns=sum(node.patterns for node in nodes),
         unique=any(node.unique for node in nodes),
         backtracking=any(node.backtracking for node in nodes),
     )
@@ -128,7 +153,8 @@ def _totals(order: list[Node], edges: _Edges, own: Callable[[Node], int]) -> dic
     """Return for each node the sum over all ways that start from it."""
     totals: dict[Node, int] = {}
     for node in order:
-        totals[node] = min(own(node) + sum(totals[target] for target in edges(node)), _ENDLESS)
+        ways = [totals[target] for target in edges(node)]
+        totals[node] = min(own(node) + (max(ways, default=0) if node.chooses else sum(ways)), _ENDLESS)
     return totals
 
 
@@ -137,18 +163,6 @@ def _longest(order: list[Node], edges: _Edges) -> dict[Node, int]:
     for node in order:
         lengths[node] = 1 + max((lengths[target] for target in edges(node)), default=0)
     return lengths
-
-
-def meter(root: Node, value: Any) -> int:
-    """Return how many steps the engine takes at most to validate this value.
-
-    Raises:
-        SchemaTooComplexError: more than `MAX_STEPS`, or a pattern that gives up.
-    """
-    steps = _Meter().steps(root, value)
-    if steps > MAX_STEPS:
-        raise _too_much(f"it would take {steps:,} steps")
-    return steps
 
 
 class _Meter:
@@ -165,7 +179,8 @@ class _Meter:
         self._looks += 1
         if self._looks > _MAX_LOOKS:
             raise _too_much("the schema looks at it in too many ways")
-        total = node.steps + sum(self.steps(other, value) for other in node.in_place)
+        ways = [self.steps(other, value) for other in node.in_place]
+        total = node.steps + (max(ways, default=0) if node.chooses else sum(ways))
         if type(value) is str:
             total += node.per_char * len(value)
             self._try_patterns(node, [value])
@@ -189,7 +204,7 @@ class _Meter:
     def _array(self, node: Node, value: list[Any]) -> int:
         total = len(value)
         if node.unique:
-            total += measure(value).wide ** 2 * _PAIR_STEPS
+            total += count_wide(value) ** 2 * _PAIR_STEPS
         for index, member in enumerate(value):
             lookers = node.prefix[index : index + 1] or node.other_items
             total += sum(self.steps(looker, member) for looker in lookers + node.every_item)

@@ -37,9 +37,9 @@ META_SCHEMAS: Final[Mapping[Dialect, str]] = {"2020-12": DRAFT_2020_12, "draft-0
 _DRAFTS: Final = {"2020-12": jsonschema_rs.Draft202012, "draft-07": jsonschema_rs.Draft7}
 
 _BACKTRACK_LIMIT = 10_000
-_PATTERN_BYTES = 32 << 20
-"""What all compiled patterns of one schema may take together."""
-_MAX_PATTERN_BYTES = 8 << 20
+_PATTERN_BYTES = 64 << 10
+_LARGE_PATTERN_BYTES = 8 << 20
+"""What a compiled pattern may take; a schema may have few large ones."""
 
 
 class _Annotation:
@@ -127,20 +127,19 @@ def dialect_of(schema: dict[str, Any] | bool, documents: Documents) -> Dialect:
 
 
 def engine_for(
-    schema: dict[str, Any] | bool, dialect: Dialect, documents: Documents, *, patterns: int = 1
+    schema: dict[str, Any] | bool, dialect: Dialect, documents: Documents
 ) -> jsonschema_rs.Validator:
     """Return the compiled schema.
 
     Raises:
         ValueError: the engine refuses it, as a `jsonschema_rs.ValidationError` with the place, or without.
     """
-    size = min(_MAX_PATTERN_BYTES, _PATTERN_BYTES // max(patterns, 1))
     options: dict[str, Any] = {
         **documents.options(),
         "validate_formats": False,
         "mask": "value",
         "pattern_options": jsonschema_rs.FancyRegexOptions(
-            backtrack_limit=_BACKTRACK_LIMIT, size_limit=size, dfa_size_limit=1 << 20
+            backtrack_limit=_BACKTRACK_LIMIT, size_limit=_LARGE_PATTERN_BYTES, dfa_size_limit=1 << 20
         ),
     }
     if dialect == "2020-12":
@@ -160,9 +159,9 @@ def pattern_engine(pattern: str) -> jsonschema_rs.Validator:
     return engine_for({"pattern": pattern}, "2020-12", Documents({}))
 
 
-def is_linear(pattern: str) -> bool:
-    """Return whether the engine that cannot backtrack takes this pattern."""
-    options = jsonschema_rs.RegexOptions(size_limit=_MAX_PATTERN_BYTES)
+def is_linear(pattern: str, *, large: bool = False) -> bool:
+    """Return whether the engine that cannot backtrack takes this pattern, within the memory that it gets."""
+    options = jsonschema_rs.RegexOptions(size_limit=_LARGE_PATTERN_BYTES if large else _PATTERN_BYTES)
     try:
         jsonschema_rs.Draft202012Validator({"pattern": pattern}, offline=True, pattern_options=options)
     except ValueError:

@@ -27,6 +27,8 @@ __all__ = ["MAX_SCHEMA_NODES", "Node", "build_graph"]
 
 MAX_SCHEMA_NODES = 20_000
 """How many values a schema, or the subschemas it reaches, may hold."""
+_MAX_PATTERNS = 2_000
+_MAX_LARGE_PATTERNS = 4
 _DRAFT_7 = 7
 _DRAFT_2020_12 = 20
 _SLOW_COMPARISON = 100
@@ -46,11 +48,12 @@ class Node:
     """Cost of looking at any value, itself alone."""
     per_char: int = 0
     """Further cost for each character of a string, or of an object's keys."""
-    patterns: int = 0
     backtracking: list[tuple[str, jsonschema_rs.Validator]] = field(default_factory=list)
     """Patterns that only a backtracking engine can match."""
     unique: bool = False
     in_place: list["Node"] = field(default_factory=list)
+    chooses: bool = False
+    """Only one of the nodes in place ever looks, whichever the dynamic scope picks."""
     properties: dict[str, "Node"] = field(default_factory=dict)
     other_properties: list["Node"] = field(default_factory=list)
     every_property: list["Node"] = field(default_factory=list)
@@ -58,6 +61,13 @@ class Node:
     prefix: list["Node"] = field(default_factory=list)
     other_items: list["Node"] = field(default_factory=list)
     every_item: list["Node"] = field(default_factory=list)
+
+    @property
+    def fan(self) -> int:
+        """How many nodes of this one, at most, look at the same member."""
+        at_properties = bool(self.properties or self.other_properties) + len(self.every_property) + len(self.names)
+        at_items = bool(self.prefix or self.other_items) + len(self.every_item)
+        return max(at_properties, at_items)
 
     def down(self) -> list["Node"]:
         """Return every node that looks at a member."""
@@ -72,7 +82,7 @@ class Node:
         ]
 
 
-def build_graph(schema: dict[str, Any], dialect: Dialect, documents: Documents) -> list[Node]:
+def build_graph(schema: dict[str, Any] | bool, dialect: Dialect, documents: Documents) -> list[Node]:
     """Return every node that validation can reach, the root first.
 
     Raises:
@@ -80,6 +90,8 @@ def build_graph(schema: dict[str, Any], dialect: Dialect, documents: Documents) 
         InvalidSchemaError: a reference points at nothing.
         SchemaTooComplexError: too many nodes, or a pattern that could hang.
     """
+    if isinstance(schema, bool):
+        return [Node()]
     return _Builder(schema, dialect, documents).build()
 
 
@@ -108,6 +120,8 @@ class _Builder:
         self._dynamic: set[str] = set()
         self._bases: dict[str, int] = {}
         self._patterns: dict[str, tuple[int, list[tuple[str, jsonschema_rs.Validator]]]] = {}
+        self._pattern_count = 0
+        self._large_patterns = 0
 
     def build(self) -> list[Node]:
         resolver = self._registry.resolver(ROOT_URI)
@@ -147,8 +161,10 @@ class _Builder:
         if isinstance(reference, str):
             node.in_place.append(self._target(place, reference))
         if isinstance(dynamic := schema.get("$dynamicRef"), str):
-            node.in_place.append(self._target(place, dynamic))
-            node.in_place.append(self._dynamic_node(dynamic.rpartition("#")[2]))
+            anchors = self._dynamic_node(dynamic.rpartition("#")[2])
+            either = self._nodes.setdefault((id(schema), "dynamic"), Node(chooses=True))
+            either.in_place = [self._target(place, dynamic), anchors]
+            node.in_place.append(either)
 
     def _enter_resource(self, place: _Place) -> _Place:
         """Return the place with the base that its own `$id` sets."""
@@ -164,7 +180,7 @@ class _Builder:
     def _dynamic_node(self, name: str) -> Node:
         """Return the node that stands for every dynamic anchor of a name."""
         self._dynamic.add(name)
-        return self._nodes.setdefault(("dynamic", name), Node())
+        return self._nodes.setdefault(("dynamic", name), Node(chooses=True))
 
     def _target(self, place: _Place, reference: str) -> Node:
         if self._plain and place.resolver.base_uri == self._root_base:
@@ -211,7 +227,7 @@ class _Builder:
 
     def _weigh(self, node: Node, schema: dict[str, Any]) -> None:
         """Set what the node costs by itself."""
-        node.steps = len(schema) + sum(_count(schema[word]) for word in _LISTED if word in schema)
+        node.steps = 1 + len(schema) + sum(_count(schema[word]) for word in _LISTED if word in schema)
         for value in [*_list(schema.get("enum")), schema.get("const")]:
             if value is not None and not isinstance(value, str | bool):
                 node.steps += _SLOW_COMPARISON * _count(value)
@@ -220,21 +236,28 @@ class _Builder:
         for pattern in [schema.get("pattern"), *_map(schema.get("patternProperties"))]:
             if isinstance(pattern, str):
                 steps, backtracking = self._pattern(pattern)
-                node.patterns += 1
+                self._pattern_count += 1
+                if self._pattern_count > _MAX_PATTERNS:
+                    raise SchemaTooComplexError(f"the schema has more than {_MAX_PATTERNS:,} patterns")
                 node.per_char += steps
                 node.backtracking += backtracking
 
     def _pattern(self, text: str) -> tuple[int, list[tuple[str, jsonschema_rs.Validator]]]:
         if text not in self._patterns:
             pattern = read_pattern(text)
-            fault = pattern.fault
-            if not fault and not pattern.backtracks and not is_linear(text):
-                fault = "it needs a backtracking engine, or more memory than a pattern gets"
-            if fault:
-                raise SchemaTooComplexError(f"the pattern {text[:120]!r} could take too long to match: {fault}")
+            if pattern.fault:
+                raise _costly(text, pattern.fault)
+            if not pattern.backtracks and not is_linear(text):
+                self._large_patterns += 1
+                if self._large_patterns > _MAX_LARGE_PATTERNS or not is_linear(text, large=True):
+                    raise _costly(text, "it needs a backtracking engine, or more memory than patterns get")
             engines = [(text, pattern_engine(text))] if pattern.backtracks else []
             self._patterns[text] = (pattern.steps, engines)
         return self._patterns[text]
+
+
+def _costly(pattern: str, fault: str) -> SchemaTooComplexError:
+    return SchemaTooComplexError(f"the pattern {pattern[:120]!r} could take too long to match: {fault}")
 
 
 class _Reader:

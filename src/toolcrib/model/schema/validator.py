@@ -1,7 +1,7 @@
 """Whether a value fits a schema, and whether arguments and results fit a tool."""
 
 import marshal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,7 +54,7 @@ class DefaultValidator:
         """Take the schemas that references may lead to, by URI, in any form that `validate` takes."""
         self._documents = Documents({uri: copy_json(read_schema(s)) for uri, s in (documents or {}).items()})
         self._by_content: dict[bytes, CompiledSchema] = {}
-        self._by_identity: dict[int, tuple[Any, CompiledSchema]] = {}
+        self._by_identity: dict[int, tuple[Any, Callable[[Any], None]]] = {}
         self._lock = Lock()
 
     def validate(self, schema: Any, instance: Any) -> None:
@@ -69,25 +69,31 @@ class DefaultValidator:
 
     def validate_input(self, tool: Tool | None, args: Any) -> None:
         """Check arguments against a tool's input schema."""
-        if tool is None or tool.input_schema is None:
+        schema = None if tool is None else tool.input_schema
+        if schema is None:
             raise InvalidSchemaError("there is no input schema to validate against")
-        self._compiled(tool.input_schema).validate(args)
+        known = self._by_identity.get(id(schema))
+        if known is None or known[0] is not schema:
+            known = self._compile(schema)
+        known[1](args)
 
     def validate_output(self, tool: Tool | None, result: Any) -> None:
         """Check a result against a tool's output schema, where it has one."""
         if tool is None:
             raise InvalidSchemaError("there is no tool to validate the result of")
-        if tool.output_schema is not None:
-            self._compiled(tool.output_schema).validate(result)
-
-    def _compiled(self, schema: dict[str, Any]) -> CompiledSchema:
-        """Return the compiled form of a tool's own schema, which nobody changes."""
+        schema = tool.output_schema
+        if schema is None:
+            return
         known = self._by_identity.get(id(schema))
-        if known is not None and known[0] is schema:
-            return known[1]
-        compiled = CompiledSchema(schema, self._documents)
-        self._keep(self._by_identity, id(schema), (schema, compiled))  # holding it keeps its id its own
-        return compiled
+        if known is None or known[0] is not schema:
+            known = self._compile(schema)
+        known[1](result)
+
+    def _compile(self, schema: dict[str, Any]) -> tuple[Any, Callable[[Any], None]]:
+        """Compile a tool's own schema, which nobody changes; keeping it alive keeps its id its own."""
+        known = schema, CompiledSchema(schema, self._documents).validate
+        self._keep(self._by_identity, id(schema), known)
+        return known
 
     def _keep(self, cache: dict[Any, Any], key: Any, value: Any) -> None:
         with self._lock:
