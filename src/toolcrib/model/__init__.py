@@ -1,8 +1,54 @@
-"""What a tool is, and whether arguments fit it."""
+"""What a tool is, whether arguments fit it, and the records and protocols that several floors share.
 
-from toolcrib.model.argschema import ArgSchema, ArgSchemaProperty, parse_arg_schema, validate_args
+Nothing here does I/O, reads a clock or starts a thread.
+"""
+
+from toolcrib.model.argschema import (
+    ArgSchema,
+    ArgSchemaProperty,
+    apply_defaults,
+    parse_arg_schema,
+    validate_args,
+)
 from toolcrib.model.backend import LocalBackend, McpBackend, ProviderBackend, ToolBackend
-from toolcrib.model.schema import DefaultValidator, SchemaValidator, schema_of
+from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
+from toolcrib.model.docs import SchemaInfo, ToolDoc, ToolExample
+from toolcrib.model.local import LocalTool, tool
+from toolcrib.model.protocols import Resolver, ToolGateway
+from toolcrib.model.results import RunResult, ToolCallRecord
+from toolcrib.model.schema.source import schema_of
+from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.tags import normalize_tags
 from toolcrib.model.tool import Icon, Tool, ToolAnnotations
 from toolcrib.model.toolid import ToolId
+
+__all__ = [
+    "ArgSchema",
+    "ArgSchemaProperty",
+    "CanonicalProvider",
+    "CanonicalTool",
+    "DefaultValidator",
+    "Icon",
+    "LocalBackend",
+    "LocalTool",
+    "McpBackend",
+    "ProviderBackend",
+    "Resolver",
+    "RunResult",
+    "SchemaInfo",
+    "SchemaValidator",
+    "Tool",
+    "ToolAnnotations",
+    "ToolBackend",
+    "ToolCallRecord",
+    "ToolDoc",
+    "ToolExample",
+    "ToolGateway",
+    "ToolId",
+    "apply_defaults",
+    "normalize_tags",
+    "parse_arg_schema",
+    "schema_of",
+    "tool",
+    "validate_args",
+]

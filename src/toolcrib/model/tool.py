@@ -2,7 +2,15 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import ValidationError
@@ -76,8 +84,8 @@ class Icon(_Open):
 class Tool(_Open):
     """A tool: what it is called, what it takes, what it gives back.
 
-    The constructor checks the shape and copies what it is given; whether the schemas can be used is checked by
-    a `SchemaValidator`. Treat the schemas as read-only.
+    The constructor checks the shape and copies what it is given; whether the schemas can be used is checked
+    by a `SchemaValidator`. Treat the schemas as read-only.
 
     >>> Tool(name="add", input_schema={"type": "object"}, namespace="math", version="1.0.0").id
     ToolId(namespace='math', name='add', version='1.0.0')

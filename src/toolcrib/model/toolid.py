@@ -70,7 +70,9 @@ class ToolId:
         if len(parts) > _MAX_COLONS + 1:
             raise InvalidToolIdError(text, "it has more than two colons; write namespace:name:version")
         if not all(parts):
-            raise InvalidToolIdError(text, "it has an empty part; write name, namespace:name or namespace:name:version")
+            raise InvalidToolIdError(
+                text, "it has an empty part; write name, namespace:name or namespace:name:version"
+            )
         if len(parts) == 1:
             return cls(None, parts[0])
         return cls(*parts)

@@ -7,9 +7,9 @@ import jsonschema_rs
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
 from toolcrib.model.plain import copy_json, measure, pointer
 from toolcrib.model.schema.cost import MAX_STEPS, assess
-from toolcrib.model.schema.engine import Documents, dialect_of, engine_for, meta_engine
+from toolcrib.model.schema.engine import Documents, Schema, dialect_of, engine_for, meta_engine
 from toolcrib.model.schema.explain import MAX_PROBLEMS, TYPES, explain, show
-from toolcrib.model.schema.graph import MAX_SCHEMA_NODES, build_graph
+from toolcrib.model.schema.graph import MAX_SCHEMA_NODES, Node, build_graph
 from toolcrib.model.suggest import nearest
 
 __all__ = ["CompiledSchema", "plain_schema"]
@@ -33,7 +33,7 @@ class CompiledSchema:
 
     __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_priced_by_text", "_quick", "_schema")
 
-    def __init__(self, schema: dict[str, Any] | bool, documents: Documents) -> None:
+    def __init__(self, schema: Schema, documents: Documents) -> None:
         """Check, price and compile a schema, which is copied.
 
         Raises:
@@ -41,14 +41,18 @@ class CompiledSchema:
         """
         self._schema = copy_json(plain_schema(schema))
         dialect = dialect_of(self._schema, documents)
-        if isinstance(self._schema, dict) and self._schema.get("$schema") not in documents:
-            _check_against(meta_engine(dialect), self._schema)
-        self._cost = assess(build_graph(self._schema, dialect, documents))
+        registry, nodes = None, [Node()]
+        if isinstance(self._schema, dict):
+            if self._schema.get("$schema") not in documents:
+                _check_against(meta_engine(dialect), self._schema)
+            registry = documents.registry(self._schema, dialect)
+            nodes = build_graph(self._schema, dialect, documents, registry)
+        self._cost = assess(nodes)
         self._bounds = self._cost.bounds()
         self._priced_by_text = self._cost.unique or self._cost.here_per_char > 0
         self._flat = 0 if self._priced_by_text else _MAX_LISTED_STEPS // self._bounds[1]
         try:
-            self._engine = engine_for(self._schema, dialect, documents)
+            self._engine = engine_for(self._schema, dialect, registry)
             self._quick = self._engine.validate  # faster than is_valid, unless it has much to say
         except jsonschema_rs.ValidationError as error:
             raise InvalidSchemaError("invalid schema", (_from_compiler(error),)) from error
@@ -65,9 +69,13 @@ class CompiledSchema:
         if type(value) is dict and len(value) < self._flat:
             for name, member in value.items():
                 kind = type(member)
-                if not ((kind is str and member.isascii()) or (kind is int and -_WIDE < member < _WIDE)):
-                    if kind is not bool and member is not None:
-                        break
+                if not (
+                    (kind is str and member.isascii())
+                    or (kind is int and -_WIDE < member < _WIDE)
+                    or kind is bool
+                    or member is None
+                ):
+                    break
                 if type(name) is not str or not name.isascii():
                     break
             else:  # a flat object of simple values, as most arguments are, needs no more thought
@@ -97,13 +105,15 @@ class CompiledSchema:
 
     def _explain(self, value: Any, levels: int) -> NoReturn:
         """Say what is wrong with a value that the engine refused."""
-        problem = Problem("", "schema", "does not fit the schema, and is too large to list why; check its parts")
+        problem = Problem(
+            "", "schema", "does not fit the schema, and is too large to list why; check its parts"
+        )
         if self._cost.meter(value, levels) <= _MAX_LISTED_STEPS:
             raise ValidationError(explain(self._engine.iter_errors(value), value, self._schema))
         raise ValidationError((problem,))
 
 
-def plain_schema(schema: Any) -> dict[str, Any] | bool:
+def plain_schema(schema: Any) -> Schema:
     """Return a schema that is plain JSON of a reasonable size, or raise.
 
     Raises:
@@ -117,9 +127,13 @@ def plain_schema(schema: Any) -> dict[str, Any] | bool:
         nodes, _ = measure(schema)
     except ValidationError as error:
         too_large = error.problems[0].keyword == "size"
-        raise (SchemaTooComplexError if too_large else InvalidSchemaError)("invalid schema", error.problems) from None
+        raise (SchemaTooComplexError if too_large else InvalidSchemaError)(
+            "invalid schema", error.problems
+        ) from None
     if nodes > MAX_SCHEMA_NODES:
-        raise SchemaTooComplexError(f"the schema holds {nodes:,} values, and {MAX_SCHEMA_NODES:,} is the limit")
+        raise SchemaTooComplexError(
+            f"the schema holds {nodes:,} values, and {MAX_SCHEMA_NODES:,} is the limit"
+        )
     return schema
 
 
@@ -148,5 +162,7 @@ def _bad_type(error: jsonschema_rs.ValidationError) -> Problem | None:
 
 def _from_compiler(error: jsonschema_rs.ValidationError) -> Problem:
     if error.kind.name == "format":
-        return Problem(pointer(error.instance_path), "pattern", f"{show(error.instance)} is not a regular expression")
+        return Problem(
+            pointer(error.instance_path), "pattern", f"{show(error.instance)} is not a regular expression"
+        )
     return Problem(pointer(error.instance_path), error.kind.name, error.message[:500])

@@ -1,8 +1,8 @@
 """What validating a value costs, known before the engine starts, because the engine cannot be stopped.
 
-A *step* is one look of one subschema at one value, some 20 ns. `Cost` bounds the steps of any value from its
-size alone, which is enough for nearly every call; where that bound is too high, `Cost.meter` counts them, each
-pair of subschema and value once.
+A *step* is one look of one subschema at one value, some 20 ns. `Cost` bounds the steps of any value from
+its size alone, which is enough for nearly every call; where that bound is too high, `Cost.meter` counts them,
+each pair of subschema and value once.
 """
 
 from collections.abc import Callable, Iterable
@@ -70,7 +70,8 @@ class Cost:
         return count_chars(value) * min(self.whole_per_char, self.here_per_char * self._growth(levels))
 
     def _growth(self, levels: int) -> int:
-        return min(self.fan**levels, _ENDLESS)
+        growth: int = self.fan**levels
+        return min(growth, _ENDLESS)
 
     def _frames(self, levels: int) -> int:
         return min(self.longest, (levels + 1) * self.chain)
@@ -211,20 +212,23 @@ class _Meter:
         return total
 
     def _try_patterns(self, node: Node, texts: Iterable[str]) -> None:
-        """Refuse texts on which a backtracking pattern would be slow, or would give up with a wrong answer."""
+        """Refuse texts on which a backtracking pattern would be slow, or would give up."""
         for pattern, engine in node.backtracking:
             for text in texts:
                 self._looks += len(text) ** 2 // 100
                 if len(text) > MAX_BACKTRACKING_TEXT or self._looks > _MAX_LOOKS:
                     raise SchemaTooComplexError(
-                        f"the pattern {pattern[:120]!r} uses look-around or back-references, which are only tried on "
-                        f"texts of up to {MAX_BACKTRACKING_TEXT:,} characters, and few of those; simplify the pattern"
+                        f"the pattern {pattern[:120]!r} uses look-around or back-references, which are "
+                        f"only tried on texts of up to {MAX_BACKTRACKING_TEXT:,} characters, and few of "
+                        "those; simplify the pattern"
                     )
                 try:
                     engine.validate(text)
                 except jsonschema_rs.ValidationError as error:
                     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded):
-                        raise _too_much(f"the pattern {pattern[:120]!r} backtracks without end on it") from None
+                        raise _too_much(
+                            f"the pattern {pattern[:120]!r} backtracks without end on it"
+                        ) from None
 
 
 def _too_much(reason: str) -> SchemaTooComplexError:

@@ -12,6 +12,7 @@ from toolcrib.errors import (
     UnknownMetaSchemaError,
     UnsupportedDialectError,
 )
+from toolcrib.model.plain import walk
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = [
@@ -19,11 +20,11 @@ __all__ = [
     "ROOT_URI",
     "Dialect",
     "Documents",
+    "Schema",
     "dialect_of",
     "engine_for",
     "is_linear",
     "meta_engine",
-    "meta_resolver",
     "pattern_engine",
 ]
 
@@ -32,6 +33,7 @@ DRAFT_7: Final = "http://json-schema.org/draft-07/schema"
 ROOT_URI: Final = "json-schema:///"
 """The engine's own base for a schema without `$id`."""
 
+Schema = dict[str, Any] | bool
 Dialect = Literal["2020-12", "draft-07"]
 META_SCHEMAS: Final[Mapping[Dialect, str]] = {"2020-12": DRAFT_2020_12, "draft-07": DRAFT_7}
 _DRAFTS: Final = {"2020-12": jsonschema_rs.Draft202012, "draft-07": jsonschema_rs.Draft7}
@@ -76,8 +78,11 @@ class Documents:
                 raise LookupError(uri)
             return self._documents[uri.rstrip("#")]
 
+        resources = [(ROOT_URI, schema)]
+        if dialect == "2020-12" and _refers_to_draft_7(schema):
+            resources.append((DRAFT_7, _draft_7_meta_schema()))
         try:
-            return jsonschema_rs.Registry([(ROOT_URI, schema)], draft=_DRAFTS[dialect], retriever=retrieve)
+            return jsonschema_rs.Registry(resources, draft=_DRAFTS[dialect], retriever=retrieve)
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             if missing:
                 raise self.external(missing[0].removeprefix(ROOT_URI)) from None
@@ -91,19 +96,20 @@ class Documents:
             "put the target under '$defs', or pass it in documents="
         )
 
-    def options(self) -> dict[str, Any]:
-        """Return the engine options under which these documents, and nothing else, can be reached."""
-        return {"retriever": self._documents.__getitem__} if self._documents else {"offline": True}
+
+def _refers_to_draft_7(schema: dict[str, Any]) -> bool:
+    references = (member.get("$ref") for member in walk(schema) if isinstance(member, dict))
+    return any(isinstance(reference, str) and reference.startswith(DRAFT_7) for reference in references)
 
 
 @cache
-def meta_resolver(dialect: Dialect) -> jsonschema_rs.Resolver:
-    """Return what finds the meta-schema of a dialect; a registry holds only those of its own."""
-    root = {"$ref": META_SCHEMAS[dialect]}
-    return jsonschema_rs.Registry([(ROOT_URI, root)], draft=_DRAFTS[dialect]).resolver(ROOT_URI)
+def _draft_7_meta_schema() -> Any:
+    """Return what the engine knows, but leaves out of a registry for 2020-12."""
+    registry = jsonschema_rs.Registry([(ROOT_URI, {"$ref": DRAFT_7})], draft=jsonschema_rs.Draft7)
+    return registry.resolver(ROOT_URI).lookup(DRAFT_7).contents
 
 
-def dialect_of(schema: dict[str, Any] | bool, documents: Documents) -> Dialect:
+def dialect_of(schema: Schema, documents: Documents) -> Dialect:
     """Return the dialect a schema declares; one that declares none is 2020-12.
 
     Raises:
@@ -127,7 +133,7 @@ def dialect_of(schema: dict[str, Any] | bool, documents: Documents) -> Dialect:
 
 
 def engine_for(
-    schema: dict[str, Any] | bool, dialect: Dialect, documents: Documents
+    schema: Schema, dialect: Dialect, registry: jsonschema_rs.Registry | None = None
 ) -> jsonschema_rs.Validator:
     """Return the compiled schema.
 
@@ -135,28 +141,33 @@ def engine_for(
         ValueError: the engine refuses it, as a `jsonschema_rs.ValidationError` with the place, or without.
     """
     options: dict[str, Any] = {
-        **documents.options(),
+        "offline": True,
         "validate_formats": False,
         "mask": "value",
         "pattern_options": jsonschema_rs.FancyRegexOptions(
             backtrack_limit=_BACKTRACK_LIMIT, size_limit=_LARGE_PATTERN_BYTES, dfa_size_limit=1 << 20
         ),
     }
+    if registry is not None:
+        options |= {"registry": registry, "base_uri": ROOT_URI}
     if dialect == "2020-12":
         return jsonschema_rs.Draft202012Validator(schema, **options)
-    annotations = {"contentEncoding": _Annotation, "contentMediaType": _Annotation}
-    return jsonschema_rs.Draft7Validator(schema, keywords=annotations, **options)
+    options["keywords"] = {"contentEncoding": _Annotation, "contentMediaType": _Annotation}
+    return jsonschema_rs.Draft7Validator(schema, **options)
 
 
 @cache
 def meta_engine(dialect: Dialect) -> jsonschema_rs.Validator:
     """Return the validator of schemas themselves."""
-    return engine_for({"$ref": META_SCHEMAS[dialect]}, dialect, Documents({}))
+    return engine_for({"$ref": META_SCHEMAS[dialect]}, dialect)
 
 
-def pattern_engine(pattern: str) -> jsonschema_rs.Validator:
-    """Return a validator of one pattern alone."""
-    return engine_for({"pattern": pattern}, "2020-12", Documents({}))
+def pattern_engine(pattern: str) -> jsonschema_rs.Validator | None:
+    """Return a validator of one pattern alone; None where it is not a pattern, or too large."""
+    try:
+        return engine_for({"pattern": pattern}, "2020-12")
+    except ValueError:
+        return None
 
 
 def is_linear(pattern: str, *, large: bool = False) -> bool:

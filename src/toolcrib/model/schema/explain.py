@@ -175,7 +175,9 @@ _MESSAGES: dict[type, Callable[[_Error, Any], str]] = {
     _Kind.UnevaluatedItems: lambda _error, _place: "holds items that the schema does not allow; remove them",
     _Kind.FalseSchema: lambda _error, _place: "is not allowed here; remove it",
     _Kind.Not: lambda _error, place: f"must not be of the kind that the schema forbids, and {show(place)} is",
-    _Kind.OneOfMultipleValid: lambda _error, _place: "fits more than one of the alternatives, and must fit just one",
+    _Kind.OneOfMultipleValid: lambda _error, _place: (
+        "fits more than one of the alternatives, and must fit just one"
+    ),
 }
 
 

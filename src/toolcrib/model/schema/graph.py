@@ -13,12 +13,10 @@ import jsonschema_rs
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError
 from toolcrib.model.schema.engine import (
-    META_SCHEMAS,
     ROOT_URI,
     Dialect,
     Documents,
     is_linear,
-    meta_resolver,
     pattern_engine,
 )
 from toolcrib.model.schema.pattern import read_pattern
@@ -65,7 +63,9 @@ class Node:
     @property
     def fan(self) -> int:
         """How many nodes of this one, at most, look at the same member."""
-        at_properties = bool(self.properties or self.other_properties) + len(self.every_property) + len(self.names)
+        at_properties = (
+            bool(self.properties or self.other_properties) + len(self.every_property) + len(self.names)
+        )
         at_items = bool(self.prefix or self.other_items) + len(self.every_item)
         return max(at_properties, at_items)
 
@@ -82,7 +82,9 @@ class Node:
         ]
 
 
-def build_graph(schema: dict[str, Any] | bool, dialect: Dialect, documents: Documents) -> list[Node]:
+def build_graph(
+    schema: dict[str, Any], dialect: Dialect, documents: Documents, registry: jsonschema_rs.Registry
+) -> list[Node]:
     """Return every node that validation can reach, the root first.
 
     Raises:
@@ -90,9 +92,7 @@ def build_graph(schema: dict[str, Any] | bool, dialect: Dialect, documents: Docu
         InvalidSchemaError: a reference points at nothing.
         SchemaTooComplexError: too many nodes, or a pattern that could hang.
     """
-    if isinstance(schema, bool):
-        return [Node()]
-    return _Builder(schema, dialect, documents).build()
+    return _Builder(schema, dialect, documents, registry).build()
 
 
 @dataclass(slots=True, frozen=True)
@@ -107,11 +107,13 @@ class _Place:
 class _Builder:
     """One walk over a schema and all that it refers to."""
 
-    def __init__(self, schema: dict[str, Any], dialect: Dialect, documents: Documents) -> None:
+    def __init__(
+        self, schema: dict[str, Any], dialect: Dialect, documents: Documents, registry: jsonschema_rs.Registry
+    ) -> None:
         self._root = schema
         self._draft = _DRAFT_7 if dialect == "draft-07" else _DRAFT_2020_12
         self._documents = documents
-        self._registry = documents.registry(schema, dialect)
+        self._registry = registry
         self._root_base = ROOT_URI
         self._plain = not _embeds_resources(schema)
         self._nodes: dict[tuple[Any, ...], Node] = {}
@@ -198,18 +200,11 @@ class _Builder:
             return resolver.lookup(reference)
         except jsonschema_rs.ReferencingError as error:
             if str(error).startswith("Resource"):
-                return self._lookup_meta_schema(reference)
-            problem = Problem("", "$ref", f"the reference {reference[:200]!r} points at nothing in the schema")
+                raise self._documents.external(reference) from None
+            problem = Problem(
+                "", "$ref", f"the reference {reference[:200]!r} points at nothing in the schema"
+            )
             raise InvalidSchemaError("invalid schema", (problem,)) from error
-
-    def _lookup_meta_schema(self, reference: str) -> jsonschema_rs.Resolved:
-        """Return a built-in meta-schema, of whichever dialect."""
-        for dialect in META_SCHEMAS:
-            try:
-                return meta_resolver(dialect).lookup(reference)
-            except jsonschema_rs.ReferencingError:
-                continue
-        raise self._documents.external(reference)
 
     def _bind_dynamic_anchors(self) -> None:
         """Let each `$dynamicRef` reach every anchor of its name, whichever the dynamic scope will pick."""
@@ -248,12 +243,18 @@ class _Builder:
             if pattern.fault:
                 raise _costly(text, pattern.fault)
             if not pattern.backtracks and not is_linear(text):
-                self._large_patterns += 1
-                if self._large_patterns > _MAX_LARGE_PATTERNS or not is_linear(text, large=True):
-                    raise _costly(text, "it needs a backtracking engine, or more memory than patterns get")
-            engines = [(text, pattern_engine(text))] if pattern.backtracks else []
-            self._patterns[text] = (pattern.steps, engines)
+                self._take_large(text)
+            engine = pattern_engine(text) if pattern.backtracks else None
+            self._patterns[text] = (pattern.steps, [(text, engine)] if engine else [])
         return self._patterns[text]
+
+    def _take_large(self, text: str) -> None:
+        """Allow a pattern that needs much memory, if there are few and it is one."""
+        self._large_patterns += 1
+        if self._large_patterns > _MAX_LARGE_PATTERNS:
+            raise _costly(text, "it and others need more memory than patterns get")
+        if not is_linear(text, large=True) and pattern_engine(text) is not None:
+            raise _costly(text, "only a backtracking engine can match it")
 
 
 def _costly(pattern: str, fault: str) -> SchemaTooComplexError:

@@ -67,34 +67,56 @@ def read_pattern(text: str) -> Pattern:
     """
     if len(text) > _MAX_LENGTH:
         return Pattern(0, backtracks=False, fault=f"it is longer than {_MAX_LENGTH:,} characters")
-    groups = [_Group()]
-    looks, fault = 0, ""
+    reader = _Reader()
     for token in _TOKEN.finditer(text):
-        group = groups[-1]
-        if token["look"] or token["atomic"] or token["backref"]:
-            looks += 1
-            if any(outer.is_look for outer in groups):
-                fault = "look-around or a back-reference stands inside a look-around"
-        if token["look"] or token["atomic"] or token["open"]:
-            groups.append(_Group(is_look=bool(token["look"])))
-        elif token["close"]:
-            if len(groups) > 1:
-                groups.pop()
-                _add(groups[-1], group.steps + 1, looks=group.looks or group.is_look)
-        elif token["repeat"]:
-            times = _times(token["repeat"])
-            if group.last_looks and times > 1:
-                fault = "look-around or a back-reference stands inside a repeated group"
-            group.steps = min(group.steps + group.last * (times - 1), _MAX_STEPS + 1)
-            looks += token["suffix"] == "+"
-        else:
-            _add(group, 1, looks=bool(token["backref"]))
-    steps = sum(group.steps for group in groups)
-    if looks > _MAX_LOOKS:
+        reader.take(token)
+    steps = sum(group.steps for group in reader.groups)
+    fault = reader.fault
+    if reader.looks > _MAX_LOOKS:
         fault = f"it has more than {_MAX_LOOKS} look-arounds and back-references"
     if steps > _MAX_STEPS:
         fault = f"its repetitions multiply to more than {_MAX_STEPS:,} steps"
-    return Pattern(steps, looks > 0, fault)
+    return Pattern(steps, backtracks=reader.looks > 0, fault=fault)
+
+
+class _Reader:
+    """Reads a pattern token by token."""
+
+    def __init__(self) -> None:
+        self.groups = [_Group()]
+        self.looks = 0
+        self.fault = ""
+
+    def take(self, token: re.Match[str]) -> None:
+        """Add one token to the group it stands in."""
+        group = self.groups[-1]
+        if token["look"] or token["atomic"] or token["backref"]:
+            self._look()
+        if token["look"] or token["atomic"] or token["open"]:
+            self.groups.append(_Group(is_look=bool(token["look"])))
+        elif token["close"]:
+            self._close()
+        elif token["repeat"]:
+            self._repeat(group, token)
+        else:
+            _add(group, 1, looks=bool(token["backref"]))
+
+    def _look(self) -> None:
+        self.looks += 1
+        if self.looks <= _MAX_LOOKS and any(outer.is_look for outer in self.groups):
+            self.fault = "look-around or a back-reference stands inside a look-around"
+
+    def _close(self) -> None:
+        if len(self.groups) > 1:
+            group = self.groups.pop()
+            _add(self.groups[-1], group.steps + 1, looks=group.looks or group.is_look)
+
+    def _repeat(self, group: _Group, token: re.Match[str]) -> None:
+        times = _times(token["repeat"])
+        if group.last_looks and times > 1:
+            self.fault = "look-around or a back-reference stands inside a repeated group"
+        group.steps = min(group.steps + group.last * (times - 1), _MAX_STEPS + 1)
+        self.looks += token["suffix"] == "+"  # a possessive repetition never gives back
 
 
 def _add(group: _Group, steps: int, *, looks: bool) -> None:

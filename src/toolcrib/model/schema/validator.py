@@ -21,8 +21,9 @@ _MAX_COMPILED = 4_096
 class SchemaValidator(Protocol):
     """Says whether values fit schemas.
 
-    Each method returns None or raises: `ValidationError` for the value, `InvalidSchemaError` (or a leaf of it)
-    for the schema. Implementations are safe to share between threads, do no I/O, and never change their inputs.
+    Each method returns None or raises: `ValidationError` for the value, `InvalidSchemaError` or a leaf of it
+    for the schema. Implementations are safe to share between threads, do no I/O, and never change what they
+    are given.
     """
 
     def validate(self, schema: Any, instance: Any) -> None:

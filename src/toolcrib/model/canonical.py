@@ -1,0 +1,62 @@
+"""The form every provider's definition is translated through."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.model.record import Record
+from toolcrib.model.toolid import ToolId
+
+__all__ = ["CanonicalProvider", "CanonicalTool"]
+
+
+class CanonicalTool(Record):
+    """A tool definition that belongs to no provider; its schemas are verbatim JSON."""
+
+    name: str
+    input_schema: dict[str, Any]
+    namespace: str | None = None
+    display_name: str | None = None
+    version: str | None = None
+    description: str | None = None
+    summary: str | None = None
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    deterministic: bool | None = None
+    idempotent: bool | None = None
+    streaming: bool | None = None
+    security_schemes: dict[str, Any] = Field(default_factory=dict)
+    security_requirements: tuple[dict[str, list[str]], ...] = ()
+    annotations: dict[str, Any] = Field(default_factory=dict)
+    ui_hints: dict[str, Any] = Field(default_factory=dict)
+    output_schema: dict[str, Any] | None = None
+    timeout: float | None = None
+    """Seconds."""
+    source_format: str | None = None
+    source_meta: dict[str, Any] = Field(default_factory=dict)
+    """What the source said that has no place here, kept for the way back."""
+    required_scopes: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> ToolId:
+        """The identity of this tool, the version included."""
+        return ToolId(self.namespace, self.name, self.version)
+
+
+class CanonicalProvider(Record):
+    """Somebody who offers tools, such as an A2A agent with its skills."""
+
+    name: str
+    description: str | None = None
+    version: str | None = None
+    capabilities: dict[str, Any] = Field(default_factory=dict)
+    security_schemes: dict[str, Any] = Field(default_factory=dict)
+    security_requirements: tuple[dict[str, list[str]], ...] = ()
+    default_input_modes: tuple[str, ...] = ()
+    default_output_modes: tuple[str, ...] = ()
+    skills: tuple[CanonicalTool, ...] = ()
+    source_format: str | None = None
+    source_meta: dict[str, Any] = Field(default_factory=dict)

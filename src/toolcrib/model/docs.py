@@ -1,0 +1,44 @@
+"""How a tool is explained: documentation at three depths, and worked examples."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.model.record import Record
+from toolcrib.model.tool import Tool, ToolAnnotations
+
+__all__ = ["SchemaInfo", "ToolDoc", "ToolExample"]
+
+
+class ToolExample(Record):
+    """One call of a tool, shown to whoever must make the next one."""
+
+    id: str | None = None
+    title: str | None = None
+    description: str | None = None
+    args: dict[str, Any] = Field(default_factory=dict)
+    result_hint: str | None = None
+    """What comes back, in a few words."""
+
+
+class SchemaInfo(Record):
+    """An input schema at a glance."""
+
+    required: tuple[str, ...] = ()
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    types: dict[str, str] = Field(default_factory=dict)
+
+
+class ToolDoc(Record):
+    """What is said about a tool at the depth asked for; what belongs to a deeper level is absent."""
+
+    summary: str
+    tool: Tool | None = None
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    security_summary: str | None = None
+    annotations: ToolAnnotations | None = None
+    schema_info: SchemaInfo | None = None
+    notes: str | None = None
+    examples: tuple[ToolExample, ...] = ()
+    external_refs: tuple[str, ...] = ()

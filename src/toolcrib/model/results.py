@@ -1,0 +1,35 @@
+"""What came of running tools."""
+
+from typing import Any
+
+from toolcrib.errors import Op
+from toolcrib.model.backend import AnyBackend, BackendKind
+from toolcrib.model.record import Record
+from toolcrib.model.tool import Tool
+
+__all__ = ["RunResult", "ToolCallRecord"]
+
+
+class RunResult(Record):
+    """One successful run of one tool."""
+
+    tool: Tool
+    backend: AnyBackend
+    structured: Any = None
+    """The value: a handler's return value as JSON, or an MCP result's structured content; never wrapped."""
+    mcp_result: Any = None
+    """The raw result, where the tool ran on an MCP server."""
+    duration: float
+    """Seconds."""
+
+
+class ToolCallRecord(Record):
+    """One call that code in a sandbox made, as the host saw it."""
+
+    tool_id: str
+    args: dict[str, Any]
+    backend_kind: BackendKind | None = None
+    error: str | None = None
+    error_op: Op | None = None
+    duration: float
+    """Seconds."""
