@@ -1,7 +1,7 @@
 # Two commands to start: `make run` and `make test`. Both need only Python 3.11 or later.
 PYTHON ?= python3
 BIN := .venv/bin
-LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
 .PHONY: run test check format docs bench lock clean
 

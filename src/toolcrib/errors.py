@@ -137,13 +137,15 @@ class InvalidConstraintError(ToolcribError, ValueError):
 
 @dataclass(eq=False)
 class InvalidToolError(ToolcribError, ValueError):
-    """A tool definition that cannot be a tool, with every problem found in it."""
+    """A tool definition, or a record about a tool, that is none, with the problems found in it, up to 32."""
 
     problems: tuple[Problem, ...]
     name: object = None
+    record: str = "tool"
 
     def __str__(self) -> str:
-        return f"invalid tool {_shown(self.name)}: {'; '.join(map(str, self.problems))}"
+        named = "" if self.name is None else f" {_shown(self.name)}"
+        return f"invalid {self.record}{named}: {'; '.join(map(str, self.problems))}"
 
 
 @dataclass(eq=False)
@@ -338,12 +340,19 @@ class ToolCancelledError(ToolError):
 
     op: Op = "execute"
 
+    def __str__(self) -> str:
+        return f"{self.tool_id} was cancelled{': ' if self.reason else ''}{self.reason}"
+
 
 @dataclass(eq=False, kw_only=True)
 class BackendUnavailableError(ToolError, ConnectionError):
     """The backend could not be reached, or went away."""
 
     op: Op = "execute"
+
+    def __str__(self) -> str:
+        backend = self.backend or "its backend"
+        return f"{self.tool_id}: {backend} is unavailable{': ' if self.reason else ''}{self.reason}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -352,12 +361,19 @@ class StreamNotSupportedError(ToolError):
 
     op: Op = "stream"
 
+    def __str__(self) -> str:
+        backend = f" on {self.backend}" if self.backend else ""
+        return f"{self.tool_id} cannot stream{backend}; run it instead"
+
 
 @dataclass(eq=False, kw_only=True)
 class PolicyDeniedError(ToolError, PermissionError):
     """The policy refused this call."""
 
     op: Op = "policy"
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} was refused by the policy{': ' if self.reason else ''}{self.reason}"
 
 
 @dataclass(eq=False)

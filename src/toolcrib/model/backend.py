@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+import pydantic
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from toolcrib.errors import InvalidBackendError, Problem, ToolcribError
 from toolcrib.model.record import Record
@@ -48,4 +50,25 @@ class LocalBackend(ToolBackend):
     name: _Name
 
 
-AnyBackend = Annotated[McpBackend | ProviderBackend | LocalBackend, Field(discriminator="kind")]
+def _place(data: Any, bind: ValidatorFunctionWrapHandler) -> Any:
+    """Bind, and say where in the value a complaint belongs; pydantic would put the kind into its path."""
+    try:
+        return bind(data)
+    except pydantic.ValidationError as error:
+        lines = [_line(detail) for detail in error.errors(include_url=False)]
+        raise pydantic.ValidationError.from_exception_data(error.title, lines) from None
+
+
+def _line(detail: ErrorDetails) -> InitErrorDetails:
+    kind, message, place = detail["type"], detail["msg"], detail["loc"][1:]
+    if kind == "union_tag_not_found":
+        kind, place = "missing", ("kind",)
+    elif kind == "union_tag_invalid":
+        kind, message, place = "literal_error", "must be 'mcp', 'provider' or 'local'", ("kind",)
+    said = PydanticCustomError(kind, "{reason}", {"reason": message})
+    return InitErrorDetails(type=said, loc=place, input=detail["input"])
+
+
+AnyBackend = Annotated[
+    McpBackend | ProviderBackend | LocalBackend, Field(discriminator="kind"), WrapValidator(_place)
+]

@@ -1,10 +1,8 @@
 """The form every provider's definition is translated through."""
 
-from typing import Any
-
 from pydantic import Field
 
-from toolcrib.model.record import Record
+from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.toolid import ToolId
 
 __all__ = ["CanonicalProvider", "CanonicalTool"]
@@ -14,7 +12,7 @@ class CanonicalTool(Record):
     """A tool definition that belongs to no provider; its schemas are verbatim JSON."""
 
     name: str
-    input_schema: dict[str, Any]
+    input_schema: JsonObject
     namespace: str | None = None
     display_name: str | None = None
     version: str | None = None
@@ -28,15 +26,15 @@ class CanonicalTool(Record):
     deterministic: bool | None = None
     idempotent: bool | None = None
     streaming: bool | None = None
-    security_schemes: dict[str, Any] = Field(default_factory=dict)
+    security_schemes: JsonObject = Field(default_factory=dict)
     security_requirements: tuple[dict[str, list[str]], ...] = ()
-    annotations: dict[str, Any] = Field(default_factory=dict)
-    ui_hints: dict[str, Any] = Field(default_factory=dict)
-    output_schema: dict[str, Any] | None = None
+    annotations: JsonObject = Field(default_factory=dict)
+    ui_hints: JsonObject = Field(default_factory=dict)
+    output_schema: JsonObject | None = None
     timeout: float | None = None
     """Seconds."""
     source_format: str | None = None
-    source_meta: dict[str, Any] = Field(default_factory=dict)
+    source_meta: JsonObject = Field(default_factory=dict)
     """What the source said that has no place here, kept for the way back."""
     required_scopes: tuple[str, ...] = ()
 
@@ -52,11 +50,11 @@ class CanonicalProvider(Record):
     name: str
     description: str | None = None
     version: str | None = None
-    capabilities: dict[str, Any] = Field(default_factory=dict)
-    security_schemes: dict[str, Any] = Field(default_factory=dict)
+    capabilities: JsonObject = Field(default_factory=dict)
+    security_schemes: JsonObject = Field(default_factory=dict)
     security_requirements: tuple[dict[str, list[str]], ...] = ()
     default_input_modes: tuple[str, ...] = ()
     default_output_modes: tuple[str, ...] = ()
     skills: tuple[CanonicalTool, ...] = ()
     source_format: str | None = None
-    source_meta: dict[str, Any] = Field(default_factory=dict)
+    source_meta: JsonObject = Field(default_factory=dict)

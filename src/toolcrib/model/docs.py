@@ -1,10 +1,8 @@
 """How a tool is explained: documentation at three depths, and worked examples."""
 
-from typing import Any
-
 from pydantic import Field
 
-from toolcrib.model.record import Record
+from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.tool import Tool, ToolAnnotations
 
 __all__ = ["SchemaInfo", "ToolDoc", "ToolExample"]
@@ -16,7 +14,7 @@ class ToolExample(Record):
     id: str | None = None
     title: str | None = None
     description: str | None = None
-    args: dict[str, Any] = Field(default_factory=dict)
+    args: JsonObject = Field(default_factory=dict)
     result_hint: str | None = None
     """What comes back, in a few words."""
 
@@ -25,7 +23,7 @@ class SchemaInfo(Record):
     """An input schema at a glance."""
 
     required: tuple[str, ...] = ()
-    defaults: dict[str, Any] = Field(default_factory=dict)
+    defaults: JsonObject = Field(default_factory=dict)
     types: dict[str, str] = Field(default_factory=dict)
 
 

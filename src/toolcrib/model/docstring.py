@@ -6,22 +6,21 @@ from dataclasses import dataclass, field
 
 __all__ = ["Docstring", "read_docstring"]
 
-_SECTIONS = frozenset(
-    {
-        "args", "arguments", "attributes", "example", "examples", "keyword", "note", "notes", "other",
-        "parameters", "params", "raises", "references", "return", "returns", "todo", "warning", "warnings",
-        "yield", "yields",
-    }
-)  # fmt: skip
 _ARGS = frozenset(
     {"args", "arguments", "parameters", "params", "keyword arguments", "other parameters", "keyword args"}
 )
-_GOOGLE_HEADER = re.compile(r"^([A-Z][A-Za-z ]{0,30}):\s*$")
-_UNDERLINE = re.compile(r"^-{3,}\s*$")
-_GOOGLE_ARG = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY_ARG = re.compile(r"^\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_SPHINX_FIELD = re.compile(r"^:(\w+)(?:\s+[^:]*?)?(?:\s*\*{0,2}(\w+))?\s*:\s*(.*)$")
+_SECTIONS = _ARGS | {
+    "attributes", "example", "examples", "note", "notes", "raises", "references", "return", "returns",
+    "see also", "todo", "warning", "warnings", "warns", "yield", "yields",
+}  # fmt: skip
 _SPHINX_PARAMS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
+_SPHINX_FIELDS = _SPHINX_PARAMS | {
+    "except", "exception", "meta", "raise", "raises", "return", "returns", "rtype", "type", "yield", "yields",
+}  # fmt: skip
+_GOOGLE_HEADER = re.compile(r"([A-Z][A-Za-z ]{0,30}):\s*")
+_UNDERLINE = re.compile(r"-{3,}\s*")
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\)\s*)?:\s*(.*)")
+_SPHINX_FIELD = re.compile(r":(\w+)(?:[ \t]([^:`]*))?:(?:\s+(.*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,59 +39,66 @@ def read_docstring(text: str | None) -> Docstring:
     {'a': 'The first.', 'b': 'The second.'}
     """
     lines = inspect.cleandoc(text or "").splitlines()
-    description: list[str] = []
-    parameters: dict[str, list[str]] = {}
-    section, current = "", ""
-    for number, line in enumerate(lines):
-        if header := _header(lines, number):
-            section, current = header, ""
-        elif _UNDERLINE.match(line) and section:
-            continue
-        elif sphinx := _SPHINX_FIELD.match(line):
-            section, current = "sphinx", _open(parameters, sphinx)
-        elif not section:
-            description.append(line)
-        elif section in _ARGS and (named := _names(lines, number)):
-            current = named[0]
-            for name in named[0].split(","):
-                parameters[name.strip(" *")] = [named[1]]
-        elif current and line.strip():
-            for name in current.split(","):
-                parameters[name.strip(" *")].append(line.strip())
-    joined = {name: " ".join(part for part in parts if part) for name, parts in parameters.items()}
-    return Docstring("\n".join(description).strip(), {name: text for name, text in joined.items() if text})
+    reader = _Reader()
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):
+        reader.read(line, following)
+    parameters = {name: " ".join(filter(None, said)) for name, said in reader.parameters.items()}
+    return Docstring(
+        "\n".join(reader.description).strip(), {name: said for name, said in parameters.items() if said}
+    )
 
 
-def _header(lines: list[str], number: int) -> str:
-    """Return the section that a line opens, in Google's or NumPy's way, in lower case."""
-    line = lines[number]
-    google = _GOOGLE_HEADER.match(line)
-    if google and google[1].lower().split()[0] in _SECTIONS:
-        return google[1].lower()
-    underlined = number + 1 < len(lines) and _UNDERLINE.match(lines[number + 1])
-    return line.strip().lower() if underlined and line.strip() else ""
+class _Reader:
+    """Goes through a docstring line by line, knowing in which section it is."""
 
+    def __init__(self) -> None:
+        self.description: list[str] = []
+        self.parameters: dict[str, list[str]] = {}
+        self._style = ""
+        """How the section at hand lists parameters; `other` where it lists none, empty before the first."""
+        self._names: list[str] = []
+        self._indent = 0
+        """Where the entries of a Google section begin, once the first was seen."""
 
-def _names(lines: list[str], number: int) -> tuple[str, str] | None:
-    """Return the parameter, and the start of its text, that a line of an argument section opens."""
-    line = lines[number]
-    if line.startswith((" ", "\t")):
+    def read(self, line: str, following: str) -> None:
+        if header := _header(line, following):
+            self._style, self._names, self._indent = header, [], 0
+        elif (field := _SPHINX_FIELD.fullmatch(line)) and field[1] in _SPHINX_FIELDS:
+            self._style = "sphinx"
+            words = (field[2] or "").split() if field[1] in _SPHINX_PARAMS else []
+            self._open(words[-1:], field[3] or "")
+        elif not self._style:
+            self.description.append(line)
+        elif line.strip() and not _UNDERLINE.fullmatch(line):
+            self._go_on(line)
+
+    def _go_on(self, line: str) -> None:
+        """Read a line inside a section: a new entry, or more about the one at hand."""
         indent = len(line) - len(line.lstrip())
-        first = next(other for other in lines[: number + 1][::-1] if _is_outer(other, indent))
-        is_entry = not first.startswith((" ", "\t")) and _GOOGLE_HEADER.match(first)
-        google = _GOOGLE_ARG.match(line.strip()) if is_entry else None
-        return (google[1], google[2]) if google else None
-    numpy = _NUMPY_ARG.match(line)
-    return (numpy[1], "") if numpy else None
+        if self._style == "numpy" and not indent:
+            names = [name.strip() for name in line.partition(":")[0].split(",")]
+            self._open(names if all(name.strip("*").isidentifier() for name in names) else [], "")
+        elif not indent:
+            self._style, self._names = "other", []
+        elif self._style == "google" and indent <= (self._indent or indent):
+            self._indent = indent
+            entry = _GOOGLE_ENTRY.fullmatch(line.strip())
+            self._open([entry[1]] if entry else [], entry[2] if entry else "")
+        else:
+            for name in self._names:
+                self.parameters[name].append(line.strip())
+
+    def _open(self, names: list[str], said: str) -> None:
+        self._names = [name.strip("*") for name in names]
+        self.parameters |= {name: [said] for name in self._names}
 
 
-def _is_outer(line: str, indent: int) -> bool:
-    return bool(line.strip()) and len(line) - len(line.lstrip()) < indent
-
-
-def _open(parameters: dict[str, list[str]], found: re.Match[str]) -> str:
-    """Start the parameter that a Sphinx field names, and return its name; nothing for other fields."""
-    if found[1] not in _SPHINX_PARAMS or not found[2]:
+def _header(line: str, following: str) -> str:
+    """Return how the section that a line opens lists parameters, or nothing where it opens none."""
+    google = _GOOGLE_HEADER.fullmatch(line)
+    title = (google[1] if google else line.strip()).lower()
+    if title not in _SECTIONS or not (google or _UNDERLINE.fullmatch(following)):
         return ""
-    parameters[found[2]] = [found[3]]
-    return found[2]
+    if title not in _ARGS:
+        return "other"
+    return "google" if google else "numpy"

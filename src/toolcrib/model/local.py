@@ -4,16 +4,19 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper
+from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
+from pydantic_core import SchemaError
 
 from toolcrib.errors import InvalidToolError, Problem
 from toolcrib.model.argschema import ArgSchema, parse_arg_schema
 from toolcrib.model.docstring import read_docstring
+from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool, ToolAnnotations
 
 __all__ = ["LocalTool", "tool"]
@@ -22,15 +25,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+_OPTIONS = (
+    "name", "namespace", "version", "tags", "title", "description", "annotations", "arguments",
+)  # fmt: skip
 
 
 class LocalTool(Generic[P, R]):
     """A function that is also a tool: call it as before, or hand `.tool` to a crib."""
 
     def __init__(self, function: Callable[P, R], record: Tool) -> None:
+        update_wrapper(self, function)  # first, because it brings the attributes of the function along
         self.function = function
         self.tool = record
-        update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function."""
@@ -74,53 +80,79 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Raises:
         InvalidToolError: a parameter has no JSON Schema, or cannot be passed by name.
     """
-    scope = sys._getframe(1).f_locals  # noqa: SLF001 - where names in postponed annotations are looked up
+    for option in options:
+        if option not in _OPTIONS:
+            raise TypeError(f"tool() has no option {option!r}{did_you_mean(option, _OPTIONS)}")
+    frame = sys._getframe(1)  # noqa: SLF001 - where names in postponed annotations are looked up
     if function is not None:
-        return LocalTool(function, _record(function, scope, **options))
-    return lambda decorated: LocalTool(decorated, _record(decorated, scope, **options))
+        return LocalTool(function, _record(function, frame, **options))
+    return lambda decorated: LocalTool(decorated, _record(decorated, frame, **options))
 
 
 def _record(
     function: Callable[..., Any],
-    scope: Mapping[str, Any],
+    frame: FrameType,
     *,
-    arguments: ArgSchema | Mapping[str, Any] | None = None,
+    arguments: Any = None,
     tags: Iterable[str] = (),
     **fields: Any,
 ) -> Tool:
     """Return the record that describes a function."""
-    name = fields.pop("name", None) or getattr(function, "__name__", type(function).__name__)
-    documented = read_docstring(inspect.getdoc(function))
-    hints = _hints(function, name, scope)
+    written = _written(function)
+    name = fields.pop("name", None) or getattr(written, "__name__", type(written).__name__)
+    documented = read_docstring(inspect.getdoc(written))
+    hints = _hints(written, name, frame)
+    signature = _signature(function, name)
     described = fields.pop("description", None) or documented.description or None
     if arguments is None:
-        schema = _input_schema(function, name, hints, documented.parameters)
+        schema = _input_schema(signature, name, hints, documented.parameters)
+    elif isinstance(arguments, ArgSchema):
+        schema = arguments.to_json_schema()
     else:
-        light = arguments if isinstance(arguments, ArgSchema) else parse_arg_schema(dict(arguments))
+        light = parse_arg_schema(dict(arguments) if isinstance(arguments, Mapping) else arguments)
         schema = light.to_json_schema()
     return Tool(
         name=name,
         description=described,
         input_schema=schema,
-        output_schema=_output_schema(function, name, hints),
-        tags=tuple(tags),
+        output_schema=_output_schema(written, name, hints),
+        tags=tags,
         **fields,
     )
 
 
-def _hints(function: Callable[..., Any], name: str, scope: Mapping[str, Any]) -> dict[str, Any]:
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that a partial one, or a tool, stands for."""
+    while isinstance(function, partial | LocalTool):
+        function = function.func if isinstance(function, partial) else function.function
+    return function
+
+
+def _hints(function: Callable[..., Any], name: str, frame: FrameType) -> dict[str, Any]:
     """Return the annotations of a function, postponed ones evaluated."""
-    target = function if inspect.isroutine(function) else type(function).__call__
+    target: Any = function
+    if inspect.isclass(function):
+        target = function.__init__
+    elif not inspect.isroutine(function):
+        target = type(function).__call__
+    body = inspect.unwrap(target)
+    is_inner = "." in body.__qualname__ and getattr(body, "__globals__", None) is frame.f_globals
+    scope = dict(frame.f_locals) if is_inner else None
     try:
-        return typing.get_type_hints(target, localns=dict(scope), include_extras=True)
+        return typing.get_type_hints(target, localns=scope, include_extras=True)
     except NameError as error:
-        raise _refusal(name, "", f"an annotation names {error.name!r}, which is not defined yet") from error
+        reason = f"an annotation names {error.name!r}, which is not known here; define it at module level"
+        raise _refusal(name, "", reason) from error
+    except (AttributeError, SyntaxError, TypeError) as error:
+        raise _refusal(name, "", f"an annotation is not a type: {error}") from error
 
 
-def _input_schema(
-    function: Callable[..., Any], name: str, hints: dict[str, Any], described: Mapping[str, str]
-) -> dict[str, Any]:
-    signature = inspect.signature(function)
+def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    """Return the signature of a function whose every parameter can be passed by name."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:
+        raise _refusal(name, "", "it has no signature to read; wrap it in a typed function") from error
     for parameter in signature.parameters.values():
         if parameter.kind in _BY_POSITION:
             raise _refusal(
@@ -130,7 +162,12 @@ def _input_schema(
             raise _refusal(
                 name, parameter.name, "is not an argument; make a tool of the bound method instead"
             )
+    return signature
 
+
+def _input_schema(
+    signature: inspect.Signature, name: str, hints: dict[str, Any], described: Mapping[str, str]
+) -> dict[str, Any]:
     def stand_in() -> None:
         """Carry the signature, with its annotations evaluated, to pydantic."""
 
@@ -147,7 +184,8 @@ def _input_schema(
 def _output_schema(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> dict[str, Any] | None:
     """Return the schema of what a function returns; a stream, and nothing, have none."""
     returned = hints.get("return", Any)
-    streams = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    body = inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
+    streams = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
     if streams or returned is Any or returned is type(None):
         return None
     return _generate(returned, name, "the return type", "serialization")
@@ -169,10 +207,16 @@ class _Terse(GenerateJsonSchema):
 def _generate(kind: Any, name: str, what: str, mode: JsonSchemaMode) -> dict[str, Any]:
     try:
         return TypeAdapter(kind).json_schema(schema_generator=_Terse, mode=mode)
-    except PydanticUserError as error:
-        cause = error.message.splitlines()[0].partition(". Set ")[0]
-        reason = f"{what} must be JSON types, pydantic models or dataclasses: {cause}"
+    except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError) as error:
+        reason = f"{what} must be JSON types, pydantic models or dataclasses: {_cause(error)}"
         raise _refusal(name, "", reason) from error
+
+
+def _cause(error: Exception) -> str:
+    """Return what pydantic says, without the advice for those who write models."""
+    if getattr(error, "code", None) == "class-not-fully-defined":
+        return "one of them refers to a type that is not defined yet"
+    return " ".join(getattr(error, "message", str(error)).split()).partition(". Set ")[0]
 
 
 def _refusal(name: str, parameter: str, reason: str) -> InvalidToolError:

@@ -1,15 +1,47 @@
 """The base of every record: frozen, camelCase in JSON, and refused with our own errors."""
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import pydantic
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from toolcrib.errors import InvalidToolError, Problem, ToolcribError
-from toolcrib.model.plain import copy_json, parse_json, pointer
+from toolcrib.errors import InvalidToolError, Problem, ToolcribError, ValidationError
+from toolcrib.model.plain import copy_json, measure, parse_json, pointer
 
-__all__ = ["Record"]
+__all__ = ["Json", "JsonObject", "Record", "Text"]
+
+_MAX_DEPTH = 256
+"""How deep the JSON in a record may be: what Python itself can still compare, print and write."""
+_MAX_PROBLEMS = 32
+_WORDING = {
+    "missing": "is required",
+    "extra_forbidden": "is not a field of this record",
+    "invalid_key": "has a key that is not a string",
+    "string_too_short": "must not be empty",
+    "tuple_type": "must be an array",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
+"""What pydantic calls by its Python name, by the type of its complaint."""
+
+
+def _own(value: Any) -> Any:
+    """Return a copy of a value that the caller cannot change, if it is JSON."""
+    try:
+        measure(value, max_depth=_MAX_DEPTH)
+    except ValidationError as error:
+        found = error.problems[0]
+        raise PydanticCustomError("json", "{reason}", {"reason": found.message, "at": found.path}) from None
+    return copy_json(value)
+
+
+Json = Annotated[Any, BeforeValidator(_own)]
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_own)]
+Text = Annotated[str, AfterValidator(_own)]
 
 
 class Record(BaseModel):
@@ -61,31 +93,38 @@ class Record(BaseModel):
         known = {
             field.alias or name: _json(value)
             for name, field in type(self).model_fields.items()
-            if (value := getattr(self, name)) is not None
+            if not _is_absent(value := getattr(self, name), field)
         }
-        copied: dict[str, Any] = copy_json({**known, **(self.model_extra or {})})
-        return copied
+        return known | {name: copy_json(value) for name, value in (self.model_extra or {}).items()}
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:
         """Return the error that says these problems."""
-        return InvalidToolError(problems, data.get("name"))
+        return InvalidToolError(problems, data.get("name"), cls.__name__)
+
+
+def _is_absent(value: Any, field: FieldInfo) -> bool:
+    """Return whether a field says nothing: it is None, or empty where that is the default."""
+    default = field.get_default(call_default_factory=True)
+    return value is None or (isinstance(default, tuple | dict) and not default and value == default)
 
 
 def _json(value: Any) -> Any:
     """Return a field's value in JSON."""
     if isinstance(value, Record):
         return value.to_json()
-    return [_json(member) for member in value] if isinstance(value, tuple) else value
+    return [_json(member) for member in value] if isinstance(value, tuple) else copy_json(value)
 
 
 def _problems(error: pydantic.ValidationError) -> tuple[Problem, ...]:
     """Return pydantic's complaints as ours."""
-    problems = []
-    for detail in error.errors(include_url=False, include_context=False):
-        message = detail["msg"].removeprefix("Value error, ")
-        message = {"missing": "is required", "extra_forbidden": "is not a field of this record"}.get(
-            detail["type"], message
-        )
-        problems.append(Problem(pointer(detail["loc"]), detail["type"], message[:500]))
-    return tuple(problems)
+    return tuple(_problem(detail) for detail in error.errors(include_url=False)[:_MAX_PROBLEMS])
+
+
+def _problem(detail: ErrorDetails) -> Problem:
+    inside = detail.get("ctx", {}).get("at", "")
+    said = detail["msg"].removeprefix("Value error, ")
+    message = _WORDING.get(
+        detail["type"], said.replace("Input should be", "must be").replace("a valid ", "a ")
+    )
+    return Problem(pointer(detail["loc"]) + inside, detail["type"], message[:500])

@@ -46,7 +46,7 @@ class ToolId:
     def __post_init__(self) -> None:
         shown = ":".join(str(part) for part in (self.namespace, self.name, self.version) if part is not None)
         for label, part in (("namespace", self.namespace), ("name", self.name)):
-            if part is not None and (fault := name_fault(part)):
+            if (part is not None or label == "name") and (fault := name_fault(part)):
                 raise InvalidToolIdError(shown, f"its {label} {fault}")
         precedence = None
         if self.version is not None:

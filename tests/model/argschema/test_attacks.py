@@ -12,15 +12,14 @@ from toolcrib.errors import InvalidSchemaError, SchemaTooComplexError, Validatio
 from toolcrib.model.argschema import apply_defaults, parse_arg_schema, validate_args
 
 pytestmark = pytest.mark.attack
-SECONDS = 3.0  # one is the aim; the rest is for a machine that is busy or slow
+SECONDS = 20.0 if "coverage" in sys.modules else 2.0  # one is the aim; the rest is for a busy machine
 
 
 @pytest.fixture(autouse=True)
 def _in_time() -> Iterator[None]:
     start = time.process_time()
     yield
-    # Measuring coverage makes everything several times slower.
-    assert sys.gettrace() is not None or time.process_time() - start < SECONDS
+    assert time.process_time() - start < SECONDS
 
 
 class _Colliding:
@@ -64,10 +63,10 @@ FIELDS: list[dict[str, Any]] = [
 
 
 HOSTILE: dict[str, Callable[[], Any]] = {
-    "deep": lambda: deep(100_000),
+    "deep": lambda: deep(20_000),
     "looped": looped,
     "shared": lambda: shared(40),
-    "long": lambda: [1] * 10**6,
+    "long": lambda: [1] * 600_000,
     "huge": lambda: 10**20_000,
     "lone": lambda: "\ud800",
     "keys": lambda: {1: 2},
@@ -90,64 +89,67 @@ def test_hostile_arguments_get_a_verdict(field: dict[str, Any], kind: str) -> No
     assert 0 < len(verdict({"q": field}, {"q": HOSTILE[kind]()})) <= 500
 
 
-def test_an_argument_that_contains_itself_is_refused() -> None:
-    with pytest.raises(ValidationError, match="must not contain itself"):
-        validate_args({}, {"q": looped()})
-
-
-def test_a_deep_argument_is_fine() -> None:
-    validate_args({"q": {}}, {"q": deep(100_000)})
+@pytest.mark.parametrize("kind", ["deep", "looped", "shared", "long"])
+def test_an_argument_without_measure_is_refused(kind: str) -> None:
+    with pytest.raises(ValidationError, match=r"deep|more than 500,000 values") as caught:
+        validate_args({}, {"q": HOSTILE[kind]()})
+    assert caught.value.problems[0].keyword == "size"
 
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_name_that_compares_badly_is_refused(strict: bool) -> None:
     schema = {"q": {"type": "string", "required": True}}
-    with pytest.raises(ValidationError, match="missing required argument 'q'") as caught:
+    with pytest.raises(ValidationError, match="JSON keys are plain strings"):
         validate_args(schema, {_Colliding(): "x"}, strict=strict)
-    assert caught.value.problems[-1].message == "argument names must be strings"
-    with pytest.raises(ValidationError, match="argument names must be strings"):
+    with pytest.raises(ValidationError, match="JSON keys are plain strings"):
         apply_defaults(schema, {_Colliding(): "x"})
 
 
-def test_a_million_good_elements_are_accepted() -> None:
-    validate_args({"n": {"type": "integer", "isArray": True, "minimum": 0}}, {"n": list(range(10**6))})
+def test_as_many_good_elements_as_fit_are_accepted() -> None:
+    validate_args({"n": {"type": "integer", "isArray": True, "minimum": 0}}, {"n": list(range(499_000))})
 
 
 def test_a_giant_enum_meets_a_giant_array() -> None:
-    names = [f"name{number}" for number in range(100_000)]
+    names = [f"name{number}" for number in range(19_000)]
     schema = parse_arg_schema({"q": {"type": "string", "isArray": True, "enum": names}})
-    validate_args(schema, {"q": names})
-    assert len(schema.to_json_schema()["properties"]["q"]["items"]["enum"]) == 100_000
+    validate_args(schema, {"q": names * 25})
+    assert len(schema.to_json_schema()["properties"]["q"]["items"]["enum"]) == 19_000
 
 
-def test_one_long_array_under_many_names_is_refused_in_time() -> None:
-    long = [0] * 10**6
-    names = [f"a{number}" for number in range(1000)]
-    with pytest.raises(ValidationError, match="too many values"):
-        validate_args(
-            {name: {"type": "integer", "isArray": True} for name in names}, dict.fromkeys(names, long)
-        )
+@pytest.mark.parametrize("value", [10**300, 1.5, 7, "1", True, ["x"]], ids=lambda value: repr(value)[:5])
+def test_an_enum_is_quick_for_many_values(value: Any) -> None:
+    validate_args({"q": {"type": "array", "enum": [value]}}, {"q": [value] * 100_000})
 
 
-def test_one_large_object_in_many_elements_is_refused_in_time() -> None:
-    schema = {"q": {"type": "object", "isArray": True, "properties": {"a": {"default": 1}}}}
-    args = {"q": [dict.fromkeys(map(str, range(10_000)), 0)] * 10_000}
-    with pytest.raises(ValidationError, match="too many values"):
-        validate_args(schema, args, extended=True)
-    with pytest.raises(ValidationError, match="too many values"):
-        apply_defaults(schema, args)
+def test_the_enums_of_nested_objects_are_quick() -> None:
+    schema: dict[str, Any] = {"enum": [{"a": 1}]}
+    value: Any = ["x"] * 400_000
+    for _ in range(25):
+        schema = {"enum": [{"a": 1}], "properties": {"a": schema}}
+        value = {"a": value}
+    with pytest.raises(ValidationError, match="enum values"):
+        validate_args({"q": schema}, {"q": value}, extended=True)
 
 
-def test_enum_forms_of_shared_containers_are_refused_in_time() -> None:
-    choice = ["x"] * 900
-    with pytest.raises(ValidationError, match="too many values"):
-        validate_args({"q": {"type": "array", "enum": [choice]}}, {"q": [choice] * 100_000})
+def test_many_objects_with_many_possible_members_are_refused_in_time() -> None:
+    members: dict[str, Any] = {f"a{number}": {} for number in range(10_000)}
+    schema = {"q": {"type": "object", "isArray": True, "properties": members}}
+    with pytest.raises(ValidationError, match="too many objects to check"):
+        validate_args(schema, {"q": [{}] * 400_000}, extended=True)
+    with pytest.raises(ValidationError, match="too many objects to fill in"):
+        apply_defaults(schema, {"q": [{}] * 400_000})
 
 
-def test_a_million_unknown_arguments_get_32_problems() -> None:
-    names = {f"argument{number}": {} for number in range(10_000)}
+def test_a_large_default_is_copied_only_so_often() -> None:
+    member = {"a": {"default": [0] * 10_000}}
+    with pytest.raises(ValidationError, match="too many objects to fill in"):
+        apply_defaults({"q": {"isArray": True, "properties": member}}, {"q": [{}] * 400_000})
+
+
+def test_very_many_unknown_arguments_get_32_problems() -> None:
+    names: dict[str, Any] = {f"argument{number}": {} for number in range(9_000)}
     with pytest.raises(ValidationError) as caught:
-        validate_args(names, {f"argumnet{number}": 1 for number in range(10**6)}, strict=True)
+        validate_args(names, {f"argumnet{number}": 1 for number in range(400_000)}, strict=True)
     assert len(caught.value.problems) == 32
 
 
@@ -168,19 +170,28 @@ def test_a_pattern_never_hangs(pattern: str, size: int) -> None:
     schema = parse_arg_schema({"q": {"pattern": pattern}}, extended=True)
     mixed = "".join(random.Random(1).choices("ab", k=size))  # noqa: S311  # any text will do
     for text in ("a" * size, mixed):
-        assert any(part in verdict(schema, {"q": text}) for part in ("accepted", "must match", "too many"))
+        assert any(part in verdict(schema, {"q": text}) for part in ("accepted", "must match", "too long"))
 
 
 def test_many_ordinary_texts_match_an_ordinary_pattern() -> None:
     pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
     ids = ["01234567-89ab-cdef-0123-456789abcdef"] * 20_000
-    validate_args({"q": {"type": "string", "isArray": True, "pattern": pattern}}, {"q": ids}, extended=True)
+    schema = parse_arg_schema({"q": {"type": "string", "isArray": True, "pattern": pattern}}, extended=True)
+    validate_args(schema, {"q": ids})
+    with pytest.raises(ValidationError, match="too long to be matched with the pattern"):
+        validate_args(schema, {"q": ids * 20})
+
+
+def test_a_schema_of_very_many_patterns_is_refused_in_time() -> None:
+    schema = {f"a{number}": {"pattern": rf"^\p{{L}}{{40}}{number}$"} for number in range(6_000)}
+    with pytest.raises(InvalidSchemaError, match="too many"):
+        parse_arg_schema(schema, extended=True)
 
 
 @pytest.mark.parametrize("extended", [True, False])
 @pytest.mark.parametrize(
     "make",
-    [lambda: {"q": {"default": deep(100_000)}}, lambda: {"q": {"enum": looped()}}, lambda: {"q": shared(40)}],
+    [lambda: {"q": {"default": deep(20_000)}}, lambda: {"q": {"enum": looped()}}, lambda: {"q": shared(40)}],
     ids=["deep", "looped", "shared"],
 )
 def test_a_schema_without_an_end_is_refused(make: Callable[[], Any], extended: bool) -> None:
@@ -232,5 +243,5 @@ def test_a_schema_that_is_not_json_is_refused(schema: Any) -> None:
 
 
 def test_a_schema_with_very_many_arguments_is_read_in_time() -> None:
-    schema = parse_arg_schema({f"a{number}": {"type": "strin", "format": "x"} for number in range(10_000)})
-    assert len(schema.warnings) == 20_000
+    schema = parse_arg_schema({f"a{number}": {"type": "strin", "format": "x"} for number in range(6_000)})
+    assert len(schema.warnings) == 12_000

@@ -63,9 +63,11 @@ def test_rule_04_a_numeric_string_is_no_integer() -> None:
         ('{"a":1}', {"a": 1}, True),
         ('{"a": 1}', {"a": 1}, False),
         ([1], ["1"], False),
-        (10**5000, 10**5000, True),
-        (10**5000, 10**5000 + 1, False),
-        ([10**4000], [10**4000], True),
+        (10**300, 10**300, True),
+        (10**300, 10**300 + 1, False),
+        ([10**300], [10**300], True),
+        (10**300, 10**4000, False),
+        ("1", ["x" * 5000], False),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -157,8 +159,8 @@ def test_rule_18_bounds_of_the_property_and_of_its_items_both_apply() -> None:
     assert accepts(field, ["bbb"])
     assert not accepts(field, ["aaa"])
     assert not accepts(field, ["cc"])
-    bounds = parse_arg_schema({"a": field}).properties["a"].bounds
-    assert (bounds.min_length, bounds.max_length) == (3, 9)
+    prop = parse_arg_schema({"a": field}).properties["a"]
+    assert (prop.min_length, prop.max_length, prop.enum) == (3, 9, ("bbb",))
 
 
 def test_rule_19_the_enum_of_an_array_is_about_each_element() -> None:
@@ -275,7 +277,8 @@ def test_rule_30_a_schema_version_is_a_date_or_an_argument() -> None:
 
 
 def test_rule_31_an_empty_schema_accepts_any_object() -> None:
-    for schema in ({}, {"properties": {}}, {"type": "object"}):
+    schemas: tuple[dict[str, Any], ...] = ({}, {"properties": {}}, {"type": "object"})
+    for schema in schemas:
         validate_args(schema, {"anything": [1]})
 
 

@@ -383,3 +383,24 @@ def test_a_message_stays_short_however_long_the_value_is() -> None:
         assert verdict is False
         assert isinstance(error, ValidationError)
         assert all(len(problem.message) <= 500 for problem in error.problems)
+
+
+def test_a_fault_beside_a_value_that_multiplies_is_found_in_time() -> None:
+    shared: Any = "laugh"
+    for _ in range(12):
+        shared = [shared, shared]
+    verdict, error = judge({}, {"a": shared, "b": {"c": float("nan")}})
+    assert verdict is False
+    assert isinstance(error, ValidationError)
+    assert error.problems[0].path == "/b/c"
+
+
+def test_a_long_text_that_is_repeated_is_refused_in_time() -> None:
+    assert judge({}, ["é" * 1_000_000] * 400_000)[0] is False
+
+
+def test_ordinary_long_patterns_are_allowed() -> None:
+    schema = {"properties": {f"p{i}": {"pattern": "^.{0,100}$"} for i in range(50)}}
+    assert judge(schema, {"p1": "x" * 100})[0] is True
+    assert judge({"pattern": "^[A-Za-z0-9_]{1,1000}$"}, "x" * 1000)[0] is True
+    assert judge({"pattern": r"^\p{L}{1,100}$"}, "é" * 100)[0] is True

@@ -102,7 +102,7 @@ def test_a_document_loaded_beforehand_can_be_referred_to() -> None:
     validator.validate({"$ref": "https://example.com/point.json"}, {"x": 1})
     with pytest.raises(ValidationError):
         validator.validate({"$ref": "https://example.com/text#/$defs/short"}, "long")
-    with pytest.raises(ExternalRefError, match="did you mean 'https://example.com/point.json'"):
+    with pytest.raises(ExternalRefError, match=r"did you mean 'https://example.com/point.json'"):
         validator.validate({"$ref": "https://example.com/points.json"}, {})
 
 
@@ -134,7 +134,7 @@ def test_an_own_meta_schema_among_the_documents_is_a_dialect() -> None:
 
 
 def test_a_reference_to_nothing_says_so() -> None:
-    with pytest.raises(InvalidSchemaError, match="'#/\\$defs/nope' points at nothing") as caught:
+    with pytest.raises(InvalidSchemaError, match=r"'#/\$defs/nope' points at nothing") as caught:
         DefaultValidator().validate({"$ref": "#/$defs/nope"}, {})
     assert not isinstance(caught.value, ExternalRefError)
 
@@ -387,9 +387,8 @@ def test_the_verdict_is_that_of_the_reference_implementation_in_python(
     try:
         DefaultValidator().validate(whole, value)
         verdict = True
-    except ValidationError as error:
+    except ValidationError:
         verdict = False
-        assert error.problems
     except SchemaTooComplexError:
         return  # a loop that Python's implementation does not survive either
     assert verdict is expected.is_valid(value)

@@ -10,11 +10,10 @@ Traceback (most recent call last):
 toolcrib.errors.ValidationError: missing required argument 'q'
 """
 
-from toolcrib.model.argschema.defaults import apply_defaults
 from toolcrib.model.argschema.parse import parse_arg_schema
-from toolcrib.model.argschema.property import ArgSchemaProperty
+from toolcrib.model.argschema.records import ArgSchemaProperty
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
-from toolcrib.model.argschema.validate import validate_args
+from toolcrib.model.argschema.validate import apply_defaults, validate_args
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -1,223 +1,314 @@
-"""Reading one property: its type, whether it is an array, what it holds."""
+"""Reading properties: their types, their bounds, and what they hold."""
 
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
-from toolcrib.model.argschema.bounds import read_bounds, read_range
-from toolcrib.model.argschema.check import Check
-from toolcrib.model.argschema.findings import Findings
-from toolcrib.model.argschema.property import (
-    NO_DEFAULT,
+from toolcrib.errors import Problem
+from toolcrib.model.argschema.check import MAX_PROBLEMS, Checker, problem_at
+from toolcrib.model.argschema.records import (
     TYPES,
     ArgSchemaProperty,
     ArgType,
-    Bounds,
     Members,
+    Pattern,
+    Place,
+    form_of,
+    label,
+    number_text,
+    quoted,
 )
-from toolcrib.model.argschema.wording import Place, did_you_mean, label, shown
+from toolcrib.model.schema.engine import MAX_PATTERN_BYTES, linear_pattern_size, pattern_engine
+from toolcrib.model.schema.pattern import read_pattern
+from toolcrib.model.suggest import did_you_mean
 
-_BOUNDS: Final = frozenset({"type", "description", "minLength", "maxLength", "minimum", "maximum", "enum"})
-_SILENT: Final = frozenset({"title", "default", "example", "examples", "$comment"})
-_ITEM_FIELDS: Final = _BOUNDS | _SILENT
+__all__ = ["Reader"]
+
+_ITEM_FIELDS: Final = frozenset(
+    {"type", "description", "minLength", "maxLength", "minimum", "maximum", "enum"}
+    | {"title", "default", "example", "examples", "$comment"}  # these never say anything of a value
+)
 _FIELDS: Final = _ITEM_FIELDS | {"required", "isArray", "items"}
-_EXTENDED_ITEM_FIELDS: Final = frozenset({"pattern", "properties", "required"})
-_EXTENDED_FIELDS: Final = _EXTENDED_ITEM_FIELDS | {"minItems", "maxItems", "deprecated"}
-
+_EXTENDED_ITEM_FIELDS: Final = _ITEM_FIELDS | {"pattern", "properties", "required"}
+_EXTENDED_FIELDS: Final = _FIELDS | _EXTENDED_ITEM_FIELDS | {"minItems", "maxItems", "deprecated"}
 _ALIASES: Final = {
     "int": "integer",
-    "long": "integer",
     "str": "string",
-    "text": "string",
     "bool": "boolean",
     "dict": "object",
     "map": "object",
     "list": "array",
     "double": "float",
-    "decimal": "number",
 }
 
 
-class PropertyReader:
-    """Reads properties, whether they are a tool's arguments or the members of a nested object."""
+class _Layer(NamedTuple):
+    """The fields of a property, or those of its items, which bound the same values."""
 
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
+    raw: dict[str, Any]
+    at: Place
+    """Where it stands in the schema."""
+    place: Place
+    """Where the argument stands among the arguments."""
+
+    @property
+    def subject(self) -> str:
+        return f"argument {label(self.place)}"
+
+
+class Reader:
+    """Reads the properties of one schema, and notes what is wrong or doubtful in it."""
+
+    def __init__(self, *, strict: bool, extended: bool) -> None:
+        self.problems: list[Problem] = []
+        self.doubts: list[Problem] = []
+        self.warnings: list[str] = []
+        self._strict = strict
+        self._extended = extended
+        self._checker = Checker(strict=strict)
+        self._patterns: dict[str, str | Pattern] = {}
+        self._pattern_bytes = 0
+
+    def refuse(self, at: Place, message: str, keyword: str = "") -> None:
+        """Note something that makes the schema unusable; the keyword is the last step unless it is given."""
+        self.problems.append(problem_at(at, keyword or str(at[-1]), message))
+
+    def doubt(self, at: Place, message: str, reading: str) -> None:
+        """Note something that a strict reader refuses, and how a permissive one reads it."""
+        if self._strict:
+            self.refuse(at, message)
+        else:
+            self.warnings.append(f"{message} ({reading})")
+            self.doubts.append(problem_at(at, str(at[-1]), message))
 
     def members(self, properties: dict[str, Any], required: Any, at: Place, place: Place = ()) -> Members:
         """Return the properties found at a place of the schema, given the list of required names."""
-        names = self._names(required, (*at[:-1], "required"))
-        read = {}
-        for name, raw in properties.items():
-            prop = _Property(name, raw, (*at, name), (*place, name), self._findings)
-            read[name] = prop.read(listed=name in names)
-        missing = [name for name in names if name not in read]
+        if type(required) is not list or not all(type(name) is str for name in required):
+            self.refuse((*at[:-1], "required"), "required must be a list of argument names")
+            required = []
+        listed = dict.fromkeys(required)
+        read = {
+            name: self._property(self._layer(raw, (*at, name), (*place, name)), listed=name in listed)
+            for name, raw in properties.items()
+        }
+        missing = [name for name in listed if name not in read]
         for name in missing:
-            self._findings.warn(f"required names '{label((*place, name))}', which has no property")
+            self.warnings.append(f"required names {label((*place, name))}, which has no property")
         return Members(read, (*(name for name, prop in read.items() if prop.required), *missing))
 
-    def _names(self, required: Any, at: Place) -> dict[str, None]:
-        if type(required) is list and all(type(name) is str for name in required):
-            return dict.fromkeys(required)
-        self._findings.refuse(at, "required", "required must be a list of argument names")
-        return {}
-
-
-class _Property:
-    """One property in the course of being read."""
-
-    def __init__(self, name: str, raw: Any, at: Place, place: Place, findings: Findings) -> None:
-        self._name = name
-        self._at = at
-        self._place = place
-        self._label = f"argument '{label(place)}'"
-        self._findings = findings
-        self._raw: dict[str, Any] = raw if type(raw) is dict else {}
+    def _layer(self, raw: Any, at: Place, place: Place) -> _Layer:
+        layer = _Layer(raw if type(raw) is dict else {}, at, place)
         if type(raw) is not dict:
-            example = f", such as {{'type': '{shown(raw)[:40]}'}}" if type(raw) is str else ""
-            findings.refuse(at, "type", f"{self._label} must be described by an object of fields{example}")
+            example = f", such as {{'type': {quoted(raw[:40])}}}" if type(raw) is str else ""
+            self.refuse(at, f"{layer.subject} must be described by an object of fields{example}", "type")
+        return layer
 
-    def read(self, *, listed: bool) -> ArgSchemaProperty:
-        """Return the property; `listed` says that the object's own list requires it."""
-        findings, raw = self._findings, self._raw
-        kind = self._type(raw, self._at)
-        is_array = self._is_array(kind)
-        items = self._items(is_array=is_array)
-        value_type = self._value_type(kind, items)
-        self._note_unenforced(raw, _FIELDS | (_EXTENDED_FIELDS if findings.extended else frozenset()))
-        counts = (
-            read_range(raw, ("minItems", "maxItems"), self._at, findings)
-            if findings.extended
-            else (None,) * 2
-        )
+    def _property(self, layer: _Layer, *, listed: bool) -> ArgSchemaProperty:
+        kind = self._type(layer)
+        is_array = self._is_array(layer, kind)
+        layers = [layer, *self._items(layer, is_array=is_array)]
+        typed = [each for each in layers[1:] if "type" in each.raw]
+        value_type = self._type(typed[0]) if typed else None if kind == "array" else kind
+        self._note_unenforced(layer, _EXTENDED_FIELDS if self._extended else _FIELDS)
+        min_length, max_length = self._range(layers, "minLength", "maxLength")
+        minimum, maximum = self._range(layers, "minimum", "maximum")
+        min_items, max_items = self._range(layers[: self._extended], "minItems", "maxItems")
         prop = ArgSchemaProperty(
-            name=self._name,
+            name=str(layer.place[-1]),
             type=kind,
             value_type=value_type,
             is_array=is_array,
-            required=self._required(listed=listed),
-            description=self._description(),
-            bounds=self._bounds(items, {kind, value_type}),
-            members=self._members(items),
-            min_items=counts[0],
-            max_items=counts[1],
-            default=raw.get("default", NO_DEFAULT),
-            deprecated=self._deprecated(),
+            required=self._required(layer, listed=listed),
+            description=self._description(layer),
+            min_length=min_length,
+            max_length=max_length,
+            minimum=minimum,
+            maximum=maximum,
+            choices=self._enum(layers),
+            patterns=tuple(found for each in layers for found in self._pattern(each)),
+            min_items=min_items,
+            max_items=max_items,
+            members=self._nested(layers),
+            has_default="default" in layer.raw,
+            default=layer.raw.get("default"),
+            deprecated=self._deprecated(layer),
         )
-        self._check_default(prop)
+        self._check(prop, layers)
         return prop
 
-    def _type(self, raw: dict[str, Any], at: Place) -> ArgType | None:
-        kind = raw.get("type")
+    def _check(self, prop: ArgSchemaProperty, layers: list[_Layer]) -> None:
+        """Refuse what only the whole property shows: an enum without values, a default that does not fit."""
+        layer = layers[0]
+        if "enum" in (prop.type, prop.value_type) and not any("enum" in each.raw for each in layers):
+            needs = "which needs a list of values under 'enum'"
+            self.refuse((*layer.at, "enum"), f"{layer.subject} has type 'enum', {needs}")
+        elif self._extended and prop.has_default:
+            found = self._checker.argument(prop, prop.default, layer.place)
+            for problem in islice(found, MAX_PROBLEMS):
+                self.refuse((*layer.at, "default"), f"the default does not fit: {problem.message}")
+
+    def _note_unenforced(self, layer: _Layer, known: frozenset[str], prefix: str = "") -> None:
+        for field in layer.raw:
+            if field not in known:
+                self.warnings.append(f"{layer.subject}: {quoted(prefix + field)} is not enforced")
+
+    def _type(self, layer: _Layer) -> ArgType | None:
+        kind, at = layer.raw.get("type"), (*layer.at, "type")
         if type(kind) is str and kind in TYPES:
             return kind
-        if type(kind) is str or type(kind) is list:
-            name = kind if type(kind) is str else ""
-            nearest = _ALIASES.get(name.lower())
-            hint = f"; did you mean '{nearest}'?" if nearest else did_you_mean(name.lower(), TYPES)
-            written = f"the unknown type '{shown(name)}'" if type(kind) is str else "a list of types"
-            text = f"{self._label} has {written}{hint}"
-            self._findings.doubt((*at, "type"), "type", text, "any value is accepted")
-        elif "type" in raw:
-            self._findings.refuse((*at, "type"), "type", f"type must be one of {', '.join(TYPES)}")
+        if type(kind) is str:
+            near = _ALIASES.get(kind.lower())
+            hint = f"; did you mean '{near}'?" if near else did_you_mean(kind.lower(), TYPES)
+            text = f"{layer.subject} has the unknown type {quoted(kind)}{hint}"
+            self.doubt(at, text, "any value is accepted")
+        elif type(kind) is list:
+            self.doubt(at, f"{layer.subject} has a list of types", "any value is accepted")
+        elif "type" in layer.raw:
+            self.refuse(at, f"type must be one of {', '.join(TYPES)}")
         return None
 
-    def _is_array(self, kind: ArgType | None) -> bool:
-        marked = self._flag("isArray")
-        if kind == "array" and marked is False and "isArray" in self._raw:
-            self._findings.warn(f"{self._label}: type 'array' wins over isArray false")
+    def _is_array(self, layer: _Layer, kind: ArgType | None) -> bool:
+        marked = self._flag(layer, "isArray")
+        if kind == "array" and not marked and "isArray" in layer.raw:
+            self.warnings.append(f"{layer.subject}: type 'array' wins over isArray false")
         return kind == "array" or marked
 
-    def _flag(self, field: str) -> bool:
-        value = self._raw.get(field, False)
-        if type(value) is not bool:
-            self._findings.refuse((*self._at, field), field, f"{field} must be true or false")
-        return value is True
-
-    def _items(self, *, is_array: bool) -> dict[str, Any]:
-        items = self._raw.get("items", {})
-        at = (*self._at, "items")
-        if type(items) is not dict:
-            self._findings.refuse(at, "items", "items must be an object of fields")
-            return {}
+    def _items(self, layer: _Layer, *, is_array: bool) -> list[_Layer]:
+        """Return the layer of the items, where there are any and they count."""
+        if "items" not in layer.raw:
+            return []
+        items = _Layer(layer.raw["items"], (*layer.at, "items"), layer.place)
+        if type(items.raw) is not dict:
+            self.refuse(items.at, "items must be an object of fields")
+            return []
         if not is_array:
-            if "items" in self._raw:
-                self._findings.warn(
-                    f"{self._label}: 'items' is ignored, because the argument is not an array"
-                )
-            return {}
-        allowed = _ITEM_FIELDS | (_EXTENDED_ITEM_FIELDS if self._findings.extended else frozenset())
-        self._note_unenforced(items, allowed, "items.")
-        return items
+            self.warnings.append(f"{layer.subject}: 'items' is ignored, because the argument is not an array")
+            return []
+        self._note_unenforced(items, _EXTENDED_ITEM_FIELDS if self._extended else _ITEM_FIELDS, "items.")
+        return [items]
 
-    def _value_type(self, kind: ArgType | None, items: dict[str, Any]) -> ArgType | None:
-        if "type" in items:
-            return self._type(items, (*self._at, "items"))
-        return None if kind == "array" else kind
-
-    def _note_unenforced(self, raw: dict[str, Any], known: frozenset[str], prefix: str = "") -> None:
-        for field in raw:
-            if field not in known:
-                self._findings.warn(f"{self._label}: '{prefix}{shown(field)}' is not enforced")
-
-    def _required(self, *, listed: bool) -> bool:
-        value = self._raw.get("required", False)
-        if type(value) is list:
-            if not self._findings.extended:
-                self._findings.warn(
-                    f"{self._label}: a list under 'required' belongs to nested objects; ignored"
-                )
+    def _required(self, layer: _Layer, *, listed: bool) -> bool:
+        if type(layer.raw.get("required")) is list:
+            if not self._extended:
+                text = "a list under 'required' belongs to nested objects; ignored"
+                self.warnings.append(f"{layer.subject}: {text}")
             return listed
-        own = self._flag("required")
-        if listed and not own and "required" in self._raw:
-            self._findings.warn(f"{self._label} is required: the list of required names wins over false")
+        own = self._flag(layer, "required")
+        if listed and not own and "required" in layer.raw:
+            self.warnings.append(f"{layer.subject} is required: the list of required names wins over false")
         return own or listed
 
-    def _description(self) -> str:
-        text = self._raw.get("description")
+    def _description(self, layer: _Layer) -> str:
+        text = layer.raw.get("description")
         if text is not None and type(text) is not str:
-            self._findings.refuse((*self._at, "description"), "description", "description must be text")
+            self.refuse((*layer.at, "description"), "description must be text")
         return text if type(text) is str else ""
 
-    def _bounds(self, items: dict[str, Any], types: set[ArgType | None]) -> Bounds:
-        own = read_bounds(self._raw, self._at, self._findings)
-        if "enum" in types and "enum" not in self._raw and "enum" not in items:
-            text = f"{self._label} has type 'enum', which needs a list of values under 'enum'"
-            self._findings.refuse((*self._at, "enum"), "enum", text)
-        return own.both(read_bounds(items, (*self._at, "items"), self._findings)) if items else own
-
-    def _members(self, items: dict[str, Any]) -> Members | None:
-        if not self._findings.extended:
-            return None
-        nested = [
-            (raw, at)
-            for raw, at in ((self._raw, self._at), (items, (*self._at, "items")))
-            if "properties" in raw or type(raw.get("required")) is list
-        ]
-        if len(nested) > 1:
-            text = "the members of an object belong either to the argument or to its items"
-            self._findings.refuse((*self._at, "items"), "properties", text)
-        return self._nested(*nested[0]) if nested else None
-
-    def _nested(self, raw: dict[str, Any], at: Place) -> Members:
-        properties, required = raw.get("properties", {}), raw.get("required", [])
-        here = (*at, "properties")
-        if type(properties) is not dict:
-            self._findings.refuse(here, "properties", "properties must be an object")
-            properties = {}
-        names = [] if type(required) is bool else required
-        return PropertyReader(self._findings).members(properties, names, here, self._place)
-
-    def _deprecated(self) -> bool:
-        if not self._findings.extended:
-            return False
-        deprecated = self._flag("deprecated")
+    def _deprecated(self, layer: _Layer) -> bool:
+        deprecated = self._extended and self._flag(layer, "deprecated")
         if deprecated:
-            self._findings.warn(f"{self._label} is deprecated")
+            self.warnings.append(f"{layer.subject} is deprecated")
         return deprecated
 
-    def _check_default(self, prop: ArgSchemaProperty) -> None:
-        if not (self._findings.extended and prop.has_default):
-            return
-        for problem in Check(strict=self._findings.strict).fits(prop, prop.default):
-            self._findings.refuse(
-                (*self._at, "default"), "default", f"the default does not fit: {problem.message}"
-            )
+    def _flag(self, layer: _Layer, field: str) -> bool:
+        value = layer.raw.get(field, False)
+        if type(value) is not bool:
+            self.refuse((*layer.at, field), f"{field} must be true or false")
+        return value is True
+
+    def _range(self, layers: list[_Layer], lower: str, upper: str) -> tuple[Any, Any]:
+        """Return the highest of the lower bounds and the lowest of the upper ones, or None for none."""
+        pairs = [(self._bound(layer, lower), self._bound(layer, upper)) for layer in layers]
+        for layer, (low, high) in zip(layers, pairs, strict=True):
+            if low is not None and high is not None and low > high:
+                crossed = f"{lower} {number_text(low)} is greater than {upper} {number_text(high)}"
+                self.refuse((*layer.at, lower), f"{crossed}, so nothing could match")
+        lows = (low for low, _ in pairs if low is not None)
+        highs = (high for _, high in pairs if high is not None)
+        return max(lows, default=None), min(highs, default=None)
+
+    def _bound(self, layer: _Layer, field: str) -> Any:
+        value: Any = layer.raw.get(field)
+        is_number = type(value) is int or type(value) is float
+        if is_number and field in {"minimum", "maximum"}:
+            return value
+        if is_number and value >= 0 and value == int(value):
+            return int(value)
+        if field in layer.raw:
+            needed = "a number" if field in {"minimum", "maximum"} else "a whole number of at least 0"
+            given = number_text(value) if is_number else _kind(value)
+            self.refuse((*layer.at, field), f"{field} must be {needed}, not {given}")
+        return None
+
+    def _enum(self, layers: list[_Layer]) -> dict[str, Any] | None:
+        """Return the values that every sound enum of the layers allows, by their forms."""
+        found = [self._choices(layer) for layer in layers if "enum" in layer.raw]
+        enums = [choices for choices in found if choices]
+        if not enums:
+            return None
+        return {form: value for form, value in enums[0].items() if all(form in enum for enum in enums)}
+
+    def _choices(self, layer: _Layer) -> dict[str, Any]:
+        values, at = layer.raw["enum"], (*layer.at, "enum")
+        if type(values) is not list:
+            self.refuse(at, f"enum must be a list of values, not {_kind(values)}")
+            return {}
+        if not values:
+            self.refuse(at, "enum must not be empty, because nothing could match")
+        choices = {}
+        for index, value in enumerate(values):
+            form = form_of(value)
+            if form is None:
+                text = "an enum may hold arrays and objects of 4,096 characters and integers of 308 digits"
+                self.refuse((*at, index), f"{text}, not longer ones", "enum")
+            else:
+                choices[form] = value
+        return choices
+
+    def _pattern(self, layer: _Layer) -> list[Pattern]:
+        if not self._extended or "pattern" not in layer.raw:
+            return []
+        text, at = layer.raw["pattern"], (*layer.at, "pattern")
+        if type(text) is not str:
+            self.refuse(at, f"pattern must be text, not {_kind(text)}")
+            return []
+        if text not in self._patterns:
+            self._patterns[text] = self._compiled(text)
+        found = self._patterns[text]
+        if isinstance(found, Pattern):
+            return [found]
+        self.refuse(at, f"pattern must be a regular expression that no text can make slow, but {found}")
+        return []
+
+    def _compiled(self, text: str) -> Pattern | str:
+        """Return a pattern, or why it is none that can be matched in bounded time."""
+        steps, backtracks, fault = read_pattern(text)
+        if fault or backtracks:
+            return fault or "it needs backtracking: look-around, a back-reference or the like"
+        if self._pattern_bytes >= MAX_PATTERN_BYTES:
+            return "the schema has too many, or too large ones"
+        size, engine = linear_pattern_size(text), pattern_engine(text)
+        if size is None or engine is None:
+            return "it is malformed or too large"
+        self._pattern_bytes += size
+        return Pattern(text, steps, engine)
+
+    def _nested(self, layers: list[_Layer]) -> Members | None:
+        """Return what an object holds, be it the value or each element of an array."""
+        found = [
+            each for each in layers if "properties" in each.raw or type(each.raw.get("required")) is list
+        ]
+        if not self._extended or not found:
+            return None
+        if len(found) > 1:
+            text = "the members of an object belong either to the argument or to its items"
+            self.refuse(found[1].at, text, "properties")
+        raw, at = found[0].raw, (*found[0].at, "properties")
+        properties, required = raw.get("properties", {}), raw.get("required", [])
+        if type(properties) is not dict:
+            self.refuse(at, "properties must be an object")
+            properties = {}
+        return self.members(properties, [] if type(required) is bool else required, at, found[0].place)
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else type(value).__name__

@@ -2,17 +2,39 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
-from toolcrib.errors import InvalidSchemaError, Problem
-from toolcrib.model.argschema.fields import PropertyReader
-from toolcrib.model.argschema.findings import Findings
-from toolcrib.model.argschema.plain import copy_schema
+from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
+from toolcrib.model.argschema.check import MAX_PROBLEMS
+from toolcrib.model.argschema.fields import Reader
+from toolcrib.model.argschema.records import quoted
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
-from toolcrib.model.argschema.shape import Shape, take_apart
-from toolcrib.model.argschema.wording import shown
+from toolcrib.model.plain import copy_json, measure
 
+__all__ = ["parse_arg_schema"]
+
+Shape = Literal["auto", "map", "json-schema"]
+
+_MAX_VALUES = 20_000
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+_TEXTS: Final = frozenset(
+    {"type", "title", "description", "schemaVersion", "required"}
+    | {"$schema", "$id", "$comment", "$anchor", "$ref"}
+)
+"""Top-level keywords whose value is never an object, so an object there is an argument of that name."""
+_UNENFORCED: Final = frozenset(
+    {"additionalProperties", "allOf", "anyOf", "const", "contains", "dependentRequired", "dependentSchemas"}
+    | {"else", "enum", "format", "if", "items", "maxProperties", "minProperties", "not", "oneOf"}
+    | {"patternProperties", "propertyNames", "then", "unevaluatedProperties", "$dynamicRef", "$ref"}
+)
+_SILENT: Final = frozenset(
+    {"$defs", "default", "definitions", "deprecated", "examples", "readOnly", "writeOnly"}
+)
+_KEYWORDS: Final = _TEXTS | _UNENFORCED | _SILENT
+_MAP_KEYWORDS: Final = _TEXTS | {"additionalProperties", "$defs"}
+_HOLD_SCHEMAS: Final = frozenset({"additionalProperties", "propertyNames", "unevaluatedProperties"})
+"""Keywords of an object's schema whose value may well be a schema with a type."""
 
 
 def parse_arg_schema(
@@ -38,41 +60,104 @@ def parse_arg_schema(
     """
     if shape not in get_args(Shape):
         raise InvalidSchemaError(f"shape must be 'auto', 'map' or 'json-schema', not {str(shape)[:40]!r}")
-    if type(schema) is not dict:
-        kind = type(schema).__name__[:40]
-        problem = Problem("", "type", f"an argument schema must be a dict, not {kind}")
-        raise InvalidSchemaError("invalid argument schema", (problem,))
-    findings = Findings(strict=strict, extended=extended)
-    parts = take_apart(copy_schema(schema, findings), shape, findings)
-    version = _read_version(parts.version, findings)
-    at = ("properties",) if parts.nested else ()
-    members = PropertyReader(findings).members(parts.properties, parts.required, at)
-    findings.raise_problems()
+    plain = _plain(schema)
+    nested = shape == "json-schema" or (shape == "auto" and _is_json_schema(plain))
+    reader = Reader(strict=strict, extended=extended)
+    properties, others = _take_apart(plain, reader, nested=nested)
+    version = _read_version(others.get("schemaVersion"), reader)
+    at = ("properties",) if nested else ()
+    members = reader.members(properties, others.get("required", []), at)
+    _raise_problems(reader.problems)
     return ArgSchema(
         properties=members.properties,
         required=members.required,
         version=version,
-        warnings=tuple(findings.warnings),
+        warnings=tuple(reader.warnings),
         strict=strict,
         extended=extended,
-        doubts=tuple(findings.doubts),
+        doubts=tuple(reader.doubts[:MAX_PROBLEMS]),
     )
 
 
-def _read_version(version: Any, findings: Findings) -> str:
-    if version is None:
-        return SCHEMA_VERSION
-    at = ("schemaVersion",)
-    if type(version) is not str:
-        findings.refuse(at, "schemaVersion", f"schemaVersion must be a date such as '{SCHEMA_VERSION}'")
-        return SCHEMA_VERSION
-    written = version.strip()
-    if not written:
-        return SCHEMA_VERSION
-    if not _DATE.fullmatch(written):
-        text = f"schemaVersion '{shown(written)}' is not a date such as '{SCHEMA_VERSION}'"
-        findings.doubt(at, "schemaVersion", text, f"read as {SCHEMA_VERSION}")
-    elif written > SCHEMA_VERSION:
-        text = f"schemaVersion '{written}' is later than '{SCHEMA_VERSION}', the latest known here"
-        findings.doubt(at, "schemaVersion", text, f"read as {SCHEMA_VERSION}")
-    return written
+def _plain(schema: Any) -> dict[str, Any]:
+    """Return a copy of a schema that is a dict of plain JSON and of honest size."""
+    if type(schema) is not dict:
+        message = f"an argument schema must be a dict, not {type(schema).__name__[:40]}"
+        _raise_problems([Problem("", "type", message)])
+    try:
+        values = measure(schema)[0]
+    except ValidationError as error:
+        too_large = error.problems[0].keyword == "size"
+        kind = SchemaTooComplexError if too_large else InvalidSchemaError
+        raise kind("invalid argument schema", error.problems) from None
+    if values > _MAX_VALUES:
+        raise SchemaTooComplexError(f"the argument schema holds more than {_MAX_VALUES:,} values")
+    plain: dict[str, Any] = copy_json(schema)
+    return plain
+
+
+def _raise_problems(problems: list[Problem]) -> None:
+    if problems:
+        more = len(problems) - MAX_PROBLEMS
+        also = f" (the first {MAX_PROBLEMS} problems; {more} more)" if more > 0 else ""
+        raise InvalidSchemaError(f"invalid argument schema{also}", tuple(problems[:MAX_PROBLEMS]))
+
+
+def _is_json_schema(schema: dict[str, Any]) -> bool:
+    """Say whether `properties` holds the arguments, and is not itself an argument."""
+    properties = schema.get("properties")
+    if type(properties) is not dict or type(properties.get("type")) is str:
+        return False
+    others = (item for item in schema.items() if item[0] != "properties")
+    return all(_is_keyword(key) and not _is_argument(key, value) for key, value in others)
+
+
+def _is_keyword(key: str) -> bool:
+    return key in _KEYWORDS or key.startswith("x-")
+
+
+def _is_argument(key: str, value: Any) -> bool:
+    """Say whether a keyword beside `properties` is rather an argument of that name."""
+    if type(value) is not dict or key in _HOLD_SCHEMAS:
+        return False
+    return key in _TEXTS or type(value.get("type")) is str
+
+
+def _take_apart(
+    schema: dict[str, Any], reader: Reader, *, nested: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the properties of a schema, and what else stands at its top."""
+    if nested:
+        properties = schema.pop("properties", {})
+        others = schema
+        if type(properties) is not dict:
+            reader.refuse(("properties",), "properties must be an object")
+            properties = {}
+    else:
+        others = {key: value for key, value in schema.items() if _is_note(key, value)}
+        properties = {key: value for key, value in schema.items() if key not in others}
+    if others.get("type", "object") != "object":
+        text = "the type at the top must be 'object'; to describe one argument, put it under its name"
+        reader.refuse(("type",), text)
+    ignored = [key for key in others if key in _UNENFORCED or not _is_keyword(key)]
+    reader.warnings += [f"{quoted(key)} at the top is not enforced" for key in ignored]
+    return properties, others
+
+
+def _is_note(key: str, value: Any) -> bool:
+    """Say whether an entry of a direct map says something about the map and describes no argument."""
+    return type(value) is not dict and (key in _MAP_KEYWORDS or key.startswith("x-"))
+
+
+def _read_version(version: Any, reader: Reader) -> str:
+    at, latest = ("schemaVersion",), SCHEMA_VERSION
+    if version is not None and type(version) is not str:
+        reader.refuse(at, f"schemaVersion must be a date such as '{latest}'")
+    written = version.strip() if type(version) is str else ""
+    if written and not _DATE.fullmatch(written):
+        text = f"schemaVersion {quoted(written)} is not a date such as '{latest}'"
+        reader.doubt(at, text, f"read as {latest}")
+    elif written > latest:
+        text = f"schemaVersion '{written}' is later than '{latest}', the latest known here"
+        reader.doubt(at, text, f"read as {latest}")
+    return written or latest

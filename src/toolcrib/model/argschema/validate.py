@@ -1,12 +1,21 @@
-"""Checking a tool's arguments."""
+"""Checking a tool's arguments, and filling in the defaults of absent ones."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, Problem, ValidationError
-from toolcrib.model.argschema.check import Check
+from toolcrib.model.argschema.check import MAX_PROBLEMS, Checker
 from toolcrib.model.argschema.parse import parse_arg_schema
+from toolcrib.model.argschema.records import ArgSchemaProperty, Members, Place, label
 from toolcrib.model.argschema.schema import ArgSchema
+from toolcrib.model.plain import MAX_NODES, copy_json, measure
+
+__all__ = ["apply_defaults", "validate_args"]
+
+_LONGEST_INDEX = len(str(MAX_NODES))
+_MAX_FILLED = 2_000_000
+"""How many properties are looked at, and values added, to fill in defaults."""
 
 
 def validate_args(
@@ -22,18 +31,32 @@ def validate_args(
         ValidationError: the arguments do not fit; its text is the first problem, `problems` all, up to 32.
         InvalidSchemaError: the schema itself cannot be used.
     """
-    parsed = ready(schema, strict=strict, extended=extended)
-    problems = Check(strict=strict or parsed.strict).run(parsed.members, args_of(args))
+    parsed = _parsed(schema, strict=strict, extended=extended)
+    found = Checker(strict=strict or parsed.strict).members(parsed.members, _plain(args))
+    problems = tuple(islice(found, MAX_PROBLEMS))
     if problems:
         raise ValidationError(problems, text=problems[0].message)
 
 
-def ready(schema: ArgSchema | Mapping[str, Any], *, strict: bool, extended: bool) -> ArgSchema:
-    """Return a parsed schema that can be used as strictly, and with as many fields, as asked.
+def apply_defaults(schema: ArgSchema | Mapping[str, Any], args: Any) -> dict[str, Any]:
+    """Return the arguments with the defaults of absent ones; the input stays as it is.
+
+    Members of a nested object that is present are filled in too. The arguments are not checked.
+
+    >>> apply_defaults({"q": {"type": "string"}, "limit": {"type": "integer", "default": 10}}, {"q": "cats"})
+    {'q': 'cats', 'limit': 10}
 
     Raises:
-        InvalidSchemaError: it is not a usable schema, or was parsed more permissively than it is to be used.
+        InvalidSchemaError: the schema cannot be used, a default does not fit its own property, or the
+            schema was parsed without `extended=True`.
+        ValidationError: the arguments are not a plain JSON object, or are too many.
     """
+    parsed = _parsed(schema, strict=False, extended=True)
+    return _Filler().members(parsed.members, _plain(args))
+
+
+def _parsed(schema: ArgSchema | Mapping[str, Any], *, strict: bool, extended: bool) -> ArgSchema:
+    """Return a schema that can be used as strictly, and with as many fields, as asked."""
     if not isinstance(schema, ArgSchema):
         return parse_arg_schema(schema, strict=strict, extended=extended)
     if extended and not schema.extended:
@@ -43,15 +66,61 @@ def ready(schema: ArgSchema | Mapping[str, Any], *, strict: bool, extended: bool
     return schema
 
 
-def args_of(args: Any) -> dict[Any, Any]:
-    """Return the arguments as a dict.
-
-    Raises:
-        ValidationError: they are something else.
-    """
+def _plain(args: Any) -> dict[str, Any]:
+    """Return the arguments as an object that holds nothing but JSON."""
     if args is None:
         return {}
     if type(args) is not dict:
-        message = f"arguments must be an object, not {type(args).__name__[:40]}"
-        raise ValidationError((Problem("", "type", message),), text=message)
+        raise _refusal("", "type", f"arguments must be an object, not {type(args).__name__[:40]}")
+    try:
+        measure(args)
+    except ValidationError as error:
+        flaw = error.problems[0]
+        culprit = f"argument {label(_place_at(flaw.path))}" if flaw.path else "the object of arguments"
+        message = flaw.message.replace("the value", culprit, 1)
+        raise _refusal(flaw.path, flaw.keyword, message) from None
     return args
+
+
+def _place_at(path: str) -> Place:
+    """Return the place a JSON Pointer means, reading a key of digits as an index."""
+    steps = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
+    return tuple(int(step) if step.isdecimal() and len(step) <= _LONGEST_INDEX else step for step in steps)
+
+
+def _refusal(path: str, keyword: str, message: str) -> ValidationError:
+    return ValidationError((Problem(path, keyword, message[:500]),), text=message[:500])
+
+
+class _Filler:
+    """Fills in defaults, so many and no more."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_FILLED
+
+    def members(self, members: Members, value: dict[str, Any]) -> dict[str, Any]:
+        """Return an object with the defaults of its absent members."""
+        self._take(len(members.properties))
+        filled = dict(value)
+        for name, prop in members.properties.items():
+            if name in value:
+                filled[name] = self._inside(prop, value[name])
+            elif prop.has_default:
+                self._take(measure(prop.default)[0])
+                filled[name] = copy_json(prop.default)
+        return filled
+
+    def _inside(self, prop: ArgSchemaProperty, value: Any) -> Any:
+        if prop.members is None:
+            return value
+        if prop.is_array:
+            return [self._object(prop.members, item) for item in value] if type(value) is list else value
+        return self._object(prop.members, value)
+
+    def _object(self, members: Members, value: Any) -> Any:
+        return self.members(members, value) if type(value) is dict else value
+
+    def _take(self, values: int) -> None:
+        self._left -= values
+        if self._left < 0:
+            raise _refusal("", "size", "the arguments hold too many objects to fill in; send fewer")

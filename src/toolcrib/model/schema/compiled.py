@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import jsonschema_rs
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
-from toolcrib.model.plain import copy_json, measure, pointer
+from toolcrib.model.plain import copy_json, count_wide, measure, pointer
 from toolcrib.model.schema.cost import MAX_STEPS, assess
 from toolcrib.model.schema.engine import Documents, Schema, dialect_of, engine_for, meta_engine
 from toolcrib.model.schema.explain import MAX_PROBLEMS, TYPES, explain, show
@@ -31,7 +31,7 @@ _TYPE_ALIASES = {
 class CompiledSchema:
     """A schema that values can be validated against; safe to share between threads."""
 
-    __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_priced_by_text", "_quick", "_schema")
+    __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_quick", "_schema", "_unique", "source")
 
     def __init__(self, schema: Schema, documents: Documents) -> None:
         """Check, price and compile a schema, which is copied.
@@ -39,6 +39,7 @@ class CompiledSchema:
         Raises:
             InvalidSchemaError: or one of its leaves, with what is wrong and where.
         """
+        self.source = schema
         self._schema = copy_json(plain_schema(schema))
         dialect = dialect_of(self._schema, documents)
         registry, nodes = None, [Node()]
@@ -49,8 +50,8 @@ class CompiledSchema:
             nodes = build_graph(self._schema, dialect, documents, registry)
         self._cost = assess(nodes)
         self._bounds = self._cost.bounds()
-        self._priced_by_text = self._cost.unique or self._cost.here_per_char > 0
-        self._flat = 0 if self._priced_by_text else _MAX_LISTED_STEPS // self._bounds[1]
+        self._unique = self._cost.unique
+        self._flat = min(_MAX_LISTED_STEPS // self._bounds[1][0], 256) if self._cost.flat else 0
         try:
             self._engine = engine_for(self._schema, dialect, registry)
             self._quick = self._engine.validate  # faster than is_valid, unless it has much to say
@@ -78,20 +79,16 @@ class CompiledSchema:
                     break
                 if type(name) is not str or not name.isascii():
                     break
-            else:  # a flat object of simple values, as most arguments are, needs no more thought
+            else:  # flat arguments of simple values, as most are, need no measuring
                 try:
                     self._quick(value)
                 except jsonschema_rs.ValidationError:
                     self._explain(value, 1)
                 return
-        self._validate_any(value)
-
-    def _validate_any(self, value: Any) -> None:
-        nodes, levels = measure(value)
-        steps = nodes * self._bounds[levels]
-        if self._priced_by_text:
-            steps += self._cost.bound_of_text(value, levels)
-        if steps > MAX_STEPS:
+        nodes, levels, chars = measure(value)
+        per_node, per_char = self._bounds[levels]
+        steps = nodes * per_node + chars * per_char
+        if steps > MAX_STEPS or (self._unique and count_wide(value)):
             steps = self._cost.meter(value, levels)
         try:
             if steps <= _MAX_LISTED_STEPS:
@@ -124,7 +121,7 @@ def plain_schema(schema: Any) -> Schema:
     if type(schema) is not dict:
         raise InvalidSchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
     try:
-        nodes, _ = measure(schema)
+        nodes, _, _ = measure(schema)
     except ValidationError as error:
         too_large = error.problems[0].keyword == "size"
         raise (SchemaTooComplexError if too_large else InvalidSchemaError)(

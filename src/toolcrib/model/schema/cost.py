@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 
 from toolcrib.errors import SchemaTooComplexError
-from toolcrib.model.plain import MAX_DEPTH, count_chars, count_wide
+from toolcrib.model.plain import MAX_DEPTH, count_wide
 from toolcrib.model.schema.graph import Node
 from toolcrib.model.schema.pattern import MAX_BACKTRACKING_TEXT
 
@@ -46,28 +46,25 @@ class Cost:
     """The longest way through the schema; endless where it is recursive."""
     chain: int
     """The longest way that stays at one value."""
+    flat: bool
+    """It describes an object of simple values, none of which is priced by its text."""
     unique: bool
     """It holds `uniqueItems`, where integers wider than 64 bits are compared pair by pair."""
     backtracking: bool
     """It holds patterns that must be tried on the very texts before the engine may."""
 
-    def bounds(self) -> tuple[int, ...]:
-        """Return, for values of each depth, the steps per node that are never exceeded, its text aside.
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Return, for values of each depth, the steps per node and per character that are never exceeded.
 
         Where only the value itself can tell, they are endless.
         """
         return tuple(self._bound(levels) for levels in range(MAX_DEPTH + 1))
 
-    def _bound(self, levels: int) -> int:
+    def _bound(self, levels: int) -> tuple[int, int]:
         if self.backtracking or self._frames(levels) > _MAX_FRAMES:
-            return _ENDLESS
-        return min(self.whole, self.here * self._growth(levels))
-
-    def bound_of_text(self, value: Any, levels: int) -> int:
-        """Return how many steps the strings and wide integers of a value may add."""
-        if self.unique and count_wide(value):
-            return _ENDLESS
-        return count_chars(value) * min(self.whole_per_char, self.here_per_char * self._growth(levels))
+            return _ENDLESS, 0
+        growth = self._growth(levels)
+        return min(self.whole, self.here * growth), min(self.whole_per_char, self.here_per_char * growth)
 
     def _growth(self, levels: int) -> int:
         growth: int = self.fan**levels
@@ -123,9 +120,14 @@ def assess(nodes: list[Node]) -> Cost:
         here_per_char=max(here_chars.values()),
         longest=_longest(full, _edges)[nodes[0]] if full else _ENDLESS,
         chain=max(chain.values()),
+        flat=_is_flat(nodes[0]) and not any(here_chars.values()),
         unique=any(node.unique for node in nodes),
         backtracking=any(node.backtracking for node in nodes),
     )
+
+
+def _is_flat(root: Node) -> bool:
+    return not any(member.in_place or member.down() for member in root.properties.values())
 
 
 _Edges = Callable[[Node], list[Node]]

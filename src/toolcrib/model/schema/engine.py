@@ -16,6 +16,7 @@ from toolcrib.model.plain import walk
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = [
+    "MAX_PATTERN_BYTES",
     "META_SCHEMAS",
     "ROOT_URI",
     "Dialect",
@@ -23,7 +24,7 @@ __all__ = [
     "Schema",
     "dialect_of",
     "engine_for",
-    "is_linear",
+    "linear_pattern_size",
     "meta_engine",
     "pattern_engine",
 ]
@@ -39,9 +40,10 @@ META_SCHEMAS: Final[Mapping[Dialect, str]] = {"2020-12": DRAFT_2020_12, "draft-0
 _DRAFTS: Final = {"2020-12": jsonschema_rs.Draft202012, "draft-07": jsonschema_rs.Draft7}
 
 _BACKTRACK_LIMIT = 10_000
-_PATTERN_BYTES = 64 << 10
-_LARGE_PATTERN_BYTES = 8 << 20
-"""What a compiled pattern may take; a schema may have few large ones."""
+MAX_PATTERN_BYTES: Final = 64 << 20
+"""What all compiled patterns of one schema may take together."""
+_PATTERN_SIZES = (16 << 10, 128 << 10, 1 << 20, 8 << 20)
+"""What a compiled pattern may take, in bytes, from the ordinary to the largest allowed."""
 
 
 class _Annotation:
@@ -145,7 +147,7 @@ def engine_for(
         "validate_formats": False,
         "mask": "value",
         "pattern_options": jsonschema_rs.FancyRegexOptions(
-            backtrack_limit=_BACKTRACK_LIMIT, size_limit=_LARGE_PATTERN_BYTES, dfa_size_limit=1 << 20
+            backtrack_limit=_BACKTRACK_LIMIT, size_limit=_PATTERN_SIZES[-1], dfa_size_limit=1 << 20
         ),
     }
     if registry is not None:
@@ -170,11 +172,16 @@ def pattern_engine(pattern: str) -> jsonschema_rs.Validator | None:
         return None
 
 
-def is_linear(pattern: str, *, large: bool = False) -> bool:
-    """Return whether the engine that cannot backtrack takes this pattern, within the memory that it gets."""
-    options = jsonschema_rs.RegexOptions(size_limit=_LARGE_PATTERN_BYTES if large else _PATTERN_BYTES)
-    try:
-        jsonschema_rs.Draft202012Validator({"pattern": pattern}, offline=True, pattern_options=options)
-    except ValueError:
-        return False
-    return True
+def linear_pattern_size(pattern: str) -> int | None:
+    """Return about how many bytes a pattern takes compiled, for the engine that never backtracks.
+
+    None where that engine does not know it, or where it would take too many.
+    """
+    for size in _PATTERN_SIZES:
+        options = jsonschema_rs.RegexOptions(size_limit=size)
+        try:
+            jsonschema_rs.Draft202012Validator({"pattern": pattern}, offline=True, pattern_options=options)
+        except ValueError:
+            continue
+        return size
+    return None

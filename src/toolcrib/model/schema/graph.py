@@ -13,20 +13,20 @@ import jsonschema_rs
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError
 from toolcrib.model.schema.engine import (
+    MAX_PATTERN_BYTES,
     ROOT_URI,
     Dialect,
     Documents,
-    is_linear,
+    linear_pattern_size,
     pattern_engine,
 )
-from toolcrib.model.schema.pattern import read_pattern
+from toolcrib.model.schema.pattern import Pattern, read_pattern
 
 __all__ = ["MAX_SCHEMA_NODES", "Node", "build_graph"]
 
 MAX_SCHEMA_NODES = 20_000
 """How many values a schema, or the subschemas it reaches, may hold."""
-_MAX_PATTERNS = 2_000
-_MAX_LARGE_PATTERNS = 4
+_BACKTRACKING_BYTES = 1 << 20
 _DRAFT_7 = 7
 _DRAFT_2020_12 = 20
 _SLOW_COMPARISON = 100
@@ -121,9 +121,8 @@ class _Builder:
         self._pending: deque[tuple[Node, _Place]] = deque()
         self._dynamic: set[str] = set()
         self._bases: dict[str, int] = {}
-        self._patterns: dict[str, tuple[int, list[tuple[str, jsonschema_rs.Validator]]]] = {}
-        self._pattern_count = 0
-        self._large_patterns = 0
+        self._patterns: dict[str, tuple[Pattern, int | None, jsonschema_rs.Validator | None]] = {}
+        self._pattern_bytes = 0
 
     def build(self) -> list[Node]:
         resolver = self._registry.resolver(ROOT_URI)
@@ -231,30 +230,25 @@ class _Builder:
         for pattern in [schema.get("pattern"), *_map(schema.get("patternProperties"))]:
             if isinstance(pattern, str):
                 steps, backtracking = self._pattern(pattern)
-                self._pattern_count += 1
-                if self._pattern_count > _MAX_PATTERNS:
-                    raise SchemaTooComplexError(f"the schema has more than {_MAX_PATTERNS:,} patterns")
                 node.per_char += steps
                 node.backtracking += backtracking
 
     def _pattern(self, text: str) -> tuple[int, list[tuple[str, jsonschema_rs.Validator]]]:
+        """Return the steps a pattern takes per character, and its engine if it backtracks."""
         if text not in self._patterns:
             pattern = read_pattern(text)
             if pattern.fault:
                 raise _costly(text, pattern.fault)
-            if not pattern.backtracks and not is_linear(text):
-                self._take_large(text)
-            engine = pattern_engine(text) if pattern.backtracks else None
-            self._patterns[text] = (pattern.steps, [(text, engine)] if engine else [])
-        return self._patterns[text]
-
-    def _take_large(self, text: str) -> None:
-        """Allow a pattern that needs much memory, if there are few and it is one."""
-        self._large_patterns += 1
-        if self._large_patterns > _MAX_LARGE_PATTERNS:
-            raise _costly(text, "it and others need more memory than patterns get")
-        if not is_linear(text, large=True) and pattern_engine(text) is not None:
+            self._patterns[text] = (pattern, linear_pattern_size(text), pattern_engine(text))
+        pattern, size, engine = self._patterns[text]
+        if engine is None:
+            return pattern.steps, []  # not a pattern at all; the compiler says where
+        if size is None and not pattern.backtracks:
             raise _costly(text, "only a backtracking engine can match it")
+        self._pattern_bytes += size or _BACKTRACKING_BYTES
+        if self._pattern_bytes > MAX_PATTERN_BYTES:
+            raise _costly(text, "it and the others need more memory than patterns get")
+        return pattern.steps, [(text, engine)] if pattern.backtracks else []
 
 
 def _costly(pattern: str, fault: str) -> SchemaTooComplexError:

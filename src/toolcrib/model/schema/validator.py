@@ -1,7 +1,7 @@
 """Whether a value fits a schema, and whether arguments and results fit a tool."""
 
 import marshal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
@@ -55,7 +55,7 @@ class DefaultValidator:
         """Take the schemas that references may lead to, by URI, in any form that `validate` takes."""
         self._documents = Documents({uri: copy_json(read_schema(s)) for uri, s in (documents or {}).items()})
         self._by_content: dict[bytes, CompiledSchema] = {}
-        self._by_identity: dict[int, tuple[Any, Callable[[Any], None]]] = {}
+        self._by_identity: dict[int, CompiledSchema] = {}
         self._lock = Lock()
 
     def validate(self, schema: Any, instance: Any) -> None:
@@ -73,10 +73,10 @@ class DefaultValidator:
         schema = None if tool is None else tool.input_schema
         if schema is None:
             raise InvalidSchemaError("there is no input schema to validate against")
-        known = self._by_identity.get(id(schema))
-        if known is None or known[0] is not schema:
-            known = self._compile(schema)
-        known[1](args)
+        compiled = self._by_identity.get(id(schema))
+        if compiled is None or compiled.source is not schema:
+            compiled = self._compile(schema)
+        compiled.validate(args)
 
     def validate_output(self, tool: Tool | None, result: Any) -> None:
         """Check a result against a tool's output schema, where it has one."""
@@ -85,16 +85,16 @@ class DefaultValidator:
         schema = tool.output_schema
         if schema is None:
             return
-        known = self._by_identity.get(id(schema))
-        if known is None or known[0] is not schema:
-            known = self._compile(schema)
-        known[1](result)
+        compiled = self._by_identity.get(id(schema))
+        if compiled is None or compiled.source is not schema:
+            compiled = self._compile(schema)
+        compiled.validate(result)
 
-    def _compile(self, schema: dict[str, Any]) -> tuple[Any, Callable[[Any], None]]:
-        """Compile a tool's own schema, which nobody changes; keeping it alive keeps its id its own."""
-        known = schema, CompiledSchema(schema, self._documents).validate
-        self._keep(self._by_identity, id(schema), known)
-        return known
+    def _compile(self, schema: dict[str, Any]) -> CompiledSchema:
+        """Compile a tool's own schema, which nobody changes; holding it keeps its id its own."""
+        compiled = CompiledSchema(schema, self._documents)
+        self._keep(self._by_identity, id(schema), compiled)
+        return compiled
 
     def _keep(self, cache: dict[Any, Any], key: Any, value: Any) -> None:
         with self._lock:

@@ -1,0 +1,83 @@
+"""A tour of the ground floor: define tools, validate their arguments, choose among their versions."""
+
+import json
+
+from toolcrib import Constraint, DefaultValidator, Matrix, Tool, Version, tool
+from toolcrib.errors import InvalidSchemaError, ValidationError
+from toolcrib.model import parse_arg_schema
+
+TIME = """
+{
+  "name": "convert_time",
+  "description": "Convert time between timezones.",
+  "inputSchema": {
+    "type": "object",
+    "properties": {
+      "source_timezone": {"type": "string", "description": "Source IANA timezone name."},
+      "time": {"type": "string", "description": "Time to convert in 24-hour format (HH:MM)"},
+      "target_timezone": {"type": "string", "description": "Target IANA timezone name."}
+    },
+    "required": ["source_timezone", "time", "target_timezone"],
+    "additionalProperties": false
+  },
+  "annotations": {"readOnlyHint": true},
+  "execution": {"taskSupport": "forbidden"}
+}
+"""
+
+
+@tool(namespace="shop", version="1.2.0", tags=["Order Desk"])
+def order_total(prices: list[float], discount: float = 0) -> float:
+    """Add up an order.
+
+    Args:
+        prices: The price of each item.
+        discount: What to take off, from 0 to 1.
+    """
+    return sum(prices) * (1 - discount)
+
+
+def main() -> None:
+    """Take the tour."""
+    validator = DefaultValidator()
+
+    print("1. A tool from a Python function")
+    print(f"   {order_total.tool.id}, called: {order_total([4.0, 6.0], discount=0.5)}")
+    print(f"   {json.dumps(order_total.tool.input_schema['properties'])}")
+
+    print("2. A tool from an MCP server, with every field kept")
+    convert = Tool.from_json(TIME)
+    print(f"   {convert.id}: {sorted(convert.to_json())}")
+
+    print("3. A tool from a light argument schema")
+    arguments = parse_arg_schema({"query": {"type": "string", "required": True, "minLength": 3}})
+    search = Tool(name="search", namespace="docs", input_schema=arguments)
+    print(f"   {search.id}: {json.dumps(search.input_schema['properties'])}")
+
+    print("4. Arguments are checked, and every problem is told at once")
+    validator.validate_input(search, {"query": "drill"})
+    for subject, bad in ((convert, {"time": 930, "timezone": "UTC"}), (order_total.tool, {"prices": ["4"]})):
+        try:
+            validator.validate_input(subject, bad)
+        except ValidationError as error:
+            print(f"   {subject.id} {json.dumps(bad)}")
+            print("".join(f"     - {problem}\n" for problem in error.problems), end="")
+
+    print("5. A schema that is none, or that could hang us, is refused")
+    bomb = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)}
+    for schema in ({"type": "dict"}, {"$ref": "#/$defs/d0", "$defs": {**bomb, "d40": {}}}):
+        try:
+            validator.validate(schema, {})
+        except InvalidSchemaError as error:
+            print(f"   {type(error).__name__}: {str(error)[:96]}")
+
+    print("6. Versions")
+    wanted = Constraint.parse("^1.2 || >=3.0.0-rc.1 <4")
+    offered = [Version.parse(text) for text in ("1.1.0", "1.4.2", "2.0.0", "v3.0.0-rc.2")]
+    print(f"   {wanted} accepts {', '.join(str(version) for version in offered if version in wanted)}")
+    server = Matrix().add("server", "1.0.0", "1.9.9", deprecated=True).add("server", "2.0.0", "2.9.9")
+    print(f"   negotiated: server {server.negotiate('server', offered)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""What a schema says of each argument, and the texts by which values are named and compared."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+import jsonschema_rs
+
+from toolcrib.model.plain import walk
+
+__all__ = [
+    "ACCEPTED",
+    "TYPES",
+    "ArgSchemaProperty",
+    "ArgType",
+    "Members",
+    "Pattern",
+    "Place",
+    "form_of",
+    "label",
+    "number_text",
+    "quoted",
+]
+
+ArgType = Literal["string", "integer", "float", "number", "boolean", "enum", "array", "object"]
+TYPES: Final[tuple[ArgType, ...]] = get_args(ArgType)
+ACCEPTED: Final[dict[ArgType, frozenset[type]]] = {
+    "string": frozenset({str}),
+    "integer": frozenset({int, float}),
+    "float": frozenset({int, float}),
+    "number": frozenset({int, float}),
+    "boolean": frozenset({bool}),
+    "array": frozenset({list}),
+    "object": frozenset({dict}),
+}
+"""The Python types each schema type admits; an enum admits what its values say."""
+
+Place = tuple[str | int, ...]
+"""The keys and indexes that lead to a value, outermost first."""
+
+_LONGEST_NAME = 100
+_LONGEST_NUMBER = 64
+_MAX_FORM = 4_096
+_MAX_FORM_BITS = 1_024  # the longest whole float; writing out much longer integers takes quadratic time
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def quoted(text: str) -> str:
+    r"""Return text in quotes as a message shows it: long text cut, control characters escaped.
+
+    >>> quoted("limit"), quoted("a\nb")
+    ("'limit'", "'a\\nb'")
+    """
+    cut = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
+    return f"'{cut}'" if cut.isprintable() else repr(cut)
+
+
+def label(place: Place) -> str:
+    """Return a place in quotes, as a caller would write it.
+
+    >>> label(("people", 2, "name"))
+    "'people[2].name'"
+    """
+    parts = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+    return quoted("".join(parts).removeprefix("."))
+
+
+def number_text(number: float) -> str:
+    """Return a number as a message shows it: whole numbers without a fraction, long ones cut.
+
+    >>> number_text(100.0), number_text(0.5)
+    ('100', '0.5')
+    """
+    text = str(_whole(number))
+    return text if len(text) <= _LONGEST_NUMBER else f"{text[:_LONGEST_NUMBER]}…"
+
+
+def form_of(value: Any) -> str | None:
+    """Return the text by which an enum compares a JSON value, or None where it is too large for an enum.
+
+    >>> [form_of(value) for value in ("a", 1, 1.0, 0.5, True, None, {"b": 1.0, "a": [None]})]
+    ['a', '1', '1', '0.5', 'true', 'null', '{"a":[null],"b":1}']
+    """
+    if type(value) is str:
+        return value
+    if type(value) is int and value.bit_length() <= _MAX_FORM_BITS:
+        return str(value)
+    return _ENCODER.encode(_whole(value)) if _is_small(value) else None
+
+
+def _is_small(value: Any) -> bool:
+    size = 0
+    for member in walk(value):
+        size += 1
+        if type(member) is str:
+            size += len(member)
+        elif type(member) is dict:
+            size += sum(map(len, member))
+        elif type(member) is int and member.bit_length() > _MAX_FORM_BITS:
+            return False
+        if size > _MAX_FORM:
+            return False
+    return True
+
+
+def _whole(value: Any) -> Any:
+    """Return a value with its whole floats as integers."""
+    if type(value) is float:
+        return int(value) if value.is_integer() else value
+    if type(value) is dict:
+        return {key: _whole(member) for key, member in value.items()}
+    return [_whole(member) for member in value] if type(value) is list else value
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One regular expression, ready to match in time that grows only with the text."""
+
+    text: str
+    steps: int
+    """What one character of text can cost."""
+    engine: jsonschema_rs.Validator = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The properties of an object and the names it must have."""
+
+    properties: dict[str, "ArgSchemaProperty"]
+    required: tuple[str, ...] = ()
+    """Every required name in schema order; names without a property come last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgSchemaProperty:
+    """One argument: its type, whether it must be there, and the bounds of its value or of each element."""
+
+    name: str
+    type: ArgType | None = None
+    """The type as written, or None where any value will do."""
+    value_type: ArgType | None = None
+    """The type of the value, or of each element of an array."""
+    is_array: bool = False
+    required: bool = False
+    description: str = ""
+    min_length: int | None = None
+    max_length: int | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: dict[str, Any] | None = None
+    """The values an enum allows, by the form that decides whether another value is the same."""
+    patterns: tuple[Pattern, ...] = ()
+    min_items: int | None = None
+    max_items: int | None = None
+    members: Members | None = None
+    """What an object holds, or each object in an array (extended)."""
+    has_default: bool = False
+    default: Any = None
+    deprecated: bool = False
+
+    @property
+    def enum(self) -> tuple[Any, ...] | None:
+        """The allowed values of the argument or of each element, or None where there is no enum."""
+        return None if self.choices is None else tuple(self.choices.values())

@@ -1,0 +1,38 @@
+"""Suggestions: the nearest option, or none."""
+
+import time
+from itertools import count
+
+import pytest
+
+from toolcrib.model.suggest import did_you_mean, nearest
+
+
+@pytest.mark.parametrize(
+    ("word", "options", "option"),
+    [
+        ("titel", ["body", "title"], "title"),
+        ("github:create_isue", ["github:create_issue", "github:close_issue"], "github:create_issue"),
+        ("title", ["title", "titles"], "title"),
+        ("zebra", ["title", "body"], None),
+        ("", ["a"], None),
+        ("a", [], None),
+        ("titel", ["t" * 65], None),
+        ("t" * 65, ["t" * 64], None),
+        ("t" * 64, ["t" * 63], "t" * 63),
+    ],
+    ids=["letters", "ids", "exact", "far", "empty", "no options", "long option", "long word", "longest"],
+)
+def test_the_nearest_option_is_found_or_none(word: str, options: list[str], option: str | None) -> None:
+    assert nearest(word, options) == option
+
+
+def test_a_suggestion_is_the_end_of_a_sentence() -> None:
+    assert did_you_mean("titel", ["title"]) == "; did you mean 'title'?"
+    assert did_you_mean("zebra", ["title"]) == ""
+
+
+def test_options_without_end_are_looked_at_for_a_moment_only() -> None:
+    start = time.process_time()
+    assert nearest("option-x", (f"option-{number}" for number in count())) is not None
+    assert time.process_time() - start < 2

@@ -1,0 +1,303 @@
+"""The tree of errors: who descends from whom, what each says, and that each survives a journey."""
+
+import copy
+import pickle
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import toolcrib.errors as module
+from toolcrib.errors import (
+    ArgsTooLargeError,
+    BackendUnavailableError,
+    ChainError,
+    CodeError,
+    ConversionError,
+    ExternalRefError,
+    InputValidationError,
+    InvalidBackendError,
+    InvalidConstraintError,
+    InvalidCursorError,
+    InvalidSchemaError,
+    InvalidToolError,
+    InvalidToolIdError,
+    InvalidVersionError,
+    LimitExceededError,
+    MissingExtraError,
+    NoBackendError,
+    NoCompatibleVersionError,
+    OutputValidationError,
+    PolicyDeniedError,
+    Problem,
+    RuntimeUnavailableError,
+    SandboxViolationError,
+    SchemaTooComplexError,
+    StreamNotSupportedError,
+    ToolCancelledError,
+    ToolcribError,
+    ToolError,
+    ToolExecutionError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+    UnknownMetaSchemaError,
+    UnsupportedDialectError,
+    ValidationError,
+)
+
+BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
+    InvalidVersionError: (ToolcribError, ValueError),
+    InvalidConstraintError: (ToolcribError, ValueError),
+    InvalidToolError: (ToolcribError, ValueError),
+    InvalidToolIdError: (ToolcribError, ValueError),
+    InvalidBackendError: (ToolcribError, ValueError),
+    ArgsTooLargeError: (ToolcribError, ValueError),
+    InvalidCursorError: (ToolcribError, ValueError),
+    NoCompatibleVersionError: (ToolcribError, LookupError),
+    ToolNotFoundError: (ToolcribError, LookupError),
+    InvalidSchemaError: (ToolcribError, ValueError),
+    UnsupportedDialectError: (InvalidSchemaError,),
+    ExternalRefError: (InvalidSchemaError,),
+    SchemaTooComplexError: (InvalidSchemaError,),
+    UnknownMetaSchemaError: (UnsupportedDialectError, ExternalRefError),
+    ValidationError: (ToolcribError, ValueError),
+    ConversionError: (ToolcribError, ValueError),
+    ToolError: (ToolcribError,),
+    NoBackendError: (ToolError,),
+    InputValidationError: (ToolError, ValidationError),
+    OutputValidationError: (ToolError, ValidationError),
+    ToolExecutionError: (ToolError,),
+    ToolTimeoutError: (ToolError, TimeoutError),
+    ToolCancelledError: (ToolError,),
+    BackendUnavailableError: (ToolError, ConnectionError),
+    StreamNotSupportedError: (ToolError,),
+    PolicyDeniedError: (ToolError, PermissionError),
+    ChainError: (ToolcribError,),
+    RuntimeUnavailableError: (ToolcribError,),
+    SandboxViolationError: (ToolcribError,),
+    LimitExceededError: (ToolcribError,),
+    CodeError: (ToolcribError,),
+    MissingExtraError: (ToolcribError, ImportError),
+}
+
+TITLE = Problem("/title", "required", "is required")
+LABEL = Problem("/labels/2", "type", "must be a string")
+WHOLE = Problem("", "type", "must be an object")
+
+TEXTS: list[tuple[ToolcribError, str]] = [
+    (
+        InvalidVersionError("1.2", "it is partial; write '1.2.0'"),
+        "invalid version '1.2': it is partial; write '1.2.0'",
+    ),
+    (InvalidConstraintError("^", "a number is missing"), "invalid constraint '^': a number is missing"),
+    (InvalidToolError((TITLE, LABEL)), "invalid tool: /title: is required; /labels/2: must be a string"),
+    (InvalidToolError((WHOLE,), "add"), "invalid tool 'add': must be an object"),
+    (InvalidToolError((WHOLE,), None, "ToolDoc"), "invalid ToolDoc: must be an object"),
+    (InvalidToolIdError("a:", "it has an empty part"), "invalid tool id 'a:': it has an empty part"),
+    (InvalidBackendError("unknown kind 'x'"), "invalid backend: unknown kind 'x'"),
+    (ArgsTooLargeError("6 levels deep"), "example arguments are too large: 6 levels deep"),
+    (InvalidCursorError("it is stale"), "invalid cursor: it is stale; ask again without a cursor"),
+    (
+        NoCompatibleVersionError("core", ("1.0.0", "2.0.0"), ">=3.0.0"),
+        "no compatible version of 'core': wanted >=3.0.0, available: 1.0.0, 2.0.0",
+    ),
+    (
+        NoCompatibleVersionError("core", (), ">=3.0.0"),
+        "no compatible version of 'core': wanted >=3.0.0, available: none",
+    ),
+    (ToolNotFoundError("a:b"), "no tool named 'a:b'"),
+    (ToolNotFoundError("a:b", ("a:c",)), "no tool named 'a:b'; did you mean 'a:c'?"),
+    (
+        ToolNotFoundError("a:b", ("a:c", "a:d", "a:e")),
+        "no tool named 'a:b'; did you mean 'a:c', 'a:d' or 'a:e'?",
+    ),
+    (InvalidSchemaError("not a schema"), "not a schema"),
+    (InvalidSchemaError("not a schema", (TITLE,)), "not a schema: /title: is required"),
+    (UnsupportedDialectError("draft-04 is not read"), "draft-04 is not read"),
+    (ExternalRefError("nothing is fetched"), "nothing is fetched"),
+    (UnknownMetaSchemaError("preload it"), "preload it"),
+    (SchemaTooComplexError("too many paths"), "too many paths"),
+    (ValidationError((TITLE, LABEL)), "/title: is required; /labels/2: must be a string"),
+    (ValidationError((TITLE,), "missing required argument 'title'"), "missing required argument 'title'"),
+    (
+        ConversionError("no name", adapter="openai", direction="to_canonical"),
+        "openai, to_canonical: no name",
+    ),
+    (ToolError(tool_id="a:b", op="resolve"), "a:b: resolve failed"),
+    (
+        ToolError(tool_id="a:b", op="execute", backend="mcp:git", reason="no"),
+        "a:b: execute failed on mcp:git: no",
+    ),
+    (NoBackendError(tool_id="a:b"), "a:b has no backend that can run it"),
+    (
+        NoBackendError(tool_id="a:b", reason="register one"),
+        "a:b has no backend that can run it; register one",
+    ),
+    (InputValidationError((TITLE,), tool_id="a:b"), "a:b: /title: is required"),
+    (
+        OutputValidationError((LABEL,), tool_id="a:b"),
+        "a:b: the result does not fit the output schema: /labels/2: must be a string",
+    ),
+    (
+        ToolExecutionError(tool_id="a:b", reason="disk full", result={"isError": True}),
+        "a:b: execute failed: disk full",
+    ),
+    (ToolTimeoutError(tool_id="a:b", timeout=30.0), "a:b did not finish within 30 s"),
+    (ToolTimeoutError(tool_id="a:b", timeout=0.25), "a:b did not finish within 0.25 s"),
+    (ToolCancelledError(tool_id="a:b"), "a:b was cancelled"),
+    (ToolCancelledError(tool_id="a:b", reason="shutdown"), "a:b was cancelled: shutdown"),
+    (
+        BackendUnavailableError(tool_id="a:b", backend="mcp:git", reason="it went away"),
+        "a:b: mcp:git is unavailable: it went away",
+    ),
+    (BackendUnavailableError(tool_id="a:b"), "a:b: its backend is unavailable"),
+    (StreamNotSupportedError(tool_id="a:b"), "a:b cannot stream; run it instead"),
+    (
+        StreamNotSupportedError(tool_id="a:b", backend="local:x"),
+        "a:b cannot stream on local:x; run it instead",
+    ),
+    (PolicyDeniedError(tool_id="a:b", reason="it deletes"), "a:b was refused by the policy: it deletes"),
+    (ChainError(1, ("first",), "no tool named 'x'"), "step 2 of the chain failed: no tool named 'x'"),
+    (
+        RuntimeUnavailableError("docker", "install docker and start it"),
+        "the 'docker' sandbox is not available here: install docker and start it",
+    ),
+    (SandboxViolationError("it forged a reply"), "the code was stopped: it forged a reply"),
+    (LimitExceededError("timeout", "5 s"), "limit 'timeout' exceeded: 5 s"),
+    (CodeError("name 'x' is not defined"), "name 'x' is not defined"),
+    (CodeError("name 'x' is not defined", 3, 7, "…"), "line 3: name 'x' is not defined"),
+    (
+        MissingExtraError("embedding search", "semantic"),
+        "embedding search needs the 'semantic' extra: pip install 'toolcrib[semantic]'",
+    ),
+]
+SAMPLES = [error for error, _ in TEXTS]
+
+
+def name_of(value: Any) -> str:
+    return value.__name__ if isinstance(value, type) else type(value).__name__
+
+
+@pytest.mark.parametrize(("error", "bases"), BASES.items(), ids=name_of)
+def test_each_error_has_the_bases_a_caller_would_guess(
+    error: type[ToolcribError], bases: tuple[type[BaseException], ...]
+) -> None:
+    assert error.__bases__ == bases
+    assert issubclass(error, ToolcribError)
+
+
+def test_the_tree_has_no_other_members() -> None:
+    defined = {
+        member
+        for member in vars(module).values()
+        if isinstance(member, type) and issubclass(member, ToolcribError)
+    }
+    assert defined == {ToolcribError, *BASES}
+
+
+def test_the_names_on_offer_are_exactly_the_public_ones() -> None:
+    imported = {"Any", "Literal", "Sequence", "dataclass"}
+    public = {
+        name
+        for name, member in vars(module).items()
+        if not name.startswith("_") and not isinstance(member, ModuleType)
+    }
+    assert set(module.__all__) == public - imported
+    assert module.__all__ == sorted(module.__all__)
+
+
+def test_every_error_has_a_sample() -> None:
+    assert {type(error) for error in SAMPLES} == set(BASES)
+
+
+@pytest.mark.parametrize(("error", "text"), TEXTS, ids=name_of)
+def test_the_message_says_what_was_wrong_and_what_to_do(error: ToolcribError, text: str) -> None:
+    assert str(error) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "facts"),
+    [
+        (
+            ToolNotFoundError("a:b", suggestions=("a:c",)),
+            {"ref": "a:b", "suggestions": ("a:c",)},
+        ),
+        (ValidationError((TITLE,)), {"problems": (TITLE,)}),
+        (
+            ConversionError("x", "gemini", "from_canonical"),
+            {"adapter": "gemini", "direction": "from_canonical"},
+        ),
+        (ToolError(tool_id="a:b", op="stream"), {"tool_id": "a:b", "op": "stream", "backend": None}),
+        (NoBackendError(tool_id="a:b"), {"op": "select_backend"}),
+        (
+            InputValidationError((TITLE,), tool_id="a:b", backend="local:x"),
+            {"op": "validate_input", "problems": (TITLE,), "tool_id": "a:b", "backend": "local:x"},
+        ),
+        (OutputValidationError((TITLE,), tool_id="a:b"), {"op": "validate_output", "problems": (TITLE,)}),
+        (ToolExecutionError(tool_id="a:b", result=[1]), {"op": "execute", "result": [1]}),
+        (ToolTimeoutError(tool_id="a:b", timeout=2), {"op": "execute", "timeout": 2}),
+        (StreamNotSupportedError(tool_id="a:b"), {"op": "stream"}),
+        (PolicyDeniedError(tool_id="a:b"), {"op": "policy"}),
+        (ChainError(0, (), "x"), {"step_index": 0, "results": ()}),
+        (LimitExceededError("timeout", "x"), {"limit": "timeout"}),
+        (CodeError("x", 1, 2, "trace"), {"line": 1, "column": 2, "traceback": "trace"}),
+        (CodeError("x"), {"line": None, "column": None, "traceback": ""}),
+    ],
+    ids=name_of,
+)
+def test_the_facts_are_attributes(error: ToolcribError, facts: dict[str, Any]) -> None:
+    assert {name: getattr(error, name) for name in facts} == facts
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=name_of)
+@pytest.mark.parametrize(
+    "travel", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy],  # noqa: S301 - ours
+    ids=["pickle", "copy", "deepcopy"],
+)  # fmt: skip
+def test_an_error_survives_a_journey_with_its_facts_and_text(error: ToolcribError, travel: Any) -> None:
+    error.add_note("seen on the way")
+    twin = travel(error)
+    assert type(twin) is type(error)
+    assert twin is not error
+    assert str(twin) == str(error)
+    assert vars(twin) == vars(error)
+    assert twin.__notes__[-1] == "seen on the way"
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=name_of)
+def test_an_error_can_be_raised_from_another_and_caught_by_its_base(error: ToolcribError) -> None:
+    with pytest.raises(ToolcribError) as caught:
+        raise copy.copy(error) from KeyError("cause")
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_errors_are_equal_only_to_themselves_and_can_be_collected() -> None:
+    first, second = InvalidBackendError("x"), InvalidBackendError("x")
+    assert first != second
+    assert len({first, second}) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("x" * 1_000_000, f"'{'x' * 119}…"),
+        (10**5_000, "a int"),
+        (None, "None"),
+        (["a"], "['a']"),
+    ],
+    ids=["long", "unprintable", "none", "list"],
+)
+def test_a_value_in_a_message_is_shown_in_a_few_words(value: object, shown: str) -> None:
+    assert str(InvalidVersionError(value, "no")) == f"invalid version {shown}: no"
+
+
+def test_a_value_that_is_too_deep_to_print_is_named_by_its_type() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert str(InvalidToolIdError(deep, "no")) == "invalid tool id a list: no"
+
+
+def test_a_problem_shows_its_place_first() -> None:
+    assert str(TITLE) == "/title: is required"
+    assert str(WHOLE) == "must be an object"

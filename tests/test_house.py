@@ -1,0 +1,100 @@
+"""The rules of the house that no linter knows."""
+
+import ast
+import importlib
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import toolcrib
+
+MAX_LINES = 400
+MAX_README = 120
+PACKAGES = ["toolcrib", "toolcrib.errors", "toolcrib.version", "toolcrib.model", "toolcrib.model.argschema"]
+HOSTS = re.compile(r"pythonhosted|pypi\.org|registry\.npmjs|index-url|/simple\b")
+
+
+def tracked(root: Path) -> list[Path]:
+    listed = subprocess.check_output(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root, text=True
+    )
+    return [root / name for name in listed.split("\0") if name and (root / name).is_file()]
+
+
+def test_no_module_is_longer_than_anyone_reads(root: Path) -> None:
+    long = {
+        str(file.relative_to(root)): lines
+        for file in (root / "src").rglob("*.py")
+        if (lines := len(file.read_text().splitlines())) > MAX_LINES
+    }
+    assert long == {}
+
+
+def test_every_module_says_what_it_is_for(root: Path) -> None:
+    silent = [
+        str(file.relative_to(root))
+        for file in (root / "src").rglob("*.py")
+        if not ast.get_docstring(ast.parse(file.read_text()))
+    ]
+    assert silent == []
+
+
+def test_the_readme_is_short(root: Path) -> None:
+    assert len((root / "README.md").read_text().splitlines()) <= MAX_README
+
+
+def test_no_committed_file_names_a_package_host(root: Path) -> None:
+    naming = [
+        str(file.relative_to(root))
+        for file in tracked(root)
+        if file.suffix in {".py", ".md", ".toml", ".txt", ".yml", ""} and file.name != "test_house.py"
+        if HOSTS.search(file.read_text(errors="replace"))
+    ]
+    assert naming == []
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_public_names_exist(name: str) -> None:
+    module = importlib.import_module(name)
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []
+
+
+@pytest.mark.parametrize("name", PACKAGES[1:])
+def test_nothing_public_is_left_out(name: str) -> None:
+    module = importlib.import_module(name)
+    imported = {
+        public
+        for public, value in vars(module).items()
+        if not public.startswith("_") and not isinstance(value, ModuleType)
+        if getattr(value, "__module__", name).startswith("toolcrib")
+    }
+    assert imported - set(module.__all__) == set()
+
+
+def test_the_root_lists_just_what_it_offers() -> None:
+    assert dir(toolcrib) == sorted([*toolcrib.__all__, "__version__"])
+    with pytest.raises(AttributeError, match="no attribute 'Toool'"):
+        _ = toolcrib.Toool
+
+
+def test_the_version_is_that_of_the_distribution(root: Path) -> None:
+    assert f'version = "{toolcrib.__version__}"' in (root / "pyproject.toml").read_text()
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, toolcrib, json; print(json.dumps(sorted(sys.modules)))"
+    loaded = set(json.loads(subprocess.check_output([sys.executable, "-c", code], text=True)))
+    assert loaded.isdisjoint({"mcp", "mcp_types", "numpy", "click", "rich", "httpx", "anyio", "pydantic"})
+
+
+def test_using_every_floor_loads_no_extra() -> None:
+    floors = [module.name for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib.")]
+    code = f"import sys, json, {', '.join(floors)}; print(json.dumps(sorted(sys.modules)))"
+    loaded = set(json.loads(subprocess.check_output([sys.executable, "-c", code], text=True)))
+    assert loaded.isdisjoint({"mcp", "mcp_types", "numpy", "click", "rich", "httpx"})
