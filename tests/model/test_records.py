@@ -241,7 +241,7 @@ def test_a_record_does_not_change(record: Record) -> None:
         ),
         (
             ToolCallRecord,
-            {"toolId": "a", "args": {}, "backendKind": "docker", "duration": "soon"},
+            {"toolId": "a", "args": {}, "backendKind": "docker", "duration": []},
             "invalid ToolCallRecord: /backendKind: must be 'mcp', 'provider' or 'local'; /duration: must be a number",
         ),
     ],

@@ -1,0 +1,104 @@
+"""Every error toolcrib raises on purpose, in one tree under `ToolcribError`.
+
+Each leaf also subclasses the builtin a caller would guess, carries its facts as attributes, and builds its
+own message from them: what was wrong, then what to do.
+
+    ToolcribError
+    ├── InvalidVersionError, InvalidConstraintError, InvalidToolError, InvalidToolIdError,
+    │   InvalidBackendError, ArgsTooLargeError, InvalidCursorError      (ValueError)
+    ├── NoCompatibleVersionError, ToolNotFoundError                     (LookupError)
+    ├── InvalidSchemaError                                              (ValueError)
+    │   ├── UnsupportedDialectError, ExternalRefError, SchemaTooComplexError
+    │   └── UnknownMetaSchemaError      (UnsupportedDialectError, ExternalRefError)
+    ├── ValidationError                                                 (ValueError)
+    ├── ConversionError                                                 (ValueError)
+    ├── ToolError
+    │   ├── NoBackendError, ToolExecutionError, ToolCancelledError, StreamNotSupportedError
+    │   ├── InputValidationError, OutputValidationError                 (ValidationError)
+    │   ├── ToolTimeoutError (TimeoutError), BackendUnavailableError (ConnectionError)
+    │   └── PolicyDeniedError (PermissionError)
+    ├── ChainError
+    ├── RuntimeUnavailableError, SandboxViolationError, LimitExceededError, CodeError
+    └── MissingExtraError                                               (ImportError)
+"""
+
+from toolcrib.errors.base import Problem, ToolcribError
+from toolcrib.errors.definitions import (
+    ArgsTooLargeError,
+    ConversionError,
+    ExternalRefError,
+    InvalidBackendError,
+    InvalidConstraintError,
+    InvalidCursorError,
+    InvalidSchemaError,
+    InvalidToolError,
+    InvalidToolIdError,
+    InvalidVersionError,
+    NoCompatibleVersionError,
+    SchemaTooComplexError,
+    ToolNotFoundError,
+    UnknownMetaSchemaError,
+    UnsupportedDialectError,
+    ValidationError,
+)
+from toolcrib.errors.running import (
+    BackendUnavailableError,
+    ChainError,
+    CodeError,
+    InputValidationError,
+    LimitExceededError,
+    MissingExtraError,
+    NoBackendError,
+    Op,
+    OutputValidationError,
+    PolicyDeniedError,
+    RuntimeUnavailableError,
+    SandboxViolationError,
+    StreamNotSupportedError,
+    ToolCancelledError,
+    ToolError,
+    ToolExecutionError,
+    ToolTimeoutError,
+)
+
+__all__ = [
+    "ArgsTooLargeError",
+    "BackendUnavailableError",
+    "ChainError",
+    "CodeError",
+    "ConversionError",
+    "ExternalRefError",
+    "InputValidationError",
+    "InvalidBackendError",
+    "InvalidConstraintError",
+    "InvalidCursorError",
+    "InvalidSchemaError",
+    "InvalidToolError",
+    "InvalidToolIdError",
+    "InvalidVersionError",
+    "LimitExceededError",
+    "MissingExtraError",
+    "NoBackendError",
+    "NoCompatibleVersionError",
+    "Op",
+    "OutputValidationError",
+    "PolicyDeniedError",
+    "Problem",
+    "RuntimeUnavailableError",
+    "SandboxViolationError",
+    "SchemaTooComplexError",
+    "StreamNotSupportedError",
+    "ToolCancelledError",
+    "ToolError",
+    "ToolExecutionError",
+    "ToolNotFoundError",
+    "ToolTimeoutError",
+    "ToolcribError",
+    "UnknownMetaSchemaError",
+    "UnsupportedDialectError",
+    "ValidationError",
+]
+
+for _name in __all__:  # tracebacks and pickles name the place that callers import from
+    if _name != "Op":
+        globals()[_name].__module__ = __name__

@@ -1,0 +1,53 @@
+"""The root of the tree, and the problem that many errors are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Problem", "ToolcribError", "either", "shown"]
+
+_SHOWN = 120
+
+
+class ToolcribError(Exception):
+    """Base of every error that toolcrib raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Facts are keyword arguments, which the default pickling of exceptions would lose.
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(cls: type[ToolcribError], args: tuple[Any, ...], facts: dict[str, Any]) -> ToolcribError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(facts)
+    return error
+
+
+def shown(value: object) -> str:
+    """Return the repr of a value, cut to a length that fits a message."""
+    try:
+        text = repr(value[: _SHOWN + 1] if isinstance(value, str | bytes) else value)
+    except (ValueError, RecursionError):  # an integer too long to print, or a container too deep
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def either(options: Sequence[str]) -> str:
+    """Return options as a sentence offers them: `'a', 'b' or 'c'`."""
+    quoted = [repr(option) for option in options]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a value."""
+
+    path: str
+    """Where, as a JSON Pointer into the value; empty for the value itself."""
+    keyword: str
+    """The schema keyword, or the rule, that refused it."""
+    message: str
+    """What is wrong and what would be right, in one sentence of at most 500 characters."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message

@@ -1,0 +1,162 @@
+"""What can be wrong with what somebody wrote: a version, a tool, a schema, a value."""
+
+from dataclasses import dataclass
+
+from toolcrib.errors.base import Problem, ToolcribError, either, shown
+
+
+@dataclass(eq=False)
+class InvalidVersionError(ToolcribError, ValueError):
+    """Text that is not a SemVer 2.0.0 version."""
+
+    text: object
+    reason: str
+
+    def __str__(self) -> str:
+        return f"invalid version {shown(self.text)}: {self.reason}"
+
+
+@dataclass(eq=False)
+class InvalidConstraintError(ToolcribError, ValueError):
+    """Text that is not a version constraint, or a window that no version can satisfy."""
+
+    text: object
+    reason: str
+
+    def __str__(self) -> str:
+        return f"invalid constraint {shown(self.text)}: {self.reason}"
+
+
+@dataclass(eq=False)
+class InvalidToolError(ToolcribError, ValueError):
+    """A tool definition, or a record about a tool, that is none, with the problems found in it, up to 32."""
+
+    problems: tuple[Problem, ...]
+    name: object = None
+    record: str = "tool"
+
+    def __str__(self) -> str:
+        named = "" if self.name is None else f" {shown(self.name)}"
+        return f"invalid {self.record}{named}: {'; '.join(map(str, self.problems))}"
+
+
+@dataclass(eq=False)
+class InvalidToolIdError(ToolcribError, ValueError):
+    """Text that is not `name`, `namespace:name` or `namespace:name:version`."""
+
+    text: object
+    reason: str
+
+    def __str__(self) -> str:
+        return f"invalid tool id {shown(self.text)}: {self.reason}"
+
+
+@dataclass(eq=False)
+class InvalidBackendError(ToolcribError, ValueError):
+    """A backend binding that says too little or names an unknown kind."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"invalid backend: {self.reason}"
+
+
+@dataclass(eq=False)
+class ArgsTooLargeError(ToolcribError, ValueError):
+    """Example arguments that are too deep or too many to show."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"example arguments are too large: {self.reason}"
+
+
+@dataclass(eq=False)
+class InvalidCursorError(ToolcribError, ValueError):
+    """A page cursor that was not issued for this query, these filters and this index version."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"invalid cursor: {self.reason}; ask again without a cursor"
+
+
+@dataclass(eq=False)
+class NoCompatibleVersionError(ToolcribError, LookupError):
+    """No version on offer is acceptable."""
+
+    component: str
+    available: tuple[str, ...]
+    wanted: str
+
+    def __str__(self) -> str:
+        offered = ", ".join(self.available) if self.available else "none"
+        return f"no compatible version of {self.component!r}: wanted {self.wanted}, available: {offered}"
+
+
+@dataclass(eq=False)
+class ToolNotFoundError(ToolcribError, LookupError):
+    """No tool answers to this reference."""
+
+    ref: str
+    suggestions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {either(self.suggestions)}?" if self.suggestions else ""
+        return f"no tool named {shown(self.ref)}{hint}"
+
+
+@dataclass(eq=False)
+class InvalidSchemaError(ToolcribError, ValueError):
+    """A schema that cannot be used, with every problem found in it."""
+
+    reason: str
+    problems: tuple[Problem, ...] = ()
+
+    def __str__(self) -> str:
+        details = f": {'; '.join(map(str, self.problems))}" if self.problems else ""
+        return f"{self.reason}{details}"
+
+
+@dataclass(eq=False)
+class UnsupportedDialectError(InvalidSchemaError):
+    """A `$schema` other than 2020-12, draft-07 and the preloaded documents."""
+
+
+@dataclass(eq=False)
+class ExternalRefError(InvalidSchemaError):
+    """A reference that leaves the schema and the preloaded documents; nothing is ever fetched."""
+
+
+@dataclass(eq=False)
+class UnknownMetaSchemaError(UnsupportedDialectError, ExternalRefError):
+    """A `$schema` that names somebody's own meta-schema, which is not among the preloaded documents."""
+
+
+@dataclass(eq=False)
+class SchemaTooComplexError(InvalidSchemaError):
+    """A schema that could take longer, or go deeper, than any honest one needs."""
+
+
+@dataclass(eq=False)
+class ValidationError(ToolcribError, ValueError):
+    """A value that does not fit its schema, with every problem found in it, up to 32."""
+
+    problems: tuple[Problem, ...]
+    text: str = ""
+    """The message, where it is not the list of the problems."""
+
+    def __str__(self) -> str:
+        return self.text or "; ".join(map(str, self.problems))
+
+
+@dataclass(eq=False)
+class ConversionError(ToolcribError, ValueError):
+    """A definition, call or result that an adapter cannot translate."""
+
+    reason: str
+    adapter: str
+    direction: str
+
+    def __str__(self) -> str:
+        return f"{self.adapter}, {self.direction}: {self.reason}"

@@ -1,0 +1,184 @@
+"""What can go wrong when a tool, a chain or code runs."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolcrib.errors.base import ToolcribError
+from toolcrib.errors.definitions import ValidationError
+
+Op = Literal["resolve", "select_backend", "policy", "validate_input", "execute", "validate_output", "stream"]
+"""What was being done to a tool when it failed."""
+
+
+@dataclass(eq=False, kw_only=True)
+class ToolError(ToolcribError):
+    """A tool that could not be run, and where on its way it failed."""
+
+    tool_id: str
+    op: Op
+    backend: str | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        backend = f" on {self.backend}" if self.backend else ""
+        return f"{self.tool_id}: {self.op} failed{backend}{': ' if self.reason else ''}{self.reason}"
+
+
+@dataclass(eq=False, kw_only=True)
+class NoBackendError(ToolError):
+    """The tool is known, but nothing can run it."""
+
+    op: Op = "select_backend"
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} has no backend that can run it{'; ' if self.reason else ''}{self.reason}"
+
+
+@dataclass(eq=False, kw_only=True)
+class InputValidationError(ToolError, ValidationError):
+    """Arguments that do not fit the tool's input schema; the tool was not run."""
+
+    op: Op = "validate_input"
+
+    def __str__(self) -> str:
+        return f"{self.tool_id}: {ValidationError.__str__(self)}"
+
+
+@dataclass(eq=False, kw_only=True)
+class OutputValidationError(ToolError, ValidationError):
+    """A result that does not fit the tool's output schema; the tool did run."""
+
+    op: Op = "validate_output"
+
+    def __str__(self) -> str:
+        return f"{self.tool_id}: the result does not fit the output schema: {ValidationError.__str__(self)}"
+
+
+@dataclass(eq=False, kw_only=True)
+class ToolExecutionError(ToolError):
+    """The tool itself said no: an MCP `isError`, or an exception in its handler."""
+
+    op: Op = "execute"
+    result: Any = None
+    """The raw result that carried the error, where there was one."""
+
+
+@dataclass(eq=False, kw_only=True)
+class ToolTimeoutError(ToolError, TimeoutError):
+    """The tool did not finish within its deadline."""
+
+    op: Op = "execute"
+    timeout: float
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} did not finish within {self.timeout:g} s"
+
+
+@dataclass(eq=False, kw_only=True)
+class ToolCancelledError(ToolError):
+    """The caller gave up before the tool finished."""
+
+    op: Op = "execute"
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} was cancelled{': ' if self.reason else ''}{self.reason}"
+
+
+@dataclass(eq=False, kw_only=True)
+class BackendUnavailableError(ToolError, ConnectionError):
+    """The backend could not be reached, or went away."""
+
+    op: Op = "execute"
+
+    def __str__(self) -> str:
+        backend = self.backend or "its backend"
+        return f"{self.tool_id}: {backend} is unavailable{': ' if self.reason else ''}{self.reason}"
+
+
+@dataclass(eq=False, kw_only=True)
+class StreamNotSupportedError(ToolError):
+    """The tool's backend cannot stream; run it instead."""
+
+    op: Op = "stream"
+
+    def __str__(self) -> str:
+        backend = f" on {self.backend}" if self.backend else ""
+        return f"{self.tool_id} cannot stream{backend}; run it instead"
+
+
+@dataclass(eq=False, kw_only=True)
+class PolicyDeniedError(ToolError, PermissionError):
+    """The policy refused this call."""
+
+    op: Op = "policy"
+
+    def __str__(self) -> str:
+        return f"{self.tool_id} was refused by the policy{': ' if self.reason else ''}{self.reason}"
+
+
+@dataclass(eq=False)
+class ChainError(ToolcribError):
+    """A step of a chain failed; the results of the steps before it are kept."""
+
+    step_index: int
+    results: tuple[Any, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"step {self.step_index + 1} of the chain failed: {self.reason}"
+
+
+@dataclass(eq=False)
+class RuntimeUnavailableError(ToolcribError):
+    """A sandbox that this machine cannot offer, and what to install."""
+
+    kind: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"the {self.kind!r} sandbox is not available here: {self.remedy}"
+
+
+@dataclass(eq=False)
+class SandboxViolationError(ToolcribError):
+    """The guest broke the protocol or tried a wall."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the code was stopped: {self.reason}"
+
+
+@dataclass(eq=False)
+class LimitExceededError(ToolcribError):
+    """The code used more than it was given."""
+
+    limit: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"limit {self.limit!r} exceeded: {self.reason}"
+
+
+@dataclass(eq=False)
+class CodeError(ToolcribError):
+    """The guest's own mistake, and where in its code."""
+
+    reason: str
+    line: int | None = None
+    column: int | None = None
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return self.reason if self.line is None else f"line {self.line}: {self.reason}"
+
+
+@dataclass(eq=False)
+class MissingExtraError(ToolcribError, ImportError):
+    """A feature whose optional dependencies are not installed."""
+
+    feature: str
+    extra: str
+
+    def __str__(self) -> str:
+        return f"{self.feature} needs the {self.extra!r} extra: pip install 'toolcrib[{self.extra}]'"
