@@ -32,7 +32,7 @@ MAX_CHARS = 64 << 20
 """How many characters, keys included, a value may hold."""
 _MAX_INT_BITS = 14_000
 """Just under the 4,300 digits beyond which Python itself refuses to print an integer."""
-_WIDE = 1 << 63
+_MAX_INT, _MIN_INT = (1 << 63) - 1, -(1 << 63)
 _CONTAINERS = {dict, list}
 
 
@@ -79,7 +79,7 @@ def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int]: 
                 elif kind is dict or kind is list:
                     deeper.append(member)
                 elif kind is int:
-                    if not -_WIDE < member < _WIDE:
+                    if not _MIN_INT <= member <= _MAX_INT:
                         _check_scalar(value, member)
                 elif kind is not bool and member is not None:
                     _check_scalar(value, member)
@@ -103,7 +103,7 @@ def walk(value: Any) -> Iterator[Any]:
 
 def count_wide(value: Any) -> int:
     """Return how many integers of a measured value do not fit 64 bits."""
-    return sum(1 for member in walk(value) if type(member) is int and not -_WIDE <= member < _WIDE)
+    return sum(1 for member in walk(value) if type(member) is int and not _MIN_INT <= member <= _MAX_INT)
 
 
 def _check_scalar(root: Any, value: Any) -> None:

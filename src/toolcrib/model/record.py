@@ -54,6 +54,7 @@ class Record(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         arbitrary_types_allowed=True,
+        defer_build=True,
     )
 
     if not TYPE_CHECKING:  # type checkers derive the constructor from the fields

@@ -14,7 +14,7 @@ from toolcrib.model.suggest import nearest
 
 __all__ = ["CompiledSchema", "plain_schema"]
 
-_WIDE = 1 << 63
+_MAX_INT, _MIN_INT = (1 << 63) - 1, -(1 << 63)
 _MAX_LISTED_STEPS = 10_000
 """Above this many steps the engine would spend its time on writing errors, not on finding them."""
 
@@ -31,15 +31,15 @@ _TYPE_ALIASES = {
 class CompiledSchema:
     """A schema that values can be validated against; safe to share between threads."""
 
-    __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_quick", "_schema", "_unique", "source")
+    __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_quick", "_schema", "_unique", "owner")
 
-    def __init__(self, schema: Schema, documents: Documents) -> None:
-        """Check, price and compile a schema, which is copied.
+    def __init__(self, schema: Schema, documents: Documents, *, owner: object = None) -> None:
+        """Check, price and compile a schema, which is copied; the owner is kept as it is.
 
         Raises:
             InvalidSchemaError: or one of its leaves, with what is wrong and where.
         """
-        self.source = schema
+        self.owner = owner
         self._schema = copy_json(plain_schema(schema))
         dialect = dialect_of(self._schema, documents)
         registry, nodes = None, [Node()]
@@ -72,7 +72,7 @@ class CompiledSchema:
                 kind = type(member)
                 if not (
                     (kind is str and member.isascii())
-                    or (kind is int and -_WIDE < member < _WIDE)
+                    or (kind is int and _MIN_INT <= member <= _MAX_INT)
                     or kind is bool
                     or member is None
                 ):

@@ -55,7 +55,8 @@ class DefaultValidator:
         """Take the schemas that references may lead to, by URI, in any form that `validate` takes."""
         self._documents = Documents({uri: copy_json(read_schema(s)) for uri, s in (documents or {}).items()})
         self._by_content: dict[bytes, CompiledSchema] = {}
-        self._by_identity: dict[int, CompiledSchema] = {}
+        self._inputs: dict[int, CompiledSchema] = {}
+        self._outputs: dict[int, CompiledSchema] = {}
         self._lock = Lock()
 
     def validate(self, schema: Any, instance: Any) -> None:
@@ -70,30 +71,30 @@ class DefaultValidator:
 
     def validate_input(self, tool: Tool | None, args: Any) -> None:
         """Check arguments against a tool's input schema."""
-        schema = None if tool is None else tool.input_schema
-        if schema is None:
-            raise InvalidSchemaError("there is no input schema to validate against")
-        compiled = self._by_identity.get(id(schema))
-        if compiled is None or compiled.source is not schema:
-            compiled = self._compile(schema)
+        compiled = self._inputs.get(id(tool))
+        if compiled is None or compiled.owner is not tool:
+            if tool is None or tool.input_schema is None:
+                raise InvalidSchemaError("there is no input schema to validate against")
+            compiled = self._compile(self._inputs, tool, tool.input_schema)
         compiled.validate(args)
 
     def validate_output(self, tool: Tool | None, result: Any) -> None:
         """Check a result against a tool's output schema, where it has one."""
         if tool is None:
             raise InvalidSchemaError("there is no tool to validate the result of")
-        schema = tool.output_schema
-        if schema is None:
+        if tool.output_schema is None:
             return
-        compiled = self._by_identity.get(id(schema))
-        if compiled is None or compiled.source is not schema:
-            compiled = self._compile(schema)
+        compiled = self._outputs.get(id(tool))
+        if compiled is None or compiled.owner is not tool:
+            compiled = self._compile(self._outputs, tool, tool.output_schema)
         compiled.validate(result)
 
-    def _compile(self, schema: dict[str, Any]) -> CompiledSchema:
-        """Compile a tool's own schema, which nobody changes; holding it keeps its id its own."""
-        compiled = CompiledSchema(schema, self._documents)
-        self._keep(self._by_identity, id(schema), compiled)
+    def _compile(
+        self, cache: dict[int, CompiledSchema], tool: Tool, schema: dict[str, Any]
+    ) -> CompiledSchema:
+        """Compile a schema of a tool, which is frozen; owning the tool keeps its id its own."""
+        compiled = CompiledSchema(schema, self._documents, owner=tool)
+        self._keep(cache, id(tool), compiled)
         return compiled
 
     def _keep(self, cache: dict[Any, Any], key: Any, value: Any) -> None:
