@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
-.PHONY: run test check format docs bench lock clean
+.PHONY: help run test check format docs bench lock clean
+
+help:  ## List the targets.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 run: .venv/run-installed  ## Take the tour: define, validate, version and print real tools.
 	@$(BIN)/python examples/tour.py

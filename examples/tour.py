@@ -69,7 +69,7 @@ def main() -> None:
         try:
             validator.validate(schema, {})
         except InvalidSchemaError as error:
-            print(f"   {type(error).__name__}: {str(error)[:96]}")
+            print(f"   {type(error).__name__}: {error}")
 
     print("6. Versions")
     wanted = Constraint.parse("^1.2 || >=3.0.0-rc.1 <4")

@@ -72,12 +72,12 @@ def ring() -> list[Any]:
     ids=repr,
 )
 def test_a_value_is_measured(value: Any, nodes: int, levels: int, chars: int) -> None:
-    assert measure(value) == (nodes, levels, chars)
+    assert measure(value) == (nodes, levels, chars, 0)
 
 
 @given(values)
 def test_measuring_agrees_with_walking(value: Any) -> None:
-    nodes, levels, chars = measure(value)
+    nodes, levels, chars, _wide = measure(value)
     members = list(walk(value))
     texts = [member for member in members if isinstance(member, str)]
     keys = [key for member in members if isinstance(member, dict) for key in member]
@@ -92,8 +92,8 @@ def test_measuring_agrees_with_walking(value: Any) -> None:
         ((1,), "", "the value is a Python tuple, which is not plain JSON: convert it with list()"),
         ({"a": {"b": {1}}}, "/a/b", "the value is a Python set, which is not plain JSON"),
         ([0, b"x"], "/1", "the value is a Python bytes, which is not plain JSON"),
-        ([Colour.RED], "/0", "the value is a Python Colour, which is not plain JSON: convert it with str()"),
-        ([Size.BIG], "/0", "the value is a Python Size, which is not plain JSON: convert it with int()"),
+        ([Colour.RED], "/0", "the value is a Python Colour, which is not plain JSON: use its .value"),
+        ([Size.BIG], "/0", "the value is a Python Size, which is not plain JSON: use its .value"),
         (Names(), "", "the value is a Python Names, which is not plain JSON: convert it with list()"),
         (OrderedDict(), "", "the value is a Python OrderedDict, which is not plain JSON: convert it with dict()"),
         ([1.5, float("nan")], "/1", "the value is nan, which is not a JSON number"),
@@ -101,8 +101,8 @@ def test_measuring_agrees_with_walking(value: Any) -> None:
         ({"a": "\ud800"}, "/a", "the value holds a lone surrogate, which no JSON text can carry"),
         ("\udfff", "", "the value holds a lone surrogate, which no JSON text can carry"),
         ({"a": {"\ud800": 1}}, "/a", "the value has a key that holds a lone surrogate, which no JSON text can carry"),
-        ({"a": [{5: 1}]}, "/a/0", "the value has the key 5, and JSON keys are plain strings"),
-        ({Colour.RED: 1}, "", "the value has the key <Colour.RED: 'red'>, and JSON keys are plain strings"),
+        ({"a": [{5: 1}]}, "/a/0", "the value has a key that is a Python int, and JSON keys are plain strings"),
+        ({Colour.RED: 1}, "", "the value has a key that is a Python Colour, and JSON keys are plain strings"),
         ([10**5_000], "/0", "the value is an integer of more than 4,000 digits"),
         (object, "", "the value is a Python type, which is not plain JSON"),
     ],

@@ -17,9 +17,9 @@ from toolcrib.model.suggest import did_you_mean, nearest
         ("zebra", ["title", "body"], None),
         ("", ["a"], None),
         ("a", [], None),
-        ("titel", ["t" * 65], None),
-        ("t" * 65, ["t" * 64], None),
-        ("t" * 64, ["t" * 63], "t" * 63),
+        ("titel", ["t" * 41], None),
+        ("t" * 41, ["t" * 64], None),
+        ("t" * 40, ["t" * 39], "t" * 39),
     ],
     ids=["letters", "ids", "exact", "far", "empty", "no options", "long option", "long word", "longest"],
 )

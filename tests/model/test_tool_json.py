@@ -276,7 +276,11 @@ def at(place: str, value: Any) -> dict[str, Any]:
         (lambda: {"a": [0, float("nan")]}, "/a/1", "the value is nan, which is not a JSON number"),
         (lambda: {"a": {"b": {1}}}, "/a/b", "the value is a Python set, which is not plain JSON"),
         (lambda: {"a": b"x"}, "/a", "the value is a Python bytes, which is not plain JSON"),
-        (lambda: {"a": {1: 2}}, "/a", "the value has the key 1, and JSON keys are plain strings"),
+        (
+            lambda: {"a": {1: 2}},
+            "/a",
+            "the value has a key that is a Python int, and JSON keys are plain strings",
+        ),
         (lambda: {"a": "\ud800"}, "/a", "the value holds a lone surrogate, which no JSON text can carry"),
     ],
     ids=["deep", "ring", "twins", "nan", "set", "bytes", "key", "surrogate"],

@@ -68,7 +68,7 @@ ONLY = "may contain only letters, digits, '_', '.' and '-', not"
         ("a:b:1", f"{EXACT}; invalid version '1': it is partial; write '1.0.0'"),
         (
             "a:b:^1.2",
-            f"{EXACT}; invalid version '^1.2': '^1' is not a number; a version is MAJOR.MINOR.PATCH",
+            f"{EXACT}; invalid version '^1.2': a version has no operator; write the version alone, or parse a Constraint",
         ),
         (
             "a:b:01.2.3",

@@ -143,7 +143,7 @@ def _hints(function: Callable[..., Any], name: str, frame: FrameType) -> dict[st
     except NameError as error:
         reason = f"an annotation names {error.name!r}, which is not known here; define it at module level"
         raise _refusal(name, "", reason) from error
-    except (AttributeError, SyntaxError, TypeError) as error:
+    except Exception as error:  # an annotation in quotes is code, and may raise whatever it likes
         raise _refusal(name, "", f"an annotation is not a type: {error}") from error
 
 
@@ -172,13 +172,22 @@ def _input_schema(
         """Carry the signature, with its annotations evaluated, to pydantic."""
 
     stand_in.__signature__ = signature  # type: ignore[attr-defined]  # functions take any attribute
-    stand_in.__annotations__ = hints
+    stand_in.__annotations__ = {
+        parameter.name: hints.get(parameter.name, _annotation(parameter))
+        for parameter in signature.parameters.values()
+    }
     schema = _generate(stand_in, name, "the parameters", "validation")
     for parameter_name, text in described.items():
         property_schema = schema.get("properties", {}).get(parameter_name)
         if property_schema is not None and "description" not in property_schema:
             property_schema["description"] = text
     return schema
+
+
+def _annotation(parameter: inspect.Parameter) -> Any:
+    """Return what a signature alone says of a parameter, as that of a pydantic model does."""
+    written = parameter.annotation
+    return Any if written is parameter.empty or isinstance(written, str) else written
 
 
 def _output_schema(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> dict[str, Any] | None:
@@ -207,7 +216,7 @@ class _Terse(GenerateJsonSchema):
 def _generate(kind: Any, name: str, what: str, mode: JsonSchemaMode) -> dict[str, Any]:
     try:
         return TypeAdapter(kind).json_schema(schema_generator=_Terse, mode=mode)
-    except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError) as error:
+    except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError) as error:
         reason = f"{what} must be JSON types, pydantic models or dataclasses: {_cause(error)}"
         raise _refusal(name, "", reason) from error
 

@@ -60,6 +60,13 @@ class Record(BaseModel):
     if not TYPE_CHECKING:  # type checkers derive the constructor from the fields
 
         def __init__(self, /, **data: Any) -> None:
+            fields = type(self).model_fields.items()
+            twice = [
+                name for name, field in fields if field.alias != name and {name, field.alias} <= data.keys()
+            ]
+            if twice:
+                reason = "is given under both its names"
+                raise self._refusal(tuple(Problem(f"/{name}", "name", reason) for name in twice), data)
             try:
                 super().__init__(**data)
             except pydantic.ValidationError as error:
@@ -88,6 +95,11 @@ class Record(BaseModel):
             return cls.model_validate(data, by_alias=True, by_name=False)
         except pydantic.ValidationError as error:
             raise cls._refusal(_problems(error), data) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the record with some fields changed, checked like a new one."""
+        fields = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**fields, **(self.model_extra or {}), **changes})
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form: camelCase, absent fields left out, nothing shared with the record."""

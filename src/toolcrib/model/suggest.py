@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 
 __all__ = ["did_you_mean", "nearest"]
 
-_MAX_LENGTH = 64
-_MAX_OPTIONS = 2_000
+_MAX_LENGTH = 40
+_MAX_SCANNED = 2_000
+_MAX_COMPARED = 50
 
 
 def nearest(word: str, options: Iterable[str]) -> str | None:
@@ -17,9 +19,9 @@ def nearest(word: str, options: Iterable[str]) -> str | None:
     """
     if len(word) > _MAX_LENGTH:
         return None
-    candidates = [option for option, _ in zip(options, range(_MAX_OPTIONS), strict=False)]
-    short = [option for option in candidates if len(option) <= _MAX_LENGTH]
-    return next(iter(get_close_matches(word, short, n=1, cutoff=0.7)), None)
+    reach = max(1, len(word) // 3)
+    alike = (option for option in islice(options, _MAX_SCANNED) if abs(len(option) - len(word)) <= reach)
+    return next(iter(get_close_matches(word, list(islice(alike, _MAX_COMPARED)), n=1, cutoff=0.7)), None)
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:

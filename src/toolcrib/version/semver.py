@@ -20,6 +20,7 @@ BUILD: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _VERSION = re.compile(rf"v?({NUMBER})\.({NUMBER})\.({NUMBER})(?:-({PRERELEASE}))?(?:\+({BUILD}))?")
 _PART = re.compile(r"[0-9A-Za-z-]+")
 _DIGITS = re.compile(r"[0-9]+")
+_RUN_ON = re.compile(r"(v?[0-9]+\.[0-9]+\.[0-9]+)([A-Za-z][0-9A-Za-z.-]*)")
 _TOO_BIG = 10**MAX_VERSION_LENGTH
 _SHOWN = 40
 
@@ -115,6 +116,18 @@ def as_version(version: Version | str) -> Version:
 
 def version_fault(text: str) -> str:
     """Say what in particular keeps a text from being a version, and what to do, or nothing."""
+    rest, plus, build = text.removeprefix("v").partition("+")
+    core, dash, prerelease = rest.partition("-")
+    return (
+        _outer_fault(text)
+        or _core_fault(core)
+        or (_identifiers_fault("prerelease", prerelease) if dash else "")
+        or (_identifiers_fault("build", build) if plus else "")
+    )
+
+
+def _outer_fault(text: str) -> str:
+    """Say what is wrong with a text at first sight, or nothing."""
     if not text:
         return "it is empty; write a version such as '1.2.3'"
     if len(text) > MAX_VERSION_LENGTH:
@@ -123,15 +136,10 @@ def version_fault(text: str) -> str:
         return "remove the spaces or line breaks around it"
     if text.startswith("V"):
         return "write the prefix as a lower-case 'v', or leave it out"
-    if text.startswith("="):
-        return "a version has no operator; remove the '='"
-    rest, plus, build = text.removeprefix("v").partition("+")
-    core, dash, prerelease = rest.partition("-")
-    return (
-        _core_fault(core)
-        or (_identifiers_fault("prerelease", prerelease) if dash else "")
-        or (_identifiers_fault("build", build) if plus else "")
-    )
+    if text[0] in "=<>^~":
+        return "a version has no operator; write the version alone, or parse a Constraint"
+    run_on = _RUN_ON.fullmatch(text)
+    return f"it lacks a '-' before its prerelease; write {shown('-'.join(run_on.groups()))}" if run_on else ""
 
 
 def number_fault(text: str) -> str:

@@ -55,7 +55,7 @@ def test_a_refusal_names_the_argument_and_the_rule(
         (
             {"a": {1: 2}},
             "/x/a",
-            "argument 'x.a' has the key 1, and JSON keys are plain strings",
+            "argument 'x.a' has a key that is a Python int, and JSON keys are plain strings",
         ),
     ],
     ids=["nan", "infinity", "surrogate", "bytes", "tuple", "key"],
@@ -71,7 +71,9 @@ def test_an_argument_that_is_not_json_is_named_and_is_the_only_problem(
 
 
 def test_arguments_that_are_not_json_as_a_whole_say_so() -> None:
-    with pytest.raises(ValidationError, match=r"^the object of arguments has the key 1, and JSON keys are"):
+    with pytest.raises(
+        ValidationError, match=r"^the object of arguments has a key that is a Python int, and JSON keys are"
+    ):
         validate_args({}, {1: 2})
     with pytest.raises(ValidationError, match=r"^the object of arguments holds more than 500,000 values"):
         validate_args({}, {"x": [0] * 500_000})

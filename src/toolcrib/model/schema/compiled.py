@@ -5,18 +5,24 @@ from typing import Any, NoReturn
 import jsonschema_rs
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
-from toolcrib.model.plain import copy_json, count_wide, measure, pointer
-from toolcrib.model.schema.cost import MAX_STEPS, assess
+from toolcrib.model.plain import copy_json, longest_key, measure, pointer
+from toolcrib.model.schema.cost import assess
 from toolcrib.model.schema.engine import Documents, Schema, dialect_of, engine_for, meta_engine
 from toolcrib.model.schema.explain import MAX_PROBLEMS, TYPES, explain, show
-from toolcrib.model.schema.graph import MAX_SCHEMA_NODES, Node, build_graph
+from toolcrib.model.schema.graph import MAX_SCHEMA_NODES, build_graph
+from toolcrib.model.schema.meter import MAX_STEPS
+from toolcrib.model.schema.weight import Node
 from toolcrib.model.suggest import nearest
 
 __all__ = ["CompiledSchema", "plain_schema"]
 
 _MAX_INT, _MIN_INT = (1 << 63) - 1, -(1 << 63)
-_MAX_LISTED_STEPS = 10_000
-"""Above this many steps the engine would spend its time on writing errors, not on finding them."""
+_MAX_LISTED = 10_000
+"""Above this many looks, or for larger values, the engine would spend its time on writing errors."""
+_MAX_KEY = 10_000
+"""Errors below a longer key would each spell it out."""
+_MAX_SCHEMA_CHARS = 4 << 20
+_MAX_WIDE = 100
 
 _TYPE_ALIASES = {
     "dict": "object", "map": "object", "mapping": "object", "struct": "object", "json": "object",
@@ -31,7 +37,7 @@ _TYPE_ALIASES = {
 class CompiledSchema:
     """A schema that values can be validated against; safe to share between threads."""
 
-    __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_quick", "_schema", "_unique", "owner")
+    __slots__ = ("_bounds", "_cost", "_engine", "_flat", "_quick", "_schema", "owner", "weight")
 
     def __init__(self, schema: Schema, documents: Documents, *, owner: object = None) -> None:
         """Check, price and compile a schema, which is copied; the owner is kept as it is.
@@ -50,8 +56,8 @@ class CompiledSchema:
             nodes = build_graph(self._schema, dialect, documents, registry)
         self._cost = assess(nodes)
         self._bounds = self._cost.bounds()
-        self._unique = self._cost.unique
-        self._flat = min(_MAX_LISTED_STEPS // self._bounds[1][0], 256) if self._cost.flat else 0
+        self.weight = _weight(self._schema)
+        self._flat = min(_MAX_LISTED // self._bounds[1][0], 256) if self._cost.flat else 0
         try:
             self._engine = engine_for(self._schema, dialect, registry)
             self._quick = self._engine.validate  # faster than is_valid, unless it has much to say
@@ -83,31 +89,35 @@ class CompiledSchema:
                 try:
                     self._quick(value)
                 except jsonschema_rs.ValidationError:
-                    self._explain(value, 1)
+                    self._explain(value)
                 return
-        nodes, levels, chars = measure(value)
+        nodes, levels, chars, wide = measure(value)
         per_node, per_char = self._bounds[levels]
         steps = nodes * per_node + chars * per_char
-        if steps > MAX_STEPS or (self._unique and count_wide(value)):
-            steps = self._cost.meter(value, levels)
+        if steps > MAX_STEPS or wide:
+            self._cost.meter(value, levels)
         try:
-            if steps <= _MAX_LISTED_STEPS:
+            if steps <= _MAX_LISTED and nodes + chars <= _MAX_LISTED:
                 self._quick(value)
                 return
             if self._engine.is_valid(value):
                 return
         except jsonschema_rs.ValidationError:
             pass
-        self._explain(value, levels)
+        self._explain(value)
 
-    def _explain(self, value: Any, levels: int) -> NoReturn:
+    def _explain(self, value: Any) -> NoReturn:
         """Say what is wrong with a value that the engine refused."""
-        problem = Problem(
-            "", "schema", "does not fit the schema, and is too large to list why; check its parts"
-        )
-        if self._cost.meter(value, levels) <= _MAX_LISTED_STEPS:
+        if self._cost.looks(value) <= _MAX_LISTED and longest_key(value) <= _MAX_KEY:
             raise ValidationError(explain(self._engine.iter_errors(value), value, self._schema))
-        raise ValidationError((problem,))
+        reason = "does not fit the schema, and is too large to list why; check its parts one by one"
+        raise ValidationError((Problem("", "schema", reason),))
+
+
+def _weight(schema: Schema) -> int:
+    """Return about how many bytes a compiled schema keeps."""
+    nodes, _, chars, _ = measure(schema)
+    return 2_000 * nodes + 3 * chars
 
 
 def plain_schema(schema: Any) -> Schema:
@@ -121,16 +131,19 @@ def plain_schema(schema: Any) -> Schema:
     if type(schema) is not dict:
         raise InvalidSchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
     try:
-        nodes, _, _ = measure(schema)
+        nodes, _, chars, wide = measure(schema)
     except ValidationError as error:
         too_large = error.problems[0].keyword == "size"
         raise (SchemaTooComplexError if too_large else InvalidSchemaError)(
             "invalid schema", error.problems
         ) from None
-    if nodes > MAX_SCHEMA_NODES:
-        raise SchemaTooComplexError(
-            f"the schema holds {nodes:,} values, and {MAX_SCHEMA_NODES:,} is the limit"
-        )
+    for count, limit, what in (
+        (nodes, MAX_SCHEMA_NODES, "values"),
+        (chars, _MAX_SCHEMA_CHARS, "characters"),
+        (wide, _MAX_WIDE, "integers of more than 64 bits"),
+    ):
+        if count > limit:
+            raise SchemaTooComplexError(f"the schema holds {count:,} {what}, and {limit:,} is the limit")
     return schema
 
 

@@ -1,31 +1,23 @@
-"""What validating a value costs, known before the engine starts, because the engine cannot be stopped.
+"""What validating a value costs at most, known from the schema before the engine starts.
 
-A *step* is one look of one subschema at one value, some 20 ns. `Cost` bounds the steps of any value from
-its size alone, which is enough for nearly every call; where that bound is too high, `Cost.meter` counts them,
-each pair of subschema and value once.
+The engine cannot be stopped once it runs. A *step* is one look of one subschema at one value, some 20 ns.
+`Cost` bounds the steps of any value from its size alone, which is enough for nearly every call; where that
+bound is too high, a `Meter` counts them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema_rs
-
 from toolcrib.errors import SchemaTooComplexError
-from toolcrib.model.plain import MAX_DEPTH, count_wide
-from toolcrib.model.schema.graph import Node
-from toolcrib.model.schema.pattern import MAX_BACKTRACKING_TEXT
+from toolcrib.model.plain import MAX_DEPTH
+from toolcrib.model.schema.meter import MAX_STEPS, Meter, too_much
+from toolcrib.model.schema.weight import Node
 
-__all__ = ["MAX_STEPS", "Cost", "assess"]
+__all__ = ["Cost", "assess"]
 
-MAX_STEPS = 25_000_000
-"""The steps one validation may take: about half a second."""
-_MAX_FRAMES = 400
-"""How deep the engine may recurse: half of what fits a thread with a stack of 512 KiB."""
-_MAX_LOOKS = 200_000
-"""How many pairs of subschema and value the meter itself may visit."""
-_PAIR_STEPS = 50
-"""What comparing two integers wider than 64 bits costs under `uniqueItems`."""
+_MAX_FRAMES = 300
+"""How deep the engine may recurse: with room to spare in a thread with a stack of 256 KiB."""
 _ENDLESS = 1 << 62
 
 
@@ -34,6 +26,8 @@ class Cost:
     """Bounds that hold for every value, from the shape of a schema's graph."""
 
     root: Node
+    remembered: frozenset[Node]
+    """Nodes that a recursion comes back to, whose verdict on a value the engine looks up the second time."""
     whole: int
     """Steps if every subschema looked at one and the same value; endless where the schema is recursive."""
     here: int
@@ -64,7 +58,9 @@ class Cost:
         if self.backtracking or self._frames(levels) > _MAX_FRAMES:
             return _ENDLESS, 0
         growth = self._growth(levels)
-        return min(self.whole, self.here * growth), min(self.whole_per_char, self.here_per_char * growth)
+        here = self.here * (levels + 1 if self.unique else 1)  # items are compared to their last level
+        per_char = min(self.whole_per_char, self.here_per_char * growth)
+        return min(self.whole, here * growth), per_char
 
     def _growth(self, levels: int) -> int:
         growth: int = self.fan**levels
@@ -74,7 +70,7 @@ class Cost:
         return min(self.longest, (levels + 1) * self.chain)
 
     def meter(self, value: Any, levels: int) -> int:
-        """Return how many steps the engine takes at most to validate this very value.
+        """Return how many steps the engine takes at most for its verdict on this very value.
 
         Raises:
             SchemaTooComplexError: more than `MAX_STEPS`, too deep, or a pattern gives up on a text.
@@ -84,10 +80,17 @@ class Cost:
                 "the schema chains too many references for a value nested this deep; "
                 "send a flatter value, or shorten the chain of '$ref' and 'allOf'"
             )
-        steps = _Meter().steps(self.root, value)
+        steps = Meter(remembered=self.remembered).steps(self.root, value)
         if steps > MAX_STEPS:
-            raise _too_much(f"it would take {steps:,} steps")
+            raise too_much(f"it would take {steps:,} steps")
         return steps
+
+    def looks(self, value: Any) -> int:
+        """Return how many looks it takes to list every error of a value; the engine remembers none then."""
+        try:
+            return Meter(remembered=None).steps(self.root, value)
+        except SchemaTooComplexError:
+            return _ENDLESS
 
 
 def assess(nodes: list[Node]) -> Cost:
@@ -102,7 +105,7 @@ def assess(nodes: list[Node]) -> Cost:
             "the schema refers to itself without going down into the value, so it would never finish; "
             "let the reference stand under 'properties' or 'items'"
         )
-    here = _totals(order, lambda node: node.in_place, lambda node: node.steps)
+    here = _totals(order, lambda node: node.in_place, lambda node: node.steps + node.slow)
     here_chars = _totals(order, lambda node: node.in_place, lambda node: node.per_char)
     chain = _longest(order, lambda node: node.in_place)
     if max(here.values()) > MAX_STEPS or max(chain.values()) > _MAX_FRAMES:
@@ -113,7 +116,8 @@ def assess(nodes: list[Node]) -> Cost:
     full = _ordered(nodes, _edges)
     return Cost(
         root=nodes[0],
-        whole=_totals(full, _edges, lambda node: node.steps)[nodes[0]] if full else _ENDLESS,
+        remembered=frozenset() if full else _returned_to(nodes[0]),
+        whole=_totals(full, _edges, lambda node: node.steps + node.slow)[nodes[0]] if full else _ENDLESS,
         here=max(here.values()),
         fan=max(1, *_totals(order, lambda node: node.in_place, lambda node: node.fan).values()),
         whole_per_char=_totals(full, _edges, lambda node: node.per_char)[nodes[0]] if full else _ENDLESS,
@@ -127,7 +131,26 @@ def assess(nodes: list[Node]) -> Cost:
 
 
 def _is_flat(root: Node) -> bool:
-    return not any(member.in_place or member.down() for member in root.properties.values())
+    members = root.properties.values()
+    return not root.in_place and not any(member.in_place or member.down() for member in members)
+
+
+def _returned_to(root: Node) -> frozenset[Node]:
+    """Return the nodes at which walking the graph depth first meets its own way again."""
+    found: set[Node] = set()
+    done: set[Node] = set()
+    way: dict[Node, Iterator[Node]] = {root: iter(_edges(root))}
+    while way:
+        node, targets = next(reversed(way.items()))
+        target = next(targets, None)
+        if target is None:
+            del way[node]
+            done.add(node)
+        elif target in way:
+            found.add(target)
+        elif target not in done:
+            way[target] = iter(_edges(target))
+    return frozenset(found)
 
 
 _Edges = Callable[[Node], list[Node]]
@@ -157,7 +180,8 @@ def _totals(order: list[Node], edges: _Edges, own: Callable[[Node], int]) -> dic
     totals: dict[Node, int] = {}
     for node in order:
         ways = [totals[target] for target in edges(node)]
-        totals[node] = min(own(node) + (max(ways, default=0) if node.chooses else sum(ways)), _ENDLESS)
+        below = max(ways, default=0) if node.chooses else sum(ways) * node.repeats
+        totals[node] = min(own(node) + below, _ENDLESS)
     return totals
 
 
@@ -166,75 +190,3 @@ def _longest(order: list[Node], edges: _Edges) -> dict[Node, int]:
     for node in order:
         lengths[node] = 1 + max((lengths[target] for target in edges(node)), default=0)
     return lengths
-
-
-class _Meter:
-    """One count of the steps for one value."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], int] = {}
-        self._looks = 0
-
-    def steps(self, node: Node, value: Any) -> int:
-        key = (id(node), id(value))
-        if (known := self._known.get(key)) is not None:
-            return known
-        self._looks += 1
-        if self._looks > _MAX_LOOKS:
-            raise _too_much("the schema looks at it in too many ways")
-        ways = [self.steps(other, value) for other in node.in_place]
-        total = node.steps + (max(ways, default=0) if node.chooses else sum(ways))
-        if type(value) is str:
-            total += node.per_char * len(value)
-            self._try_patterns(node, [value])
-        elif type(value) is dict:
-            total += self._object(node, value)
-        elif type(value) is list:
-            total += self._array(node, value)
-        self._known[key] = total
-        return total
-
-    def _object(self, node: Node, value: dict[str, Any]) -> int:
-        total = node.per_char * sum(map(len, value)) if node.per_char else 0
-        self._try_patterns(node, value)
-        for name, member in value.items():
-            named = node.properties.get(name)
-            lookers = node.every_property + ([named] if named else node.other_properties)
-            total += sum(self.steps(looker, member) for looker in lookers)
-            total += sum(self.steps(looker, name) for looker in node.names)
-        return total
-
-    def _array(self, node: Node, value: list[Any]) -> int:
-        total = len(value)
-        if node.unique:
-            total += count_wide(value) ** 2 * _PAIR_STEPS
-        for index, member in enumerate(value):
-            lookers = node.prefix[index : index + 1] or node.other_items
-            total += sum(self.steps(looker, member) for looker in lookers + node.every_item)
-        return total
-
-    def _try_patterns(self, node: Node, texts: Iterable[str]) -> None:
-        """Refuse texts on which a backtracking pattern would be slow, or would give up."""
-        for pattern, engine in node.backtracking:
-            for text in texts:
-                self._looks += len(text) ** 2 // 100
-                if len(text) > MAX_BACKTRACKING_TEXT or self._looks > _MAX_LOOKS:
-                    raise SchemaTooComplexError(
-                        f"the pattern {pattern[:120]!r} uses look-around or back-references, which are "
-                        f"only tried on texts of up to {MAX_BACKTRACKING_TEXT:,} characters, and few of "
-                        "those; simplify the pattern"
-                    )
-                try:
-                    engine.validate(text)
-                except jsonschema_rs.ValidationError as error:
-                    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded):
-                        raise _too_much(
-                            f"the pattern {pattern[:120]!r} backtracks without end on it"
-                        ) from None
-
-
-def _too_much(reason: str) -> SchemaTooComplexError:
-    return SchemaTooComplexError(
-        f"the schema cannot be checked against this value in reasonable time: {reason}; "
-        "send a smaller value, or simplify the schema"
-    )

@@ -42,7 +42,7 @@ _DRAFTS: Final = {"2020-12": jsonschema_rs.Draft202012, "draft-07": jsonschema_r
 _BACKTRACK_LIMIT = 10_000
 MAX_PATTERN_BYTES: Final = 64 << 20
 """What all compiled patterns of one schema may take together."""
-_PATTERN_SIZES = (16 << 10, 128 << 10, 1 << 20, 8 << 20)
+_PATTERN_SIZES = (16 << 10, 128 << 10, 1 << 20, 8 << 20, 32 << 20)
 """What a compiled pattern may take, in bytes, from the ordinary to the largest allowed."""
 
 
@@ -60,7 +60,8 @@ class Documents:
     """Schemas loaded beforehand, by URI; every other address is refused, never fetched."""
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
-        self._documents = {uri.rstrip("#"): schema for uri, schema in documents.items()}
+        by_id = {schema["$id"]: schema for schema in documents.values() if _names_itself(schema)}
+        self._documents = {uri.rstrip("#"): schema for uri, schema in {**by_id, **documents}.items()}
 
     def __contains__(self, uri: object) -> bool:
         return isinstance(uri, str) and uri.rstrip("#") in self._documents
@@ -75,10 +76,11 @@ class Documents:
         missing: list[str] = []
 
         def retrieve(uri: str) -> Any:
-            if uri.rstrip("#") not in self._documents:
-                missing.append(uri)
+            name = uri.removeprefix(ROOT_URI).rstrip("#")
+            if name not in self._documents:
+                missing.append(name)
                 raise LookupError(uri)
-            return self._documents[uri.rstrip("#")]
+            return self._documents[name]
 
         resources = [(ROOT_URI, schema)]
         if dialect == "2020-12" and _refers_to_draft_7(schema):
@@ -87,7 +89,7 @@ class Documents:
             return jsonschema_rs.Registry(resources, draft=_DRAFTS[dialect], retriever=retrieve)
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             if missing:
-                raise self.external(missing[0].removeprefix(ROOT_URI)) from None
+                raise self.external(missing[0]) from None
             raise InvalidSchemaError(f"a reference in the schema cannot be read: {error}"[:500]) from error
 
     def external(self, uri: str) -> ExternalRefError:
@@ -97,6 +99,10 @@ class Documents:
             f"the schema refers to {uri[:200]!r}, which is outside of it and is never fetched{hint}; "
             "put the target under '$defs', or pass it in documents="
         )
+
+
+def _names_itself(schema: Any) -> bool:
+    return isinstance(schema, dict) and isinstance(schema.get("$id"), str)
 
 
 def _refers_to_draft_7(schema: dict[str, Any]) -> bool:
@@ -127,10 +133,11 @@ def dialect_of(schema: Schema, documents: Documents) -> Dialect:
         return "draft-07"
     if uri in documents:
         return "2020-12"
-    error = UnsupportedDialectError if "//json-schema.org/" in uri else UnknownMetaSchemaError
-    raise error(
+    official = "//json-schema.org/" in uri
+    hint = "" if official else ", or pass that meta-schema in documents="
+    raise (UnsupportedDialectError if official else UnknownMetaSchemaError)(
         f"'$schema' is {uri[:200]!r}, and only 2020-12 ({DRAFT_2020_12}) and draft-07 ({DRAFT_7}) are known; "
-        "rewrite the schema for one of them, or pass that meta-schema in documents="
+        f"rewrite the schema for one of them{hint}"
     )
 
 

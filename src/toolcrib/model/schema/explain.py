@@ -1,6 +1,7 @@
 """The engine's errors as problems a person, or a model, can act on."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -13,6 +14,8 @@ __all__ = ["MAX_PROBLEMS", "TYPES", "explain", "show"]
 
 MAX_PROBLEMS = 32
 _MAX_MESSAGE = 500
+_MAX_PATH = 1_000
+_MAX_OF_NEAREST = 3
 _MAX_SHOWN = 60
 
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
@@ -28,7 +31,8 @@ def explain(errors: Iterable[_Error], value: Any, schema: Any) -> tuple[Problem,
     for error in errors:
         place = _at(value, error.instance_path)
         for path, keyword, message in _describe(error, place, schema):
-            problems[Problem(pointer(path), keyword, _cut(message, _MAX_MESSAGE))] = None
+            where = _cut(pointer(path), _MAX_PATH)
+            problems[Problem(where, keyword, _cut(message, _MAX_MESSAGE))] = None
             if len(problems) == MAX_PROBLEMS:
                 return tuple(problems)
     return tuple(problems)
@@ -71,7 +75,8 @@ _FALSE_MEANS_NONE = {"additionalProperties", "properties", "patternProperties", 
 def _unexpected(
     path: list[str | int], keyword: str, names: list[str], known: Iterable[str]
 ) -> Iterator[_Described]:
-    known = [name for name in known if name not in names]
+    unknown = set(names)
+    known = [name for name in known if name not in unknown]
     for name in names:
         hint = did_you_mean(name, known) or "; remove it"
         yield path, keyword, f"unexpected property {show(name)}{hint}"
@@ -94,18 +99,20 @@ def _alternatives(
     path: list[str | int], keyword: str, context: list[list[_Error]], place: Any, schema: Any
 ) -> _Described:
     """Say what the nearest alternative asks for; where all ask for a type, name the types."""
-    branches = [list(_flatten(branch, place, schema)) for branch in context]
     wanted = [_types(branch, path) for branch in context]
     if wanted and all(wanted):
         types = list(dict.fromkeys(kind for kinds in wanted for kind in kinds))
         return path, keyword, f"must be {_either(types)}, not {show(place)}"
-    closest = min(branches, key=lambda branch: _distance(branch, path), default=[])
-    asks = "; ".join(f"{pointer(where)}: {what}" if where else what for where, _, what in closest[:3])
+    closest = min(context, key=lambda branch: _distance(branch, path), default=[])
+    told = islice(_flatten(closest, place, schema), _MAX_OF_NEAREST)
+    asks = "; ".join(
+        f"{_cut(pointer(where), _MAX_SHOWN)}: {what}" if where else what for where, _, what in told
+    )
     return path, keyword, f"fits none of the {len(context)} alternatives; the nearest one says: {asks}"
 
 
 def _flatten(branch: list[_Error], place: Any, schema: Any) -> Iterator[_Described]:
-    for error in branch[:MAX_PROBLEMS]:
+    for error in branch:
         yield from _describe(error, error.instance if error.instance_path else place, schema)
 
 
@@ -117,10 +124,10 @@ def _types(branch: list[_Error], path: list[str | int]) -> list[str]:
     return []
 
 
-def _distance(branch: list[_Described], path: list[str | int]) -> tuple[bool, int, int]:
+def _distance(branch: list[_Error], path: list[str | int]) -> tuple[bool, int, int]:
     """Rank branches: those of the right type first, then the fewest and the deepest complaints."""
-    wrong_type = any(keyword == "type" and where == path for where, keyword, _ in branch)
-    return wrong_type, len(branch), -max((len(where) for where, _, _ in branch), default=0)
+    wrong_type = any(error.kind.name == "type" and error.instance_path == path for error in branch)
+    return wrong_type, len(branch), -max((len(error.instance_path) for error in branch), default=0)
 
 
 def _either(types: Iterable[str]) -> str:

@@ -6,80 +6,34 @@ definitions are shared nodes: the graph is as large as the schema, however often
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema_rs
 
-from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError
+from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, UnsupportedDialectError
+from toolcrib.model.plain import walk
 from toolcrib.model.schema.engine import (
-    MAX_PATTERN_BYTES,
     ROOT_URI,
     Dialect,
     Documents,
-    linear_pattern_size,
-    pattern_engine,
 )
-from toolcrib.model.schema.pattern import Pattern, read_pattern
+from toolcrib.model.schema.weight import Node, Scale, as_list, as_map
 
 __all__ = ["MAX_SCHEMA_NODES", "Node", "build_graph"]
 
 MAX_SCHEMA_NODES = 20_000
 """How many values a schema, or the subschemas it reaches, may hold."""
-_BACKTRACKING_BYTES = 1 << 20
 _DRAFT_7 = 7
 _DRAFT_2020_12 = 20
-_SLOW_COMPARISON = 100
-"""What comparing one number or container of an `enum` costs, in steps; strings are looked up by hash."""
+_DRAFTS = {_DRAFT_7, 19, _DRAFT_2020_12}  # 2019-09 reads like 2020-12, but for $recursiveRef
+
+_MAX_LOOKED_UP = 10 * MAX_SCHEMA_NODES
+"""How many values the engine may hand over in answer to references."""
 
 _IN_PLACE_ONE = ("not", "if", "then", "else")
 _IN_PLACE_MANY = ("allOf", "anyOf", "oneOf")
 _IN_PLACE_MAP = ("dependentSchemas", "dependencies")
-_LISTED = ("required", "dependentRequired", "patternProperties")
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """One subschema: its own cost, and what it asks of the same value and of the value's members."""
-
-    steps: int = 1
-    """Cost of looking at any value, itself alone."""
-    per_char: int = 0
-    """Further cost for each character of a string, or of an object's keys."""
-    backtracking: list[tuple[str, jsonschema_rs.Validator]] = field(default_factory=list)
-    """Patterns that only a backtracking engine can match."""
-    unique: bool = False
-    in_place: list["Node"] = field(default_factory=list)
-    chooses: bool = False
-    """Only one of the nodes in place ever looks, whichever the dynamic scope picks."""
-    properties: dict[str, "Node"] = field(default_factory=dict)
-    other_properties: list["Node"] = field(default_factory=list)
-    every_property: list["Node"] = field(default_factory=list)
-    names: list["Node"] = field(default_factory=list)
-    prefix: list["Node"] = field(default_factory=list)
-    other_items: list["Node"] = field(default_factory=list)
-    every_item: list["Node"] = field(default_factory=list)
-
-    @property
-    def fan(self) -> int:
-        """How many nodes of this one, at most, look at the same member."""
-        at_properties = (
-            bool(self.properties or self.other_properties) + len(self.every_property) + len(self.names)
-        )
-        at_items = bool(self.prefix or self.other_items) + len(self.every_item)
-        return max(at_properties, at_items)
-
-    def down(self) -> list["Node"]:
-        """Return every node that looks at a member."""
-        return [
-            *self.properties.values(),
-            *self.other_properties,
-            *self.every_property,
-            *self.names,
-            *self.prefix,
-            *self.other_items,
-            *self.every_item,
-        ]
 
 
 def build_graph(
@@ -121,8 +75,8 @@ class _Builder:
         self._pending: deque[tuple[Node, _Place]] = deque()
         self._dynamic: set[str] = set()
         self._bases: dict[str, int] = {}
-        self._patterns: dict[str, tuple[Pattern, int | None, jsonschema_rs.Validator | None]] = {}
-        self._pattern_bytes = 0
+        self._scale = Scale()
+        self._looked_up = 0
 
     def build(self) -> list[Node]:
         resolver = self._registry.resolver(ROOT_URI)
@@ -156,9 +110,14 @@ class _Builder:
             node.in_place.append(self._target(place, reference))
             return
         place = self._enter_resource(place)
+        if place.draft not in _DRAFTS or "$recursiveRef" in schema:
+            raise UnsupportedDialectError(
+                "a part of the schema, or a document it refers to, is of another dialect; "
+                "only 2020-12 and draft-07 are known"
+            )
         self._bases.setdefault(place.resolver.base_uri, place.draft)
         _Reader(node, place, self._node).read()
-        self._weigh(node, schema)
+        self._scale.weigh(node, schema)
         if isinstance(reference, str):
             node.in_place.append(self._target(place, reference))
         if isinstance(dynamic := schema.get("$dynamicRef"), str):
@@ -176,6 +135,7 @@ class _Builder:
             found = place.resolver.lookup(uri)
         except jsonschema_rs.ReferencingError:
             return place  # an `$id` where no schema is expected names nothing
+        self._take(found)
         return _Place(place.schema, found.resolver, found.draft)
 
     def _dynamic_node(self, name: str) -> Node:
@@ -196,7 +156,7 @@ class _Builder:
 
     def _lookup(self, resolver: jsonschema_rs.Resolver, reference: str) -> jsonschema_rs.Resolved:
         try:
-            return resolver.lookup(reference)
+            found = resolver.lookup(reference)
         except jsonschema_rs.ReferencingError as error:
             if str(error).startswith("Resource"):
                 raise self._documents.external(reference) from None
@@ -204,6 +164,14 @@ class _Builder:
                 "", "$ref", f"the reference {reference[:200]!r} points at nothing in the schema"
             )
             raise InvalidSchemaError("invalid schema", (problem,)) from error
+        self._take(found)
+        return found
+
+    def _take(self, found: jsonschema_rs.Resolved) -> None:
+        """Count what the engine hands over, which is a copy each time."""
+        self._looked_up += sum(1 for _ in walk(found.contents))
+        if self._looked_up > _MAX_LOOKED_UP:
+            raise SchemaTooComplexError("the schema refers to its parts in too many different ways")
 
     def _bind_dynamic_anchors(self) -> None:
         """Let each `$dynamicRef` reach every anchor of its name, whichever the dynamic scope will pick."""
@@ -218,41 +186,6 @@ class _Builder:
                     continue  # this resource has no anchor of that name
                 target = self._node(_Place(found.contents, found.resolver, found.draft), key)
                 self._dynamic_node(name).in_place.append(target)
-
-    def _weigh(self, node: Node, schema: dict[str, Any]) -> None:
-        """Set what the node costs by itself."""
-        node.steps = 1 + len(schema) + sum(_count(schema[word]) for word in _LISTED if word in schema)
-        for value in [*_list(schema.get("enum")), schema.get("const")]:
-            if value is not None and not isinstance(value, str | bool):
-                node.steps += _SLOW_COMPARISON * _count(value)
-        node.per_char = ("minLength" in schema) + ("maxLength" in schema)
-        node.unique = schema.get("uniqueItems") is True
-        for pattern in [schema.get("pattern"), *_map(schema.get("patternProperties"))]:
-            if isinstance(pattern, str):
-                steps, backtracking = self._pattern(pattern)
-                node.per_char += steps
-                node.backtracking += backtracking
-
-    def _pattern(self, text: str) -> tuple[int, list[tuple[str, jsonschema_rs.Validator]]]:
-        """Return the steps a pattern takes per character, and its engine if it backtracks."""
-        if text not in self._patterns:
-            pattern = read_pattern(text)
-            if pattern.fault:
-                raise _costly(text, pattern.fault)
-            self._patterns[text] = (pattern, linear_pattern_size(text), pattern_engine(text))
-        pattern, size, engine = self._patterns[text]
-        if engine is None:
-            return pattern.steps, []  # not a pattern at all; the compiler says where
-        if size is None and not pattern.backtracks:
-            raise _costly(text, "only a backtracking engine can match it")
-        self._pattern_bytes += size or _BACKTRACKING_BYTES
-        if self._pattern_bytes > MAX_PATTERN_BYTES:
-            raise _costly(text, "it and the others need more memory than patterns get")
-        return pattern.steps, [(text, engine)] if pattern.backtracks else []
-
-
-def _costly(pattern: str, fault: str) -> SchemaTooComplexError:
-    return SchemaTooComplexError(f"the pattern {pattern[:120]!r} could take too long to match: {fault}")
 
 
 class _Reader:
@@ -269,18 +202,20 @@ class _Reader:
         for word in _IN_PLACE_ONE:
             node.in_place += self._one(word)
         for word in _IN_PLACE_MANY:
-            node.in_place += self._subs(_list(schema.get(word)))
+            node.in_place += self._subs(as_list(schema.get(word)))
         for word in _IN_PLACE_MAP:
-            node.in_place += self._subs(_map(schema.get(word)).values())
+            node.in_place += self._subs(as_map(schema.get(word)).values())
         node.properties = {
-            name: sub for name, value in _map(schema.get("properties")).items() for sub in self._subs([value])
+            name: sub
+            for name, value in as_map(schema.get("properties")).items()
+            for sub in self._subs([value])
         }
         node.other_properties = self._one("additionalProperties")
-        node.every_property = self._subs(_map(schema.get("patternProperties")).values())
+        node.every_property = self._subs(as_map(schema.get("patternProperties")).values())
         node.every_property += self._one("unevaluatedProperties")
         node.names = self._one("propertyNames")
         items = schema.get("items")
-        node.prefix = self._subs([*_list(schema.get("prefixItems")), *_list(items)])
+        node.prefix = self._subs([*as_list(schema.get("prefixItems")), *as_list(items)])
         node.other_items = self._one("items") + self._one("additionalItems")
         node.every_item = self._one("contains") + self._one("unevaluatedItems")
 
@@ -294,21 +229,6 @@ class _Reader:
             for value in values
             if isinstance(value, dict | bool)
         ]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _map(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _count(value: Any) -> int:
-    """Return how many values a JSON value of a measured schema holds, itself included."""
-    if isinstance(value, dict):
-        return 1 + sum(map(_count, value.values()))
-    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
 
 
 def _embeds_resources(schema: dict[str, Any]) -> bool:

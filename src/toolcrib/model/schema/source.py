@@ -32,8 +32,8 @@ def schema_of(kind: Any) -> dict[str, Any]:
 def _generate(kind: Any) -> dict[str, Any]:
     try:
         return TypeAdapter(kind).json_schema()
-    except PydanticUserError as error:
-        raise InvalidSchemaError(f"{kind!r:.200} has no JSON Schema: {error.message}") from error
+    except (PydanticUserError, ValueError, TypeError) as error:
+        raise InvalidSchemaError(f"{kind!r:.200} has no JSON Schema: {str(error)[:200]}") from error
 
 
 def read_schema(schema: Any) -> Any:

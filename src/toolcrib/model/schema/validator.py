@@ -14,7 +14,9 @@ from toolcrib.model.tool import Tool
 
 __all__ = ["DefaultValidator", "SchemaValidator"]
 
-_MAX_COMPILED = 4_096
+_MAX_COMPILED = 8_192
+_MAX_BYTES = 512 << 20
+"""About how much the compiled schemas of one cache may keep."""
 
 
 @runtime_checkable
@@ -39,6 +41,27 @@ class SchemaValidator(Protocol):
         ...
 
 
+class _Cache:
+    """Compiled schemas by key; the oldest go first when there are too many, or too large ones."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, CompiledSchema] = {}
+        self._bytes = 0
+        self._lock = Lock()
+        self.get = self._kept.get
+
+    def keep(self, key: Any, compiled: CompiledSchema) -> CompiledSchema:
+        """Add a schema, and return it."""
+        with self._lock:
+            if key in self._kept:
+                self._bytes -= self._kept.pop(key).weight
+            self._kept[key] = compiled
+            self._bytes += compiled.weight
+            while self._bytes > _MAX_BYTES or len(self._kept) > _MAX_COMPILED:
+                self._bytes -= self._kept.pop(next(iter(self._kept))).weight
+        return compiled
+
+
 class DefaultValidator:
     """JSON Schema 2020-12 and draft-07, by `$schema`, on an engine that no schema or value can hang or crash.
 
@@ -53,11 +76,13 @@ class DefaultValidator:
 
     def __init__(self, documents: Mapping[str, Any] | None = None) -> None:
         """Take the schemas that references may lead to, by URI, in any form that `validate` takes."""
-        self._documents = Documents({uri: copy_json(read_schema(s)) for uri, s in (documents or {}).items()})
-        self._by_content: dict[bytes, CompiledSchema] = {}
-        self._inputs: dict[int, CompiledSchema] = {}
-        self._outputs: dict[int, CompiledSchema] = {}
-        self._lock = Lock()
+        if documents is not None and not isinstance(documents, Mapping):
+            raise InvalidSchemaError("documents must be a mapping from URIs to schemas")
+        given = (documents or {}).items()
+        self._documents = Documents({uri: _document(uri, schema) for uri, schema in given})
+        self._by_content = _Cache()
+        self._inputs = _Cache()
+        self._outputs = _Cache()
 
     def validate(self, schema: Any, instance: Any) -> None:
         """Check a value against a schema given as dict, boolean, JSON text, or Python type."""
@@ -65,23 +90,22 @@ class DefaultValidator:
         content = marshal.dumps(plain, 2)  # faster than any digest; version 2 is the same for equal values
         compiled = self._by_content.get(content)
         if compiled is None:
-            compiled = CompiledSchema(plain, self._documents)
-            self._keep(self._by_content, content, compiled)
+            compiled = self._by_content.keep(content, CompiledSchema(plain, self._documents))
         compiled.validate(instance)
 
     def validate_input(self, tool: Tool | None, args: Any) -> None:
         """Check arguments against a tool's input schema."""
         compiled = self._inputs.get(id(tool))
         if compiled is None or compiled.owner is not tool:
-            if tool is None or tool.input_schema is None:
-                raise InvalidSchemaError("there is no input schema to validate against")
+            if not isinstance(tool, Tool):
+                raise InvalidSchemaError(f"there is no input schema to validate against{_meant(tool)}")
             compiled = self._compile(self._inputs, tool, tool.input_schema)
         compiled.validate(args)
 
     def validate_output(self, tool: Tool | None, result: Any) -> None:
         """Check a result against a tool's output schema, where it has one."""
-        if tool is None:
-            raise InvalidSchemaError("there is no tool to validate the result of")
+        if not isinstance(tool, Tool):
+            raise InvalidSchemaError(f"there is no tool to validate the result of{_meant(tool)}")
         if tool.output_schema is None:
             return
         compiled = self._outputs.get(id(tool))
@@ -89,16 +113,20 @@ class DefaultValidator:
             compiled = self._compile(self._outputs, tool, tool.output_schema)
         compiled.validate(result)
 
-    def _compile(
-        self, cache: dict[int, CompiledSchema], tool: Tool, schema: dict[str, Any]
-    ) -> CompiledSchema:
+    def _compile(self, cache: _Cache, tool: Tool, schema: dict[str, Any]) -> CompiledSchema:
         """Compile a schema of a tool, which is frozen; owning the tool keeps its id its own."""
-        compiled = CompiledSchema(schema, self._documents, owner=tool)
-        self._keep(cache, id(tool), compiled)
-        return compiled
+        return cache.keep(id(tool), CompiledSchema(schema, self._documents, owner=tool))
 
-    def _keep(self, cache: dict[Any, Any], key: Any, value: Any) -> None:
-        with self._lock:
-            cache[key] = value
-            if len(cache) > _MAX_COMPILED:
-                del cache[next(iter(cache))]
+
+def _meant(something: object) -> str:
+    return "; pass its .tool" if isinstance(getattr(something, "tool", None), Tool) else ""
+
+
+def _document(uri: Any, schema: Any) -> Any:
+    """Return a copy of a schema to be referred to, which is compiled only where it is."""
+    if not isinstance(uri, str):
+        raise InvalidSchemaError(f"a document is known by its URI, not by a {type(uri).__name__}")
+    try:
+        return copy_json(plain_schema(read_schema(schema)))
+    except InvalidSchemaError as error:
+        raise InvalidSchemaError(f"invalid schema in the document {uri[:200]!r}", error.problems) from error
