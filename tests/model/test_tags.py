@@ -1,11 +1,13 @@
 """Tags: one form for every spelling."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.errors import InvalidToolError
 from toolcrib.model import Tool, normalize_tags
 from toolcrib.model.tags import MAX_TAG_LENGTH, MAX_TAGS
 
@@ -53,3 +55,9 @@ def test_normal_tags_are_few_short_distinct_plain_and_stay_as_they_are(tags: lis
     assert len(set(normal)) == len(normal)
     assert all(re.fullmatch(rf"[a-z0-9_.-]{{1,{MAX_TAG_LENGTH}}}", tag) for tag in normal)
     assert normalize_tags(normal) == normal
+
+
+@pytest.mark.parametrize("tags", ["abc", b"abc", None, 5, [1], [None], [b"x"]])
+def test_what_is_not_a_list_of_texts_is_refused(tags: Any) -> None:
+    with pytest.raises(InvalidToolError, match="tag"):
+        normalize_tags(tags)

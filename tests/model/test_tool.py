@@ -323,3 +323,18 @@ def test_a_tool_survives_a_journey(travel: Any) -> None:
     tool = make(unknown={"a": [1]}, annotations={"x": None}, backend=McpBackend(server_name="s"))
     assert travel(tool) == tool
     assert travel(tool).to_json() == tool.to_json()
+
+
+def test_a_replaced_field_is_checked_like_a_new_one() -> None:
+    first = Tool(name="add", input_schema={"type": "object"}, tags=["Math"], **{"x-cost": 3})
+    second = first.replace(version="1.1.0", namespace="math")
+    assert str(second.id) == "math:add:1.1.0"
+    assert (second.tags, second.model_extra) == (("math",), {"x-cost": 3})
+    assert first.version is None
+    with pytest.raises(InvalidToolError, match="/name"):
+        first.replace(name="not a name")
+
+
+def test_a_field_given_under_both_its_names_is_refused() -> None:
+    with pytest.raises(InvalidToolError, match="/input_schema: is given under both its names"):
+        Tool(name="add", input_schema={}, inputSchema={"x": 1})  # type: ignore[call-arg]

@@ -20,7 +20,7 @@ from toolcrib.errors import (
     UnsupportedDialectError,
     ValidationError,
 )
-from toolcrib.model import DefaultValidator, SchemaValidator, Tool, schema_of
+from toolcrib.model import DefaultValidator, SchemaValidator, Tool, schema_of, tool
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
@@ -131,6 +131,31 @@ def test_an_own_meta_schema_among_the_documents_is_a_dialect() -> None:
         "$vocabulary": {"https://json-schema.org/draft/2020-12/vocab/core": True},
     }
     DefaultValidator({uri: meta}).validate({"$schema": uri, "minimum": 10}, 5)
+
+
+def test_a_document_is_known_by_a_relative_name_and_by_its_own_id() -> None:
+    documents = {"point.json": {"$id": "https://example.com/point", "type": "object"}}
+    validator = DefaultValidator(documents)
+    for reference in ("point.json", "https://example.com/point"):
+        validator.validate({"$ref": reference}, {})
+        with pytest.raises(ValidationError):
+            validator.validate({"$ref": reference}, 3)
+
+
+@pytest.mark.parametrize("documents", [[], "text", {"a": 5}, {"a": "{"}, {"a": {"type": {1}}}])
+def test_documents_that_are_none_are_refused(documents: Any) -> None:
+    with pytest.raises(InvalidSchemaError, match="document"):
+        DefaultValidator(documents)
+
+
+def test_what_is_not_a_tool_is_told_what_to_pass() -> None:
+    @tool
+    def add(a: int) -> int:
+        return a
+
+    for check in (DefaultValidator().validate_input, DefaultValidator().validate_output):
+        with pytest.raises(InvalidSchemaError, match=r"pass its \.tool"):
+            check(add, {"a": 1})  # type: ignore[arg-type]
 
 
 def test_a_reference_to_nothing_says_so() -> None:
@@ -295,13 +320,13 @@ def test_the_schemas_of_every_real_tool_compile(shared_data: Path) -> None:
     refused = {}
     for row in rows(shared_data / "real-tools" / "mcp_tools.jsonl"):
         try:
-            tool = Tool.from_json(row)
+            record = Tool.from_json(row)
         except InvalidToolError as error:
             refused[row["name"]] = str(error)
             continue
         for check in (validator.validate_input, validator.validate_output):
             try:
-                check(tool, {})
+                check(record, {})
             except ValidationError:
                 continue
     assert list(refused) == ["Summarize Detection", "Visualize Entity Detections"]
