@@ -562,3 +562,52 @@ def test_a_schema_cache_keeps_no_more_than_it_may() -> None:
     for number in range(200):
         validator.validate({"description": str(number) + "x" * (3 << 20)}, {})
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20  # KiB
+
+
+@pytest.mark.parametrize(
+    "dialect", ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"]
+)
+def test_a_diamond_with_loops_beside_it_is_no_less_a_diamond(dialect: str) -> None:
+    for loop in (0, 1):
+        definitions: dict[str, Any] = {
+            f"D{i}": {
+                "properties": {
+                    "a": {"allOf": [{"$ref": f"#/definitions/D{i + 1}"}] * 2},
+                    "s": {"$ref": f"#/definitions/D{max(0, i - loop)}"},
+                }
+            }
+            for i in range(40)
+        }
+        schema = {
+            "$schema": dialect,
+            "definitions": {**definitions, "D40": {}},
+            "allOf": [{"$ref": "#/definitions/D0"}],
+        }
+        assert judge(schema, nested(40))[0] is SchemaTooComplexError
+
+
+def test_a_value_that_python_shares_is_counted_in_each_of_its_places() -> None:
+    schema = {"items": {"items": {"$ref": "#/items"}, "allOf": [{"minimum": -i} for i in range(3000)]}}
+    for member in (1, []):
+        assert judge(schema, [member] * 100_000)[0] is SchemaTooComplexError
+
+
+def test_recursive_blocks_that_share_their_children_are_judged_at_any_depth() -> None:
+    kinds = [
+        {
+            "properties": {"type": {"const": f"k{i}"}, "children": {"$ref": "#/$defs/children"}},
+            "required": ["type"],
+        }
+        for i in range(25)
+    ]
+    schema = {
+        "$defs": {
+            "block": {"anyOf": kinds},
+            "children": {"type": "array", "items": {"$ref": "#/$defs/block"}},
+        },
+        "$ref": "#/$defs/block",
+    }
+    block: Any = {"type": "k24"}
+    for _ in range(20):
+        block = {"type": "k7", "children": [block]}
+    assert judge(schema, block)[0] is True

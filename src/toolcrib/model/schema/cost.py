@@ -5,20 +5,20 @@ The engine cannot be stopped once it runs. A *step* is one look of one subschema
 bound is too high, a `Meter` counts them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import SchemaTooComplexError
 from toolcrib.model.plain import MAX_DEPTH
 from toolcrib.model.schema.meter import MAX_STEPS, Meter, too_much
+from toolcrib.model.schema.recursion import ENDLESS, Edges, edges, ordered, returns
 from toolcrib.model.schema.weight import Node
 
 __all__ = ["Cost", "assess"]
 
 _MAX_FRAMES = 300
 """How deep the engine may recurse: with room to spare in a thread with a stack of 256 KiB."""
-_ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Cost:
     """Bounds that hold for every value, from the shape of a schema's graph."""
 
     root: Node
-    remembered: frozenset[Node]
-    """Nodes that a recursion comes back to, whose verdict on a value the engine looks up the second time."""
+    returns: Mapping[Node, int]
+    """The references at which the engine looks up a verdict that it has given before."""
     whole: int
     """Steps if every subschema looked at one and the same value; endless where the schema is recursive."""
     here: int
@@ -56,7 +56,7 @@ class Cost:
 
     def _bound(self, levels: int) -> tuple[int, int]:
         if self.backtracking or self._frames(levels) > _MAX_FRAMES:
-            return _ENDLESS, 0
+            return ENDLESS, 0
         growth = self._growth(levels)
         here = self.here * (levels + 1 if self.unique else 1)  # items are compared to their last level
         per_char = min(self.whole_per_char, self.here_per_char * growth)
@@ -64,7 +64,7 @@ class Cost:
 
     def _growth(self, levels: int) -> int:
         growth: int = self.fan**levels
-        return min(growth, _ENDLESS)
+        return min(growth, ENDLESS)
 
     def _frames(self, levels: int) -> int:
         return min(self.longest, (levels + 1) * self.chain)
@@ -80,7 +80,7 @@ class Cost:
                 "the schema chains too many references for a value nested this deep; "
                 "send a flatter value, or shorten the chain of '$ref' and 'allOf'"
             )
-        steps = Meter(remembered=self.remembered).steps(self.root, value)
+        steps = Meter(self.returns).steps(self.root, value)
         if steps > MAX_STEPS:
             raise too_much(f"it would take {steps:,} steps")
         return steps
@@ -88,9 +88,9 @@ class Cost:
     def looks(self, value: Any) -> int:
         """Return how many looks it takes to list every error of a value; the engine remembers none then."""
         try:
-            return Meter(remembered=None).steps(self.root, value)
+            return Meter(None).steps(self.root, value)
         except SchemaTooComplexError:
-            return _ENDLESS
+            return ENDLESS
 
 
 def assess(nodes: list[Node]) -> Cost:
@@ -99,7 +99,7 @@ def assess(nodes: list[Node]) -> Cost:
     Raises:
         SchemaTooComplexError: it loops without going down, or even the smallest value costs too much.
     """
-    order = _ordered(nodes, lambda node: node.in_place)
+    order = ordered(nodes, lambda node: node.in_place)
     if order is None:
         raise SchemaTooComplexError(
             "the schema refers to itself without going down into the value, so it would never finish; "
@@ -113,16 +113,16 @@ def assess(nodes: list[Node]) -> Cost:
             f"the schema multiplies to {max(here.values()):,} steps for a single value, in chains of up to "
             f"{max(chain.values()):,} references; share fewer definitions through 'allOf', 'anyOf' and '$ref'"
         )
-    full = _ordered(nodes, _edges)
+    full = ordered(nodes, edges)
     return Cost(
         root=nodes[0],
-        remembered=frozenset() if full else _returned_to(nodes[0]),
-        whole=_totals(full, _edges, lambda node: node.steps + node.slow)[nodes[0]] if full else _ENDLESS,
+        returns={} if full else returns(nodes),
+        whole=_totals(full, edges, lambda node: node.steps + node.slow)[nodes[0]] if full else ENDLESS,
         here=max(here.values()),
         fan=max(1, *_totals(order, lambda node: node.in_place, lambda node: node.fan).values()),
-        whole_per_char=_totals(full, _edges, lambda node: node.per_char)[nodes[0]] if full else _ENDLESS,
+        whole_per_char=_totals(full, edges, lambda node: node.per_char)[nodes[0]] if full else ENDLESS,
         here_per_char=max(here_chars.values()),
-        longest=_longest(full, _edges)[nodes[0]] if full else _ENDLESS,
+        longest=_longest(full, edges)[nodes[0]] if full else ENDLESS,
         chain=max(chain.values()),
         flat=_is_flat(nodes[0]) and not any(here_chars.values()),
         unique=any(node.unique for node in nodes),
@@ -135,58 +135,18 @@ def _is_flat(root: Node) -> bool:
     return not root.in_place and not any(member.in_place or member.down() for member in members)
 
 
-def _returned_to(root: Node) -> frozenset[Node]:
-    """Return the nodes at which walking the graph depth first meets its own way again."""
-    found: set[Node] = set()
-    done: set[Node] = set()
-    way: dict[Node, Iterator[Node]] = {root: iter(_edges(root))}
-    while way:
-        node, targets = next(reversed(way.items()))
-        target = next(targets, None)
-        if target is None:
-            del way[node]
-            done.add(node)
-        elif target in way:
-            found.add(target)
-        elif target not in done:
-            way[target] = iter(_edges(target))
-    return frozenset(found)
-
-
-_Edges = Callable[[Node], list[Node]]
-
-
-def _edges(node: Node) -> list[Node]:
-    return node.in_place + node.down()
-
-
-def _ordered(nodes: list[Node], edges: _Edges) -> list[Node] | None:
-    """Return the nodes with every edge pointing backwards, or None where the edges make a circle."""
-    waiting = dict.fromkeys(nodes, 0)
-    for node in nodes:
-        for target in edges(node):
-            waiting[target] += 1
-    ready = [node for node, count in waiting.items() if not count]
-    for node in ready:
-        for target in edges(node):
-            waiting[target] -= 1
-            if not waiting[target]:
-                ready.append(target)
-    return ready[::-1] if len(ready) == len(nodes) else None
-
-
-def _totals(order: list[Node], edges: _Edges, own: Callable[[Node], int]) -> dict[Node, int]:
+def _totals(order: list[Node], edges_of: Edges, own: Callable[[Node], int]) -> dict[Node, int]:
     """Return for each node the sum over all ways that start from it."""
     totals: dict[Node, int] = {}
     for node in order:
-        ways = [totals[target] for target in edges(node)]
+        ways = [totals[target] for target in edges_of(node)]
         below = max(ways, default=0) if node.chooses else sum(ways) * node.repeats
-        totals[node] = min(own(node) + below, _ENDLESS)
+        totals[node] = min(own(node) + below, ENDLESS)
     return totals
 
 
-def _longest(order: list[Node], edges: _Edges) -> dict[Node, int]:
+def _longest(order: list[Node], edges_of: Edges) -> dict[Node, int]:
     lengths: dict[Node, int] = {}
     for node in order:
-        lengths[node] = 1 + max((lengths[target] for target in edges(node)), default=0)
+        lengths[node] = 1 + max((lengths[target] for target in edges_of(node)), default=0)
     return lengths

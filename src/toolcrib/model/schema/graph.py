@@ -107,7 +107,7 @@ class _Builder:
         schema = place.schema
         reference = schema.get("$ref")
         if place.draft == _DRAFT_7 and isinstance(reference, str):
-            node.in_place.append(self._target(place, reference))
+            self._refer(node, place, reference)
             return
         place = self._enter_resource(place)
         if place.draft not in _DRAFTS or "$recursiveRef" in schema:
@@ -119,12 +119,16 @@ class _Builder:
         _Reader(node, place, self._node).read()
         self._scale.weigh(node, schema)
         if isinstance(reference, str):
-            node.in_place.append(self._target(place, reference))
+            self._refer(node, place, reference)
         if isinstance(dynamic := schema.get("$dynamicRef"), str):
             anchors = self._dynamic_node(dynamic.rpartition("#")[2])
             either = self._nodes.setdefault((id(schema), "dynamic"), Node(chooses=True))
             either.in_place = [self._target(place, dynamic), anchors]
             node.in_place.append(either)
+
+    def _refer(self, node: Node, place: _Place, reference: str) -> None:
+        node.refers_to = self._target(place, reference)
+        node.in_place.append(node.refers_to)
 
     def _enter_resource(self, place: _Place) -> _Place:
         """Return the place with the base that its own `$id` sets."""

@@ -1,6 +1,6 @@
 """Counts the steps that a schema takes for one very value."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jsonschema_rs
@@ -25,87 +25,107 @@ _NODES_PER_LOOK, _CHARS_PER_LOOK = 20, 5_000
 """How much of a value is copied in the time of one look that ends in an error."""
 
 
-class Meter:
-    """One count for one value, each pair of subschema and value visited once.
+class Occurrence:
+    """A value in one place of the whole; the engine keeps places apart where Python shares an object."""
 
-    With `remembered` it counts the steps to a verdict, where the engine looks up what it already knows of
-    those nodes. With None it counts the looks that listing all errors takes, where it looks up nothing and
-    copies the value each time.
+    __slots__ = ("_members", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._members: dict[Any, Occurrence] = {}
+
+    def member(self, key: Any, value: Any) -> "Occurrence":
+        """Return the place of a member, the same one each time."""
+        if key not in self._members:
+            self._members[key] = Occurrence(value)
+        return self._members[key]
+
+
+class Meter:
+    """One count for one value, each pair of subschema and place visited once.
+
+    With `returns` it counts the steps to a verdict: where a reference comes back, the engine computes its
+    verdict on a place once, and looks it up afterwards. With None it counts the looks that listing all errors
+    takes, where it looks up nothing and copies the value each time.
     """
 
-    def __init__(self, *, remembered: frozenset[Node] | None) -> None:
-        self._remembered = remembered or frozenset()
-        self._prices_slow = remembered is not None
-        self._known: dict[tuple[int, int], int] = {}
-        self._again: dict[tuple[int, int], int] = {}
+    def __init__(self, returns: Mapping[Node, int] | None) -> None:
+        self._returns = returns or {}
+        self._prices_slow = returns is not None
+        self._known: dict[tuple[Node, Occurrence], int] = {}
+        self._returned: dict[tuple[Node, Occurrence], None] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
         self._wide: dict[int, int] = {}
         self._looks = 0
 
-    def steps(self, node: Node, value: Any) -> int:
-        """Return the steps of one node at one value, and of all that it asks in turn.
+    def steps(self, root: Node, value: Any) -> int:
+        """Return the steps that a schema takes at a value, or a number above `MAX_STEPS`.
 
         Raises:
             SchemaTooComplexError: there are too many to count, or a pattern gives up on a text.
         """
         try:
-            return self._steps(node, value)
+            total = self._steps(root, Occurrence(value))
+            returned = 0
+            while len(self._returned) > returned and total <= MAX_STEPS:
+                for node, place in list(self._returned)[returned:]:
+                    returned += 1
+                    if node.refers_to is not None:
+                        total += self._returns[node] * self._steps(node.refers_to, place)
         except RecursionError:
             raise too_much("the schema and the value go too deep together") from None
+        return total
 
-    def _steps(self, node: Node, value: Any, *, again: bool = False) -> int:
-        """Count one node at one value, for the first time or as it is asked again."""
-        counted = self._again if again else self._known
-        key = (id(node), id(value))
-        if key in self._known and node in self._remembered:
-            return 1
-        if (known := counted.get(key)) is not None:
+    def _steps(self, node: Node, place: Occurrence) -> int:
+        key = (node, place)
+        if (known := self._known.get(key)) is not None:
             return known
         self._looks += 1
         if self._looks > _MAX_LOOKS:
             raise too_much("the schema looks at it in too many ways")
-        total = self._in_place(node, value, again=again)
+        value = place.value
+        ways = [self._in_place(node, other, place) for other in node.in_place]
+        total = max(ways, default=0) if node.chooses else sum(ways) * node.repeats
         if self._prices_slow:
             total += node.steps + self._slow(node, value)
         else:
             total += node.steps * self._copying(value)
         if type(value) is dict:
-            total += self._object(node, value, again=again)
+            total += self._object(node, place)
         elif type(value) is list:
-            total += self._array(node, value, again=again)
-        counted[key] = total
+            total += self._array(node, place)
+        self._known[key] = total
         return total
 
-    def _in_place(self, node: Node, value: Any, *, again: bool) -> int:
-        ways = [self._steps(other, value, again=again) for other in node.in_place]
-        if node.chooses:
-            return max(ways, default=0)
-        if node.repeats == 1 or again:
-            return sum(ways) * node.repeats
-        return sum(ways) + (node.repeats - 1) * sum(
-            self._steps(other, value, again=True) for other in node.in_place
-        )
+    def _in_place(self, node: Node, other: Node, place: Occurrence) -> int:
+        if other is node.refers_to and node in self._returns:
+            self._returned[node, place] = None
+            return 1
+        return self._steps(other, place)
 
-    def _object(self, node: Node, value: dict[str, Any], *, again: bool) -> int:
+    def _object(self, node: Node, place: Occurrence) -> int:
         if not (node.properties or node.every_property or node.other_properties or node.names):
             return 0
         total = 0
-        self._looks += len(value)
-        for name, member in value.items():
+        self._looks += len(place.value)
+        for name, member in place.value.items():
             named = node.properties.get(name)
             lookers = node.every_property + ([named] if named else node.other_properties)
-            total += sum(self._steps(looker, member, again=again) for looker in lookers)
-            total += sum(self._steps(looker, name, again=again) for looker in node.names)
+            if lookers:
+                there = place.member(name, member)
+                total += sum(self._steps(looker, there) for looker in lookers)
+            total += sum(self._steps(looker, place.member((name,), name)) for looker in node.names)
         return total
 
-    def _array(self, node: Node, value: list[Any], *, again: bool) -> int:
-        total = len(value)
+    def _array(self, node: Node, place: Occurrence) -> int:
+        total = len(place.value)
         if not (node.prefix or node.other_items or node.every_item):
             return total
         self._looks += total
-        for index, member in enumerate(value):
+        for index, member in enumerate(place.value):
+            there = place.member(index, member)
             lookers = [*(node.prefix[index : index + 1] or node.other_items), *node.every_item]
-            total += sum(self._steps(looker, member, again=again) for looker in lookers)
+            total += sum(self._steps(looker, there) for looker in lookers)
         return total
 
     def _slow(self, node: Node, value: Any) -> int:

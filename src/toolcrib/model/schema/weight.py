@@ -18,7 +18,7 @@ _REPEATS = 3
 _SLOW_COMPARISON = 100
 """What comparing one number or container of an `enum` costs, in steps; strings are looked up by hash."""
 _CHARS_PER_STEP = 200
-_FRACTION_STEPS = 1_000
+_FRACTION_STEPS = 100
 _TINY, _TINY_FRACTION_STEPS = 1e-12, 20_000
 _BACKTRACKING_BYTES = 1 << 20
 _LARGE_PATTERN = 50
@@ -43,6 +43,8 @@ class Node:
     """Patterns that only a backtracking engine can match."""
     unique: bool = False
     in_place: list["Node"] = field(default_factory=list)
+    refers_to: "Node | None" = None
+    """The one of them that `$ref` names."""
     chooses: bool = False
     """Only one of the nodes in place ever looks, whichever the dynamic scope picks."""
     properties: dict[str, "Node"] = field(default_factory=dict)
