@@ -159,7 +159,7 @@ def _check_key(root: Any, key: Any) -> None:
 
 
 def _kind_of(value: Any) -> str:
-    name: str = type.__getattribute__(type(value), "__name__")  # a metaclass may lie, or raise
+    name: str = type.__dict__["__name__"].__get__(type(value))  # a metaclass may lie, or raise
     return name[:40]
 
 

@@ -611,3 +611,30 @@ def test_recursive_blocks_that_share_their_children_are_judged_at_any_depth() ->
     for _ in range(20):
         block = {"type": "k7", "children": [block]}
     assert judge(schema, block)[0] is True
+
+
+def test_word_boundaries_that_make_the_engine_give_up_are_never_a_verdict() -> None:
+    assert judge({"pattern": r"(\b.?){60}$"}, "a b" * 3000)[0] is SchemaTooComplexError
+    assert judge({"pattern": r"^\bword\b$"}, "word")[0] is True
+    assert judge({"pattern": r"^\bword\b$"}, "words")[0] is False
+
+
+class Liar(type):
+    @property
+    def __name__(cls) -> str:
+        raise KeyError("no name")
+
+
+class Nameless(metaclass=Liar):
+    pass
+
+
+def test_a_class_that_will_not_say_its_name_is_refused_all_the_same() -> None:
+    for make in (Nameless, lambda: [Nameless()], lambda: {"a": Nameless()}):
+        verdicts = [judge({}, make())[0], judge({"const": make()}, 1)[0]]
+        assert [verdict is False or verdict is InvalidSchemaError for verdict in verdicts] == [True, True]
+
+
+def test_honest_lists_of_numbers_are_not_refused() -> None:
+    assert judge({"items": {"enum": [1, 2, 3, 5, 8]}}, [1, 2, 3, 5, 8] * 20_000)[0] is True
+    assert judge({"items": {"multipleOf": 0.01}}, [0.25] * 50_000)[0] is True

@@ -56,7 +56,7 @@ class CompiledSchema:
             nodes = build_graph(self._schema, dialect, documents, registry)
         self._cost = assess(nodes)
         self._bounds = self._cost.bounds()
-        self.weight = _weight(self._schema)
+        self.weight = _weight(self._schema) + 3 * sum(node.pattern_bytes for node in nodes)
         self._flat = min(_MAX_LISTED // self._bounds[1][0], 256) if self._cost.flat else 0
         try:
             self._engine = engine_for(self._schema, dialect, registry)

@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     | (?P<atomic>\(\?>)                                # an atomic group opens
     | (?P<open>\((?:\?(?:[a-zA-Z-]{0,16}:|P?<[^>=!]{0,64}>))?)   # an ordinary group opens
     | (?P<close>\))
-    | (?P<backref>\\(?:[1-9]|k[<'{]))
+    | (?P<backref>\\(?:[1-9]|k[<'{]|[bB]))               # the engine leaves word boundaries to backtracking
     | (?P<repeat>[*+?]|\{\d*,?\d*\})(?P<suffix>[?+]?)
     | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*\]?)
     | (?P<escape>\\[pPuUx]\{[^}]{0,64}\}|\\.)

@@ -15,10 +15,10 @@ _NUMERIC = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMa
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _LISTED = ("required", "dependentRequired", "patternProperties")
 _REPEATS = 3
-_SLOW_COMPARISON = 100
-"""What comparing one number or container of an `enum` costs, in steps; strings are looked up by hash."""
+_SLOW_COMPARISON, _INTEGER_COMPARISON = 100, 20
+"""What comparing a fraction or container of an `enum` costs, in steps, and an integer; strings are hashed."""
 _CHARS_PER_STEP = 200
-_FRACTION_STEPS = 100
+_FRACTION_STEPS = 300
 _TINY, _TINY_FRACTION_STEPS = 1e-12, 20_000
 _BACKTRACKING_BYTES = 1 << 20
 _LARGE_PATTERN = 50
@@ -39,6 +39,8 @@ class Node:
     """How often the nodes in place look: `unevaluated...` asks them again."""
     per_char: int = 0
     """Further cost for each character of a string, or of an object's keys."""
+    pattern_bytes: int = 0
+    """About how much its compiled patterns take."""
     backtracking: list[tuple[str, jsonschema_rs.Validator]] = field(default_factory=list)
     """Patterns that only a backtracking engine can match."""
     unique: bool = False
@@ -98,11 +100,11 @@ class Scale:
         node.unique = schema.get("uniqueItems") is True
         for text in [schema.get("pattern"), *as_map(schema.get("patternProperties"))]:
             if isinstance(text, str):
-                steps, backtracking = self._pattern(text)
+                steps, backtracking = self._pattern(node, text)
                 node.per_char += steps
                 node.backtracking += backtracking
 
-    def _pattern(self, text: str) -> tuple[int, list[tuple[str, jsonschema_rs.Validator]]]:
+    def _pattern(self, node: Node, text: str) -> tuple[int, list[tuple[str, jsonschema_rs.Validator]]]:
         """Return the steps a pattern takes per character, and its engine if it backtracks."""
         if text not in self._patterns:
             pattern = read_pattern(text)
@@ -116,6 +118,7 @@ class Scale:
             raise _costly(text, "it is malformed, or takes more memory than a pattern gets")
         if size is None and not pattern.backtracks:
             raise _costly(text, "only a backtracking engine can match it")
+        node.pattern_bytes += size or _BACKTRACKING_BYTES
         self._pattern_bytes += size or _BACKTRACKING_BYTES
         if self._pattern_bytes > MAX_PATTERN_BYTES:
             raise _costly(text, "it and the others need more memory than patterns get")
@@ -131,10 +134,10 @@ def _comparing(schema: dict[str, Any]) -> int:
     constant = schema.get("const")
     if isinstance(constant, str):
         return len(constant) // _CHARS_PER_STEP
-    compared = [
-        value for value in [*as_list(schema.get("enum")), constant] if not isinstance(value, str | bool)
-    ]
-    return sum(_SLOW_COMPARISON * _count(value) for value in compared if value is not None)
+    options = [*as_list(schema.get("enum")), constant]
+    compared = [value for value in options if not isinstance(value, str | int) and value is not None]
+    integers = sum(type(value) is int for value in options)
+    return _SLOW_COMPARISON * sum(map(_count, compared)) + _INTEGER_COMPARISON * integers
 
 
 def _dividing(divisor: Any) -> int:
