@@ -1,5 +1,6 @@
 """One schema, checked, priced and compiled once, ready for any number of values."""
 
+from math import isfinite
 from typing import Any, NoReturn
 
 import jsonschema_rs
@@ -81,6 +82,7 @@ class CompiledSchema:
                     or (kind is int and _MIN_INT <= member <= _MAX_INT)
                     or kind is bool
                     or member is None
+                    or (kind is float and isfinite(member))
                 ):
                     break
                 if type(name) is not str or not name.isascii():

@@ -82,6 +82,7 @@ class DefaultValidator:
         self._documents = Documents({uri: _document(uri, schema) for uri, schema in given})
         self._by_content = _Cache()
         self._inputs = _Cache()
+        self._input_of = self._inputs.get
         self._outputs = _Cache()
 
     def validate(self, schema: Any, instance: Any) -> None:
@@ -95,7 +96,7 @@ class DefaultValidator:
 
     def validate_input(self, tool: Tool | None, args: Any) -> None:
         """Check arguments against a tool's input schema."""
-        compiled = self._inputs.get(id(tool))
+        compiled = self._input_of(id(tool))
         if compiled is None or compiled.owner is not tool:
             if not isinstance(tool, Tool):
                 raise InvalidSchemaError(f"there is no input schema to validate against{_meant(tool)}")
