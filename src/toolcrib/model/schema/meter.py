@@ -168,8 +168,8 @@ class Meter:
                 self._looks += len(text) ** 2 // 100
                 if len(text) > MAX_BACKTRACKING_TEXT or self._looks > _MAX_LOOKS:
                     raise SchemaTooComplexError(
-                        f"the pattern {pattern[:120]!r} uses look-around or back-references, which are "
-                        f"only tried on texts of up to {MAX_BACKTRACKING_TEXT:,} characters, and few of "
+                        f"the pattern {pattern[:120]!r} uses look-around, back-references or '\\b', and "
+                        f"is only tried on texts of up to {MAX_BACKTRACKING_TEXT:,} characters, and few of "
                         "those; simplify the pattern"
                     )
                 try:
