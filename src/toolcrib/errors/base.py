@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Problem", "ToolcribError", "either", "shown"]
+__all__ = ["MAX_PROBLEMS", "Problem", "ToolcribError", "either", "shown"]
 
+MAX_PROBLEMS = 32
+"""How many problems one error lists."""
 _SHOWN = 120
 
 

@@ -16,8 +16,10 @@ from toolcrib.errors import Problem, ValidationError
 __all__ = [
     "MAX_CHARS",
     "MAX_DEPTH",
+    "MAX_INT",
     "MAX_NODES",
     "MAX_TEXT",
+    "MIN_INT",
     "copy_json",
     "count_size",
     "count_wide",
@@ -38,7 +40,8 @@ MAX_TEXT = 16 << 20
 """How long a JSON text may be, before it is read."""
 _MAX_INT_BITS = 14_000
 """Just under the 4,300 digits beyond which Python itself refuses to print an integer."""
-_MAX_INT, _MIN_INT = (1 << 63) - 1, -(1 << 63)
+MAX_INT, MIN_INT = (1 << 63) - 1, -(1 << 63)
+"""Integers beyond these are wide: engines compare and divide them slowly."""
 _CONTAINERS = {dict, list}
 
 
@@ -85,7 +88,7 @@ def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, i
                 elif kind is dict or kind is list:
                     deeper.append(member)
                 elif kind is int:
-                    if not _MIN_INT <= member <= _MAX_INT:
+                    if not MIN_INT <= member <= MAX_INT:
                         wide += 1
                         _check_scalar(value, member)
                 elif kind is not bool and member is not None:
@@ -132,7 +135,7 @@ def count_wide(value: Any) -> int:
 
 
 def _is_wide(value: Any) -> bool:
-    return type(value) is int and not _MIN_INT <= value <= _MAX_INT
+    return type(value) is int and not MIN_INT <= value <= MAX_INT
 
 
 def _check_scalar(root: Any, value: Any) -> None:

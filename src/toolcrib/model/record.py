@@ -9,13 +9,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError, ValidationError
+from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.plain import copy_json, measure, parse_json, pointer
 
 __all__ = ["Json", "JsonObject", "Record", "Text"]
 
 _MAX_DEPTH = 256
 """How deep the JSON in a record may be: what Python itself can still compare, print and write."""
-_MAX_PROBLEMS = 32
 _WORDING = {
     "missing": "is required",
     "extra_forbidden": "is not a field of this record",
@@ -131,7 +131,7 @@ def _json(value: Any) -> Any:
 
 def _problems(error: pydantic.ValidationError) -> tuple[Problem, ...]:
     """Return pydantic's complaints as ours."""
-    return tuple(_problem(detail) for detail in error.errors(include_url=False)[:_MAX_PROBLEMS])
+    return tuple(_problem(detail) for detail in error.errors(include_url=False)[:MAX_PROBLEMS])
 
 
 def _problem(detail: ErrorDetails) -> Problem:

@@ -20,9 +20,8 @@ from toolcrib.model.argschema.records import (
 from toolcrib.model.plain import pointer
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["MAX_PROBLEMS", "Checker", "problem_at"]
+__all__ = ["Checker", "problem_at"]
 
-MAX_PROBLEMS = 32
 _MAX_STEPS = 40_000_000
 """What one checker may spend, about a second: the steps of patterns, and of looking for properties."""
 _STEPS_PER_PROPERTY = 4

@@ -4,7 +4,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from toolcrib.errors import Problem
-from toolcrib.model.argschema.check import MAX_PROBLEMS, Checker, problem_at
+from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.model.argschema.check import Checker, problem_at
 from toolcrib.model.argschema.records import (
     TYPES,
     ArgSchemaProperty,

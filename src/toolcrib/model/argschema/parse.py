@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
-from toolcrib.model.argschema.check import MAX_PROBLEMS
+from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.argschema.fields import Reader
 from toolcrib.model.argschema.records import quoted
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema

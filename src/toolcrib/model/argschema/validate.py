@@ -5,7 +5,8 @@ from itertools import islice
 from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, Problem, ValidationError
-from toolcrib.model.argschema.check import MAX_PROBLEMS, Checker
+from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.model.argschema.check import Checker
 from toolcrib.model.argschema.parse import parse_arg_schema
 from toolcrib.model.argschema.records import ArgSchemaProperty, Members, Place, label
 from toolcrib.model.argschema.schema import ArgSchema

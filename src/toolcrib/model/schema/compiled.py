@@ -6,10 +6,11 @@ from typing import Any, NoReturn
 import jsonschema_rs
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
-from toolcrib.model.plain import copy_json, longest_key, measure, pointer
+from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.model.plain import MAX_INT, MIN_INT, copy_json, longest_key, measure, pointer
 from toolcrib.model.schema.cost import assess
 from toolcrib.model.schema.engine import Documents, Schema, dialect_of, engine_for, meta_engine
-from toolcrib.model.schema.explain import MAX_PROBLEMS, TYPES, explain, show
+from toolcrib.model.schema.explain import TYPES, explain, show
 from toolcrib.model.schema.graph import MAX_SCHEMA_NODES, build_graph
 from toolcrib.model.schema.meter import MAX_STEPS
 from toolcrib.model.schema.weight import Node
@@ -17,7 +18,6 @@ from toolcrib.model.suggest import nearest
 
 __all__ = ["CompiledSchema", "plain_schema"]
 
-_MAX_INT, _MIN_INT = (1 << 63) - 1, -(1 << 63)
 _MAX_LISTED = 10_000
 """Above this many looks, or for larger values, the engine would spend its time on writing errors."""
 _MAX_KEY = 10_000
@@ -79,7 +79,7 @@ class CompiledSchema:
                 kind = type(member)
                 if not (
                     (kind is str and member.isascii())
-                    or (kind is int and _MIN_INT <= member <= _MAX_INT)
+                    or (kind is int and MIN_INT <= member <= MAX_INT)
                     or kind is bool
                     or member is None
                     or (kind is float and isfinite(member))

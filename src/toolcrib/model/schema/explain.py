@@ -7,12 +7,12 @@ from typing import Any
 import jsonschema_rs
 
 from toolcrib.errors import Problem
+from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.plain import pointer
 from toolcrib.model.suggest import did_you_mean, nearest
 
-__all__ = ["MAX_PROBLEMS", "TYPES", "explain", "show"]
+__all__ = ["TYPES", "explain", "show"]
 
-MAX_PROBLEMS = 32
 _MAX_MESSAGE = 500
 _MAX_PATH = 1_000
 _MAX_OF_NEAREST = 3

@@ -74,7 +74,7 @@ class _Builder:
         self._places: list[_Place] = []  # keeps every walked object alive, so that its id stays its own
         self._pending: deque[tuple[Node, _Place]] = deque()
         self._dynamic: set[str] = set()
-        self._bases: dict[str, int] = {}
+        self._bases: set[str] = set()
         self._scale = Scale()
         self._looked_up = 0
 
@@ -115,7 +115,7 @@ class _Builder:
                 "a part of the schema, or a document it refers to, is of another dialect; "
                 "only 2020-12 and draft-07 are known"
             )
-        self._bases.setdefault(place.resolver.base_uri, place.draft)
+        self._bases.add(place.resolver.base_uri)
         _Reader(node, place, self._node).read()
         self._scale.weigh(node, schema)
         if isinstance(reference, str):
@@ -180,7 +180,7 @@ class _Builder:
     def _bind_dynamic_anchors(self) -> None:
         """Let each `$dynamicRef` reach every anchor of its name, whichever the dynamic scope will pick."""
         for name in self._dynamic:
-            for base in list(self._bases):
+            for base in sorted(self._bases):
                 key = (base, "dynamic", name)
                 if key in self._nodes:
                     continue
