@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
-.PHONY: help run test check format docs bench lock clean
+.PHONY: help run test check format tables docs bench lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -26,12 +26,17 @@ format: .venv/dev-installed  ## Rewrite the sources in the house format.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+tables: .venv/dev-installed  ## Write the generated parts of the documentation anew.
+	$(BIN)/python scripts/feature_table.py
+	$(BIN)/python benchmarks/adapters.py --write
+
 docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/dev-installed  ## Measure what the README claims.
 	$(BIN)/python benchmarks/validation.py
 	$(BIN)/python benchmarks/import_time.py
+	$(BIN)/python benchmarks/adapters.py
 
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --group build --output-file requirements/run.txt

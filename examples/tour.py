@@ -1,8 +1,9 @@
-"""A tour of the ground floor: define tools, validate their arguments, choose among their versions."""
+"""A tour: define tools, validate their arguments, choose among versions, translate for every provider."""
 
 import json
 
 from toolcrib import Constraint, DefaultValidator, Matrix, Tool, Version, tool
+from toolcrib.adapter import default_registry, portability
 from toolcrib.errors import InvalidSchemaError, ValidationError
 from toolcrib.model import parse_arg_schema
 
@@ -77,6 +78,16 @@ def main() -> None:
     print(f"   {wanted} accepts {', '.join(str(version) for version in offered if version in wanted)}")
     server = Matrix().add("server", "1.0.0", "1.9.9", deprecated=True).add("server", "2.0.0", "2.9.9")
     print(f"   negotiated: server {server.negotiate('server', offered)}")
+
+    print("7. A tool for a provider, and the model's call back")
+    strict = default_registry().convert(order_total, source="mcp", target="openai", strict=True)
+    print(f"   {json.dumps(strict.payload['function']['parameters']['properties']['discount'])}")
+    function = {"name": "order_total", "arguments": '{"prices": [4, 6], "discount": null}'}
+    call = strict.decode_call({"id": "call_1", "type": "function", "function": function})
+    print(f"   {call}")
+    print(f"   {strict.encode_result(order_total(**call.args), call.call_id)}")
+    for target, report in portability(convert).items():
+        print(f"   {target}: {'accepted' if report.accepted else 'refused'}, {len(report.warnings)} warnings")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ SAYS = {
         "SchemaTooComplexError: the schema multiplies to",
         ">=1.2.0 <2.0.0-0||>=3.0.0-rc.1 <4.0.0-0 accepts 1.4.2, 3.0.0-rc.2",
         "negotiated: server 2.0.0",
+        "ToolCall(tool_id='shop:order_total:1.2.0', args={'prices': [4, 6]}, call_id='call_1')",
+        "{'role': 'tool', 'tool_call_id': 'call_1', 'content': '10'}",
+        "anthropic-strict: accepted",
     ]
 }
 

@@ -16,7 +16,15 @@ import toolcrib
 
 MAX_LINES = 400
 MAX_README = 120
-PACKAGES = ["toolcrib", "toolcrib.errors", "toolcrib.version", "toolcrib.model", "toolcrib.model.argschema"]
+PACKAGES = [
+    "toolcrib",
+    "toolcrib.errors",
+    "toolcrib.version",
+    "toolcrib.model",
+    "toolcrib.model.argschema",
+    "toolcrib.adapter",
+    "toolcrib.adapter.rules",
+]
 HOSTS = re.compile(r"pythonhosted|pypi\.org|registry\.npmjs|index-url|/simple\b")
 
 
@@ -81,6 +89,10 @@ def test_the_root_lists_just_what_it_offers() -> None:
     assert dir(toolcrib) == sorted([*toolcrib.__all__, "__version__"])
     with pytest.raises(AttributeError, match="no attribute 'Toool'"):
         _ = toolcrib.Toool
+
+
+def test_the_table_of_features_is_up_to_date(root: Path) -> None:
+    subprocess.run([sys.executable, root / "scripts" / "feature_table.py", "--check"], check=True)
 
 
 def test_the_version_is_that_of_the_distribution(root: Path) -> None:

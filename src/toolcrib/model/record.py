@@ -1,5 +1,7 @@
 """The base of every record: frozen, camelCase in JSON, and refused with our own errors."""
 
+import marshal
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import pydantic
@@ -36,7 +38,7 @@ def _own(value: Any) -> Any:
     except ValidationError as error:
         found = error.problems[0]
         raise PydanticCustomError("json", "{reason}", {"reason": found.message, "at": found.path}) from None
-    return copy_json(value)
+    return marshal.loads(marshal.dumps(value))  # noqa: S302 - our own bytes; the fastest copy of a measured value
 
 
 Json = Annotated[Any, BeforeValidator(_own)]
@@ -60,10 +62,8 @@ class Record(BaseModel):
     if not TYPE_CHECKING:  # type checkers derive the constructor from the fields
 
         def __init__(self, /, **data: Any) -> None:
-            fields = type(self).model_fields.items()
-            twice = [
-                name for name, field in fields if field.alias != name and {name, field.alias} <= data.keys()
-            ]
+            aliases = _aliases(type(self))
+            twice = [name for name in data if name in aliases and aliases[name] in data]
             if twice:
                 reason = "is given under both its names"
                 raise self._refusal(tuple(Problem(f"/{name}", "name", reason) for name in twice), data)
@@ -114,6 +114,13 @@ class Record(BaseModel):
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:
         """Return the error that says these problems."""
         return InvalidToolError(problems, data.get("name"), cls.__name__)
+
+
+@cache
+def _aliases(record: type[Record]) -> dict[str, str]:
+    """Return the fields of a record that are called otherwise in JSON, by their Python names."""
+    fields = record.model_fields.items()
+    return {name: field.alias for name, field in fields if field.alias and field.alias != name}
 
 
 def _is_absent(value: Any, field: FieldInfo) -> bool:

@@ -1,0 +1,33 @@
+"""Tool definitions, calls and results between MCP, OpenAI, Anthropic, Gemini and A2A, telling every loss.
+
+A definition goes through the canonical form; its schema is rewritten for the provider; and the model's call
+comes back in the terms of the original schema. Nothing here does I/O.
+"""
+
+from toolcrib.adapter.conversion import Bundle, Conversion, ToolCall
+from toolcrib.adapter.features import SchemaFeature
+from toolcrib.adapter.loss import FeatureLossWarning
+from toolcrib.adapter.portability import Report, portability
+from toolcrib.adapter.protocol import Adapter, Translator
+from toolcrib.adapter.providers.agent_card import CardConversion, card_from_provider, provider_from_card
+from toolcrib.adapter.registry import AdapterRegistry, default_registry
+from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
+
+__all__ = [
+    "Adapter",
+    "AdapterRegistry",
+    "Bundle",
+    "CanonicalProvider",
+    "CanonicalTool",
+    "CardConversion",
+    "Conversion",
+    "FeatureLossWarning",
+    "Report",
+    "SchemaFeature",
+    "ToolCall",
+    "Translator",
+    "card_from_provider",
+    "default_registry",
+    "portability",
+    "provider_from_card",
+]

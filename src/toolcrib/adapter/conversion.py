@@ -1,0 +1,164 @@
+"""A converted definition, with everything it takes to bring the model's call back and the result out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from toolcrib.adapter.loss import FeatureLossWarning, Losses
+from toolcrib.adapter.results import ResultError, read_outcome
+from toolcrib.adapter.rewrite import Codec, CodecError, decode, encode
+from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall
+from toolcrib.errors import ConversionError, ValidationError
+from toolcrib.model.plain import copy_json, measure
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["Bundle", "Conversion", "ToolCall"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What a model wants done, in the terms of the original tool."""
+
+    tool_id: str
+    args: Any
+    """The arguments; an object, unless the original schema is of something else."""
+    call_id: str | None = None
+    """What the provider calls this call; its result must say it again."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """One tool in a provider's format."""
+
+    payload: Any
+    """The definition, as plain JSON."""
+    adapter: str
+    tool_id: str
+    name: str
+    """What the tool is called there."""
+    calls: CallFormat = field(repr=False)
+    codec: Codec | None = field(default=None, repr=False)
+    losses: Losses = field(default_factory=lambda: Losses("adapter"), repr=False)
+
+    @cached_property
+    def warnings(self) -> tuple[FeatureLossWarning, ...]:
+        """Everything that was lost or rewritten, in a fixed order."""
+        return self.losses.warnings()
+
+    @property
+    def lossless(self) -> bool:
+        """Whether nothing was: converting the payload back gives an equal definition."""
+        return not self.losses
+
+    def encode_args(self, args: Any) -> Any:
+        """Return arguments of the original schema in the terms of the converted one.
+
+        Raises:
+            ConversionError: they are not JSON, or fit none of the alternatives of the original.
+        """
+        return self._across(encode, args, "encode_args")
+
+    def decode_call(self, payload: Any) -> ToolCall:
+        """Return what the model's call means in the terms of the original schema.
+
+        The arguments are not validated against it: that is the next step of whoever runs the tool.
+
+        Raises:
+            ConversionError: it is no call of this format, it calls another tool, or its arguments cannot be
+                read; the message can be sent to the model.
+        """
+        call = self.read(payload)
+        if call.name is not None and call.name != self.name:
+            raise self._error(
+                f"the call is of {call.name[:200]!r}, and this tool is {self.name!r}", "decode_call"
+            )
+        return self.decode(call)
+
+    def decode(self, call: WireCall) -> ToolCall:
+        """Return a call that is read already in the terms of the original schema."""
+        return ToolCall(self.tool_id, self._across(decode, call.args, "decode_call"), call.call_id)
+
+    def encode_call(self, args: Any, call_id: str | None = None) -> Any:
+        """Return a call as the model would make it, for a conversation that is replayed."""
+        return self.calls.write_call(WireCall(self.name, self.encode_args(args), call_id))
+
+    def encode_result(self, result: Any, call_id: str | None = None) -> Any:
+        """Return what a run gave, in the provider's format.
+
+        `result` is a `RunResult`, an MCP result, an exception, or any JSON value.
+
+        Raises:
+            ConversionError: it is none of these, or the format wants a call id and there is none.
+        """
+        try:
+            return self.calls.write_result(self.name, read_outcome(result), call_id)
+        except (PayloadError, ResultError) as error:
+            raise self._error(str(error), "encode_result") from error
+
+    def read(self, payload: Any) -> WireCall:
+        """Return what a call of this format says, in the converted terms.
+
+        Raises:
+            ConversionError: it is no call of this format.
+        """
+        try:
+            return self.calls.read_call(payload)
+        except PayloadError as error:
+            raise self._error(str(error), "decode_call") from error
+
+    def _across(self, way: Any, value: Any, direction: str) -> Any:
+        try:
+            measure(value)
+            return copy_json(way(self.codec, value))
+        except (CodecError, ValidationError) as error:
+            raise self._error(str(error), direction) from error
+
+    def _error(self, reason: str, direction: str) -> ConversionError:
+        return ConversionError(
+            f"{reason}" if not self.tool_id else f"{self.tool_id}: {reason}", self.adapter, direction
+        )
+
+
+class Bundle:
+    """Many conversions to one provider: what a request says about tools, and whose call came back."""
+
+    def __init__(self, conversions: Iterable[Conversion]) -> None:
+        """Take conversions that `convert_many` made together, so that no two share a name."""
+        self.conversions = tuple(conversions)
+        self._by_name = {conversion.name: conversion for conversion in self.conversions}
+        if len(self._by_name) < len(self.conversions):
+            raise ConversionError("two of the tools share a name; use convert_many", self._adapter, "bundle")
+
+    @property
+    def tools(self) -> list[Any]:
+        """What to send as `tools`."""
+        if not self.conversions:
+            return []
+        return self.conversions[0].calls.bundle(conversion.payload for conversion in self.conversions)
+
+    def find(self, payload: Any) -> Conversion:
+        """Return the conversion whose tool a call is of.
+
+        Raises:
+            ConversionError: the call names none of them, with the nearest name.
+        """
+        if not self.conversions:
+            raise ConversionError("there are no tools", self._adapter, "decode_call")
+        name = self.conversions[0].read(payload).name
+        if name is None:
+            if len(self.conversions) == 1:
+                return self.conversions[0]
+            raise ConversionError("the call does not say which tool it is of", self._adapter, "decode_call")
+        if name not in self._by_name:
+            hint = did_you_mean(name, self._by_name)
+            raise ConversionError(f"no tool is called {name[:200]!r}{hint}", self._adapter, "decode_call")
+        return self._by_name[name]
+
+    def decode_call(self, payload: Any) -> ToolCall:
+        """Return what a call means, whichever of the tools it is of."""
+        return self.find(payload).decode_call(payload)
+
+    @property
+    def _adapter(self) -> str:
+        return self.conversions[0].adapter if self.conversions else "adapter"

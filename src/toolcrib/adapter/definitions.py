@@ -1,0 +1,173 @@
+"""What the adapters share: reading a definition, its options, and telling which of its parts are lost."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+from toolcrib.adapter.loss import Losses, Part
+from toolcrib.adapter.rewrite import Rewritten, SchemaTooLargeError, rewrite
+from toolcrib.adapter.rules import Rules
+from toolcrib.errors import ConversionError, InvalidToolError
+from toolcrib.model.canonical import CanonicalTool
+from toolcrib.model.docs import ToolExample
+from toolcrib.model.plain import parse_json
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["canonical", "convert_schema", "description_of", "note_lost", "read_definition", "read_options"]
+
+O = TypeVar("O")  # noqa: E741
+
+FIELDS: Final[Mapping[str, str]] = {
+    "namespace": "namespace",
+    "version": "version",
+    "display_name": "title",
+    "tags": "tags",
+    "annotations": "annotations",
+    "output_schema": "outputSchema",
+    "summary": "summary",
+    "category": "category",
+    "input_modes": "inputModes",
+    "output_modes": "outputModes",
+    "examples": "examples",
+    "deterministic": "deterministic",
+    "idempotent": "idempotent",
+    "streaming": "streaming",
+    "security_schemes": "securitySchemes",
+    "security_requirements": "securityRequirements",
+    "ui_hints": "uiHints",
+    "timeout": "timeout",
+    "required_scopes": "requiredScopes",
+}
+"""The fields of the canonical form that a provider may have no place for, by what they are called in JSON."""
+
+
+_EMPTY: Final[tuple[Any, ...]] = ((), {})
+
+
+def read_definition(raw: Any, adapter: str, what: str) -> dict[str, Any]:
+    """Return a definition, given as a dict, JSON text or an SDK's object, as a dict not to be changed.
+
+    Raises:
+        ConversionError: it is none of these.
+    """
+    data = raw
+    if isinstance(raw, str | bytes | bytearray):
+        try:
+            data = parse_json(raw)
+        except ValueError as error:
+            raise ConversionError(f"the {what} is not JSON: {error}", adapter, "to_canonical") from error
+    elif hasattr(raw, "model_dump") and not isinstance(raw, type):
+        data = raw.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if not isinstance(data, dict):
+        reason = f"a {what} is a JSON object, not {type(data).__name__}"
+        raise ConversionError(reason, adapter, "to_canonical")
+    return data
+
+
+def canonical(adapter: str, **given: Any) -> CanonicalTool:
+    """Return the canonical form of what an adapter read; what it did not find is None.
+
+    Raises:
+        ConversionError: a part of it is not what it must be.
+    """
+    if not isinstance(given.get("name"), str) or not given["name"]:
+        raise ConversionError("the tool has no name", adapter, "to_canonical")
+    try:
+        return CanonicalTool(
+            source_format=adapter, **{key: kept for key, kept in given.items() if kept is not None}
+        )
+    except InvalidToolError as error:
+        raise ConversionError(str(error), adapter, "to_canonical") from error
+
+
+def read_options(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
+    """Return an adapter's options.
+
+    Raises:
+        ConversionError: there is no such option, with the nearest one.
+    """
+    try:
+        return _made(options, given)
+    except TypeError as error:
+        known = options.__dataclass_fields__  # type: ignore[attr-defined]
+        unknown = next((name for name in given if name not in known), None)
+        if unknown is None:
+            raise
+        hint = did_you_mean(unknown, known) or f"; it takes {', '.join(known) or 'none'}"
+        reason = f"there is no option {unknown!r}{hint}"
+        raise ConversionError(reason, adapter, "from_canonical") from error
+    except ValueError as error:
+        raise ConversionError(str(error), adapter, "from_canonical") from error
+
+
+def _made(options: type[O], given: Mapping[str, Any]) -> O:
+    """Return options, the same as before where they can be hashed."""
+    made: O
+    try:
+        made = _kept(options, *given.items())  # type: ignore[arg-type]  # classes can be hashed
+    except TypeError:
+        return options(**given)
+    return made
+
+
+@lru_cache(maxsize=256)
+def _kept(options: Callable[..., Any], *given: tuple[str, Any]) -> Any:
+    return options(**dict(given))
+
+
+def one_of(option: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise if an option is none of its choices."""
+    if value not in choices:
+        raise ValueError(f"{option} must be one of {', '.join(map(repr, choices))}, not {value!r:.80}")
+
+
+def convert_schema(schema: dict[str, Any], rules: Rules, losses: Losses, part: Part = "input") -> Rewritten:
+    """Return a schema rewritten, its losses noted under its part of the definition.
+
+    Raises:
+        ConversionError: it is too large, or its references expand to too much.
+    """
+    losses.part = part
+    try:
+        return rewrite(schema, rules, losses)
+    except SchemaTooLargeError as error:
+        raise ConversionError(
+            f"the {part} schema cannot be converted: {error}", losses.adapter, "from_canonical"
+        ) from error
+    finally:
+        losses.part = "definition"
+
+
+def description_of(tool: CanonicalTool) -> str | None:
+    """Return what a tool says of itself, at whatever length it does."""
+    return tool.description or tool.summary or tool.display_name or tool.description
+
+
+def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None:
+    """Note every part of a definition that a format has no place for; `kept` are those that it has."""
+    inner = _within(tool)
+    for field in tool.model_fields_set & FIELDS.keys():
+        name, value = FIELDS[field], getattr(tool, field)
+        is_said = value is not None and value not in _EMPTY
+        if is_said and name not in kept and name not in tool.source_meta and name not in inner:
+            losses.note(name, f"/{name}", "has no place in this format, and is left out")
+    for name in tool.source_meta:
+        if name not in kept and (name != "description" or tool.description is None):
+            path = name.replace("~", "~0").replace("/", "~1")
+            losses.note(name, f"/{path}", "has no place in this format, and is left out")
+
+
+def _within(tool: CanonicalTool) -> set[str]:
+    """Return the fields that the source said inside of others, which are told as a whole."""
+    meta = tool.source_meta.get("_meta")
+    inner = set(meta) if isinstance(meta, dict) else set()
+    return inner | {"idempotent", "title"} if "annotations" in tool.source_meta else inner
+
+
+def read_examples(given: Any) -> tuple[ToolExample, ...]:
+    """Return examples, given as records or in JSON.
+
+    Raises:
+        ValueError: one of them is neither.
+    """
+    return tuple(one if isinstance(one, ToolExample) else ToolExample.from_json(one) for one in given)

@@ -1,0 +1,68 @@
+"""What a conversion could not carry over, told place by place."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from toolcrib.adapter.paths import step
+
+__all__ = ["FeatureLossWarning", "Losses", "Part"]
+
+Part = Literal["definition", "input", "output"]
+_ORDER = {"definition": 0, "input": 1, "output": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLossWarning:
+    """One thing that the converted definition no longer says, or says in another way."""
+
+    feature: str
+    """The schema keyword, a value of `SchemaFeature` where we know it, or the field of the definition."""
+    path: str
+    """Where in that part of the source definition, as a JSON Pointer; empty for the part itself."""
+    message: str
+    """What became of it."""
+    adapter: str
+    """The adapter whose format could not say it."""
+    part: Part
+    """Which of the two schemas it is about, or the definition around them."""
+
+    def __str__(self) -> str:
+        return f"{self.part} {self.path or '/'}, {self.feature}: {self.message}"
+
+
+@dataclass(slots=True)
+class Losses:
+    """The losses of one conversion, noted on the way and told in order at the end."""
+
+    adapter: str
+    part: Part = "definition"
+    """What is being converted."""
+    _noted: list[tuple[Part, str, str, str]] = field(default_factory=list)
+    _noted_in: list[tuple[Part, str, str, str, list[str]]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self._noted or self._noted_in)
+
+    def note(self, feature: str, path: str, message: str) -> None:
+        """Add one loss."""
+        self._noted.append((self.part, path, feature, message))
+
+    def note_in(self, feature: str, path: str, message: str, names: list[str]) -> None:
+        """Add the same loss for several properties of the object at a path."""
+        self._noted_in.append((self.part, path, feature, message, names))
+
+    def forget(self) -> None:
+        """Drop what was noted about a conversion that is tried in another way."""
+        self._noted.clear()
+        self._noted_in.clear()
+
+    def warnings(self) -> tuple[FeatureLossWarning, ...]:
+        """Return them by part, path and feature, whatever order they were found in."""
+        noted = dict.fromkeys(self._noted)
+        for part, path, feature, message, names in self._noted_in:
+            noted |= {(part, step(path, "properties", name), feature, message): None for name in names}
+        ordered = sorted(noted, key=lambda loss: (_ORDER[loss[0]], *loss[1:]))
+        return tuple(
+            FeatureLossWarning(feature, path, message, self.adapter, part)
+            for part, path, feature, message in ordered
+        )

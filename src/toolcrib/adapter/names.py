@@ -1,0 +1,77 @@
+"""What a tool may be called where, and how names stay apart."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from operator import attrgetter
+
+from toolcrib.model.canonical import CanonicalTool
+
+__all__ = ["NameRule", "id_text", "unique_names"]
+
+_HASH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class NameRule:
+    """The names that a provider takes."""
+
+    foreign: re.Pattern[str]
+    """Any run of characters that may not stand in a name."""
+    length: int
+    first: re.Pattern[str] = re.compile("")
+    """What a name must begin with."""
+    own: Callable[[CanonicalTool], str] = attrgetter("name")
+    """What a tool would like to be called."""
+
+    def fit(self, name: str) -> str:
+        """Return the nearest name that the provider takes; a long one ends in a digest of the whole.
+
+        >>> NameRule(re.compile("[^a-z_]+"), 64).fit("get issue")
+        'get_issue'
+        """
+        fitted = self.foreign.sub("_", name) or "tool"
+        if not self.first.match(fitted):
+            fitted = f"_{fitted}"
+        return fitted if len(fitted) <= self.length else self.mark(fitted, name)
+
+    def mark(self, fitted: str, text: str) -> str:
+        """Return a name that ends in a digest of some text, to tell it from others."""
+        digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:_HASH]
+        return f"{fitted[: self.length - _HASH - 1]}_{digest}"
+
+
+def id_text(tool: CanonicalTool) -> str:
+    """Return the id of a tool as text, even where its name is one that no id may have."""
+    parts = (tool.namespace, tool.name, tool.version and tool.version.removeprefix("v"))
+    return ":".join(part for part in parts if part) if tool.namespace else tool.name
+
+
+def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:
+    """Return a name for each tool, all of them different.
+
+    A tool keeps its own name where no other has it. Tools that would share one are told apart by their
+    namespaces, then by a digest of their ids; so a name depends on the tools that share it, not on their
+    order. The same id twice is told apart by its place.
+    """
+    names = [rule.fit(rule.own(tool)) for tool in tools]
+    names = _told_apart(
+        names, [rule.fit(f"{tool.namespace}_{tool.name}" if tool.namespace else tool.name) for tool in tools]
+    )
+    names = _told_apart(
+        names, [rule.mark(name, id_text(tool)) for name, tool in zip(names, tools, strict=True)]
+    )
+    seen: Counter[str] = Counter()
+    for index, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[index] = rule.mark(name, f"{id_text(tools[index])} {seen[name]}")
+    return names
+
+
+def _told_apart(names: list[str], longer: list[str]) -> list[str]:
+    """Return the longer names for those that are not unique."""
+    count = Counter(names)
+    return [other if count[name] > 1 else name for name, other in zip(names, longer, strict=True)]

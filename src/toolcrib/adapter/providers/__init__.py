@@ -1,0 +1,1 @@
+"""One module per provider: how it writes tools, calls and results."""

@@ -1,0 +1,184 @@
+"""Anthropic: client tools of the messages API, plain and strict."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from toolcrib.adapter.conversion import Conversion
+from toolcrib.adapter.definitions import (
+    canonical,
+    convert_schema,
+    description_of,
+    note_lost,
+    read_definition,
+    read_examples,
+    read_options,
+)
+from toolcrib.adapter.features import SchemaFeature
+from toolcrib.adapter.loss import Losses
+from toolcrib.adapter.names import NameRule, id_text
+from toolcrib.adapter.results import Outcome, block_text
+from toolcrib.adapter.rewrite import CodecError, Rewritten, encode
+from toolcrib.adapter.rewrite.codec import to_text
+from toolcrib.adapter.rules import ANTHROPIC, ANTHROPIC_STRICT
+from toolcrib.adapter.wire import PayloadError, WireCall, need_id, read_arguments, read_id
+from toolcrib.errors import ConversionError
+from toolcrib.model.canonical import CanonicalTool
+from toolcrib.model.docs import ToolExample
+from toolcrib.model.plain import copy_json
+
+__all__ = ["AnthropicAdapter", "AnthropicOptions"]
+
+_NATIVE: Final = ("cache_control", "defer_loading", "allowed_callers", "eager_input_streaming", "type")
+_IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicOptions:
+    """How to write a client tool."""
+
+    strict: bool = False
+    """Whether the model is held to the schema, which is rewritten for it."""
+    defer_loading: bool = False
+    """Whether the model finds the tool by search."""
+    cache_control: dict[str, Any] | bool | None = None
+    """Where the prompt cache ends: True for the plain form, or the object itself."""
+    examples: tuple[ToolExample, ...] = ()
+    """Calls to show; their arguments are converted."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "examples", read_examples(self.examples))
+
+
+class AnthropicAdapter:
+    """Anthropic's client tools."""
+
+    name: Final = "anthropic"
+    names: ClassVar[NameRule] = NameRule(re.compile(r"[^a-zA-Z0-9_-]+"), 128)
+
+    def to_canonical(self, raw: Any) -> CanonicalTool:
+        """Return a client tool in the canonical form."""
+        data = read_definition(raw, self.name, "tool")
+        if data.get("type") not in {None, "custom"}:
+            reason = f"only custom tools have a schema, not those of type {data['type']!r:.80}"
+            raise ConversionError(reason, self.name, "to_canonical")
+        if not isinstance(data.get("input_schema"), dict):
+            raise ConversionError("the tool has no input_schema that is an object", self.name, "to_canonical")
+        rest = {
+            key: value for key, value in data.items() if key not in {"name", "description", "input_schema"}
+        }
+        shown = rest.get("input_examples")
+        return canonical(
+            self.name,
+            name=data.get("name"),
+            description=data.get("description"),
+            input_schema=data["input_schema"],
+            examples=tuple(map(to_text, shown)) if isinstance(shown, list) else (),
+            source_meta=rest,
+        )
+
+    def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
+        """Return the client tool."""
+        payload: dict[str, Any] = self.translate(tool, **options).payload
+        return payload
+
+    def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
+        """Return the client tool with its losses and its way back."""
+        own = copy_json(tool.source_meta) if tool.source_format == self.name else {}
+        if isinstance(own.get("strict"), bool):
+            options = {"strict": own["strict"], **options}
+        wanted = read_options(AnthropicOptions, options, self.name)
+        losses = Losses(self.name)
+        rewritten, is_strict = self._input(tool, wanted, losses)
+        called = name or self.names.fit(tool.name)
+        payload: dict[str, Any] = {"name": called}
+        if (description := description_of(tool)) is not None:
+            payload["description"] = description
+        payload["input_schema"] = rewritten.schema
+        if called != tool.name:
+            losses.note("name", "/name", f"is {called!r}")
+        if is_strict:
+            payload["strict"] = True
+        kept = self._add_native(payload, own, wanted, rewritten, losses)
+        note_lost(tool, losses, kept)
+        return Conversion(payload, self.name, id_text(tool), called, _Calls(), rewritten.codec, losses)
+
+    def _input(self, tool: CanonicalTool, wanted: AnthropicOptions, losses: Losses) -> tuple[Rewritten, bool]:
+        if not wanted.strict:
+            return convert_schema(tool.input_schema, ANTHROPIC, losses), False
+        rewritten = convert_schema(tool.input_schema, ANTHROPIC_STRICT, losses)
+        if not rewritten.obstacle:
+            return rewritten, True
+        losses.forget()
+        losses.note("strict", "", f"the model is not held to the schema: {rewritten.obstacle}")
+        return convert_schema(tool.input_schema, ANTHROPIC, losses), False
+
+    def _add_native(
+        self,
+        payload: dict[str, Any],
+        own: dict[str, Any],
+        wanted: AnthropicOptions,
+        rewritten: Rewritten,
+        losses: Losses,
+    ) -> frozenset[str]:
+        """Add the fields that Anthropic alone has, and return the names of those that are kept."""
+        kept = {"strict"} | {key for key in _NATIVE if key in own}
+        payload |= {key: own[key] for key in _NATIVE if key in own}
+        if wanted.defer_loading:
+            payload["defer_loading"] = True
+        if wanted.cache_control:
+            is_plain = wanted.cache_control is True
+            payload["cache_control"] = {"type": "ephemeral"} if is_plain else wanted.cache_control
+        examples = [example.args for example in wanted.examples] or own.get("input_examples", [])
+        if examples:
+            kept |= {"input_examples", "examples"}
+            payload["input_examples"] = [
+                encoded
+                for args in examples
+                if (encoded := self._example(args, rewritten, losses)) is not None
+            ]
+        return frozenset(kept)
+
+    def _example(self, args: Any, rewritten: Rewritten, losses: Losses) -> Any:
+        try:
+            return encode(rewritten.codec, args)
+        except CodecError as error:
+            losses.note("examples", "/examples", f"one does not fit the schema, and is left out: {error}")
+            return None
+
+    def supports_feature(self, feature: SchemaFeature) -> bool:
+        """Return whether plain tools can say a keyword."""
+        return ANTHROPIC.takes(feature)
+
+
+class _Calls:
+    """`tool_use` blocks, and the `tool_result` that answers one."""
+
+    def read_call(self, payload: Any) -> WireCall:
+        if not isinstance(payload, dict) or not isinstance(payload.get("name"), str):
+            raise PayloadError("a call is an object with 'id', 'name' and 'input'")
+        return WireCall(payload["name"], read_arguments(payload.get("input")), read_id(payload.get("id")))
+
+    def write_call(self, call: WireCall) -> dict[str, Any]:
+        return {"type": "tool_use", "id": need_id(call.call_id), "name": call.name, "input": call.args}
+
+    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+        blocks = [_block(block) for block in outcome.blocks]
+        if not blocks and outcome.text:
+            blocks = [{"type": "text", "text": outcome.text}]
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": need_id(call_id), "content": blocks}
+        if outcome.is_error:
+            result["is_error"] = True
+        return result
+
+    def bundle(self, payloads: Iterable[Any]) -> list[Any]:
+        return list(payloads)
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block of MCP content as Anthropic writes it."""
+    if block["type"] == "image" and block.get("mimeType") in _IMAGES and isinstance(block.get("data"), str):
+        source = {"type": "base64", "media_type": block["mimeType"], "data": block["data"]}
+        return {"type": "image", "source": source}
+    return {"type": "text", "text": block_text(block)}

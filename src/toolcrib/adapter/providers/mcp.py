@@ -1,0 +1,240 @@
+"""MCP: the format that the canonical form keeps whole."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from toolcrib.adapter.conversion import Conversion
+from toolcrib.adapter.definitions import canonical, convert_schema, note_lost, read_definition, read_options
+from toolcrib.adapter.features import SchemaFeature
+from toolcrib.adapter.loss import Losses
+from toolcrib.adapter.names import NameRule, id_text
+from toolcrib.adapter.results import Outcome
+from toolcrib.adapter.rewrite import Codec
+from toolcrib.adapter.rules import MCP
+from toolcrib.adapter.wire import PayloadError, WireCall, read_arguments, read_id
+from toolcrib.errors import ConversionError
+from toolcrib.model.canonical import CanonicalTool
+from toolcrib.model.local import LocalTool
+from toolcrib.model.plain import copy_json
+from toolcrib.model.tool import Tool
+
+__all__ = ["McpAdapter"]
+
+_OUTER: Final = frozenset({"name", "inputSchema", "outputSchema"})
+_IN_META: Final[Mapping[str, str]] = {
+    "summary": "summary",
+    "category": "category",
+    "input_modes": "inputModes",
+    "output_modes": "outputModes",
+    "examples": "examples",
+    "deterministic": "deterministic",
+    "streaming": "streaming",
+    "security_schemes": "securitySchemes",
+    "security_requirements": "securityRequirements",
+    "ui_hints": "uiHints",
+    "timeout": "timeout",
+    "required_scopes": "requiredScopes",
+}
+"""The fields of the canonical form that travel in `_meta`."""
+_KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "summary": str,
+    "category": str,
+    "deterministic": bool,
+    "streaming": bool,
+    "security_schemes": dict,
+    "ui_hints": dict,
+    "timeout": (int, float),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class McpOptions:
+    """MCP has no options."""
+
+
+class McpAdapter:
+    """MCP tools, as the 2025-11-25 and 2026-07-28 protocols list them, with our own fields beside theirs."""
+
+    name: Final = "mcp"
+    names: ClassVar[NameRule] = NameRule(re.compile(r"[\x00-\x1f]+"), 128)
+
+    def to_canonical(self, raw: Any) -> CanonicalTool:
+        """Return an MCP tool, a `Tool` or a `LocalTool` in the canonical form."""
+        if isinstance(raw, LocalTool):
+            raw = raw.tool
+        data = raw.to_json() if isinstance(raw, Tool) else read_definition(raw, self.name, "tool definition")
+        if not isinstance(data.get("inputSchema"), dict):
+            raise ConversionError("the tool has no inputSchema that is an object", self.name, "to_canonical")
+        rest = {key: value for key, value in data.items() if key not in _OUTER}
+        return canonical(
+            self.name,
+            name=data.get("name"),
+            input_schema=data["inputSchema"],
+            output_schema=data.get("outputSchema"),
+            source_meta=rest,
+            **_fields(rest),
+        )
+
+    def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
+        """Return the MCP definition."""
+        payload: dict[str, Any] = self.translate(tool, **options).payload
+        return payload
+
+    def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
+        """Return the MCP definition with its losses and its way back."""
+        read_options(McpOptions, options, self.name)
+        losses = Losses(self.name)
+        is_own = tool.source_format == self.name
+        payload: dict[str, Any] = {"name": name or tool.name, **_rest(tool, is_own=is_own)}
+        if payload["name"] != tool.name:
+            losses.note("name", "/name", f"is {payload['name']!r}, to be unique")
+        if payload.pop("backend", None) is not None:
+            losses.note("backend", "/backend", "is never sent to a client")
+        if not is_own:
+            note_lost(tool.replace(source_meta=tool.source_meta), losses, frozenset(_CARRIED))
+        payload["inputSchema"], codec = self._input(tool, losses)
+        if tool.output_schema is not None:
+            payload["outputSchema"] = copy_json(tool.output_schema)
+        return Conversion(payload, self.name, id_text(tool), payload["name"], McpCalls(), codec, losses)
+
+    def _input(self, tool: CanonicalTool, losses: Losses) -> tuple[dict[str, Any], Codec | None]:
+        """Return the input schema, which is an object's in any case."""
+        if tool.input_schema.get("type") == "object":
+            return copy_json(tool.input_schema), None
+        rewritten = convert_schema(tool.input_schema, MCP, losses)
+        return copy_json(rewritten.schema), rewritten.codec
+
+    def supports_feature(self, feature: SchemaFeature) -> bool:
+        """Return True: MCP takes all of JSON Schema."""
+        return True
+
+
+def _fields(rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the canonical fields that a definition without its schemas says."""
+    said = {
+        "namespace": rest.get("namespace"),
+        "version": rest.get("version"),
+        "description": rest.get("description"),
+        "tags": _texts(rest.get("tags")),
+        "display_name": rest.get("title"),
+    }
+    annotations = rest.get("annotations")
+    if isinstance(annotations, dict):
+        said["annotations"] = annotations
+        said["display_name"] = said["display_name"] or annotations.get("title")
+        said["idempotent"] = annotations.get("idempotentHint")
+    meta = rest.get("_meta")
+    if isinstance(meta, dict):
+        said |= {field: _in_meta(field, meta.get(key)) for field, key in _IN_META.items()}
+    return {field: value for field, value in said.items() if _is_fit(field, value)}
+
+
+def _is_fit(field: str, value: Any) -> bool:
+    """Return whether the value of a field is of the kind that it must be."""
+    if field in _TEXTS:
+        return isinstance(value, str)
+    return isinstance(value, bool) if field == "idempotent" else value is not None
+
+
+_TEXTS: Final = frozenset({"namespace", "version", "description", "display_name"})
+_CARRIED: Final = (
+    "namespace",
+    "version",
+    "title",
+    "tags",
+    "annotations",
+    "outputSchema",
+    "idempotent",
+    *_IN_META.values(),
+)
+
+
+def _in_meta(field: str, value: Any) -> Any:
+    """Return what `_meta` says of a field, if it is of the kind that the field is."""
+    if field in _KINDS:
+        return value if isinstance(value, _KINDS[field]) else None
+    if field == "security_requirements":
+        return value if _are_requirements(value) else None
+    return _texts(value)
+
+
+def _are_requirements(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(need, dict) and all(_texts(scopes) is not None for scopes in need.values())
+        for need in value
+    )
+
+
+def _texts(value: Any) -> Any:
+    return value if isinstance(value, list) and all(isinstance(text, str) for text in value) else None
+
+
+def _rest(tool: CanonicalTool, *, is_own: bool) -> dict[str, Any]:
+    """Return the definition without its name and schemas, as it came but for what the tool says otherwise."""
+    rest: dict[str, Any] = copy_json(tool.source_meta) if is_own else {}
+    said = CanonicalTool(name=tool.name, input_schema={}, **_fields(rest))
+    for field, key in {"namespace": "namespace", "version": "version", "description": "description"}.items():
+        if getattr(tool, field) != getattr(said, field):
+            rest[key] = getattr(tool, field)
+    if tool.tags != said.tags:
+        rest["tags"] = list(tool.tags)
+    if tool.display_name != said.display_name:
+        rest["title"] = tool.display_name
+    if tool.description is None and not is_own and (tool.summary or tool.display_name):
+        rest["description"] = tool.summary or tool.display_name
+    _add_annotations(rest, tool, said)
+    _add_meta(rest, tool, said)
+    return {key: value for key, value in rest.items() if value is not None or key in tool.source_meta}
+
+
+def _add_annotations(rest: dict[str, Any], tool: CanonicalTool, said: CanonicalTool) -> None:
+    if tool.annotations != said.annotations:
+        rest["annotations"] = copy_json(tool.annotations)
+    if tool.idempotent != said.idempotent and tool.idempotent is not None:
+        rest["annotations"] = {**rest.get("annotations", {}), "idempotentHint": tool.idempotent}
+
+
+def _add_meta(rest: dict[str, Any], tool: CanonicalTool, said: CanonicalTool) -> None:
+    ours, theirs = tool.to_json(), said.to_json()
+    changed = {key: ours.get(key) for key in _IN_META.values() if ours.get(key) != theirs.get(key)}
+    if changed:
+        given = rest.get("_meta")
+        meta = {**(given if isinstance(given, dict) else {}), **changed}
+        rest["_meta"] = {key: value for key, value in meta.items() if value is not None or key not in changed}
+
+
+class McpCalls:
+    """`tools/call` and its result."""
+
+    def read_call(self, payload: Any) -> WireCall:
+        """Return what a request, or its parameters alone, asks for."""
+        if not isinstance(payload, dict):
+            raise PayloadError("a call is an object with 'name' and 'arguments'")
+        params = payload.get("params", payload)
+        if not isinstance(params, dict) or not isinstance(params.get("name"), str):
+            raise PayloadError("a call is an object with 'name', a string, and 'arguments'")
+        args = read_arguments(params.get("arguments"))
+        return WireCall(params["name"], args, read_id(payload.get("id")))
+
+    def write_call(self, call: WireCall) -> dict[str, Any]:
+        """Return the parameters of `tools/call`."""
+        return {"name": call.name, "arguments": call.args}
+
+    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+        """Return a tool result; the call's id belongs to the message around it."""
+        result: dict[str, Any] = {"content": list(outcome.blocks)}
+        if outcome.is_mcp:
+            if isinstance(outcome.value, dict):
+                result["structuredContent"] = outcome.value
+        elif not outcome.is_error:
+            value = outcome.value
+            result["structuredContent"] = value if isinstance(value, dict) else {"result": value}
+        if outcome.is_error:
+            result["isError"] = True
+        return result
+
+    def bundle(self, payloads: Iterable[Any]) -> list[Any]:
+        """Return what `tools/list` lists."""
+        return list(payloads)

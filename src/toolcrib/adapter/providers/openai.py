@@ -1,0 +1,250 @@
+"""OpenAI: function tools of the chat and the responses API, plain and strict."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from toolcrib.adapter.conversion import Conversion
+from toolcrib.adapter.definitions import (
+    canonical,
+    convert_schema,
+    description_of,
+    note_lost,
+    one_of,
+    read_definition,
+    read_options,
+)
+from toolcrib.adapter.features import SchemaFeature
+from toolcrib.adapter.loss import Losses
+from toolcrib.adapter.names import NameRule, id_text
+from toolcrib.adapter.results import Outcome, block_text
+from toolcrib.adapter.rewrite import Rewritten
+from toolcrib.adapter.rules import OPENAI, OPENAI_STRICT
+from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall, need_id, read_arguments, read_id
+from toolcrib.errors import ConversionError
+from toolcrib.model.canonical import CanonicalTool
+
+__all__ = ["OpenAIAdapter", "OpenAIOptions"]
+
+_MAX_DESCRIPTION = 1024
+_NATIVE: Final = ("defer_loading", "allowed_callers", "async")
+_OUTER: Final = frozenset({"type", "function", "name", "description", "parameters", "tools"})
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIOptions:
+    """How to write a function tool."""
+
+    api: str = "chat"
+    """`chat` or `responses`."""
+    strict: bool = False
+    """Whether the model is held to the schema, which is rewritten for it."""
+    defer_loading: bool = False
+    """Whether the model finds the tool by search (responses only)."""
+    namespace: bool = False
+    """Whether the tool stands in its namespace (responses only)."""
+    output_schema: bool = False
+    """Whether the output schema is sent along (responses only)."""
+
+    def __post_init__(self) -> None:
+        one_of("api", self.api, ("chat", "responses"))
+        for name in ("defer_loading", "namespace", "output_schema"):
+            if getattr(self, name) and self.api == "chat":
+                raise ValueError(f"{name} is known to the responses API alone; pass api='responses'")
+
+
+class OpenAIAdapter:
+    """OpenAI's function tools."""
+
+    name: Final = "openai"
+    names: ClassVar[NameRule] = NameRule(re.compile(r"[^A-Za-z0-9_-]+"), 64)
+
+    def to_canonical(self, raw: Any) -> CanonicalTool:
+        """Return a function tool, a function alone, or a namespace of one function, in the canonical form."""
+        data = read_definition(raw, self.name, "function tool")
+        namespace = None
+        rest: dict[str, Any] = {}
+        if data.get("type") == "namespace":
+            tools = data.get("tools")
+            if not isinstance(tools, list) or len(tools) != 1 or not isinstance(tools[0], dict):
+                raise ConversionError(
+                    "a namespace of one function is a tool; convert its functions one by one",
+                    self.name,
+                    "to_canonical",
+                )
+            namespace, data = data.get("name"), tools[0]
+        if data.get("type", "function") != "function":
+            reason = f"only tools of type 'function' have a schema, not {data['type']!r:.80}"
+            raise ConversionError(reason, self.name, "to_canonical")
+        inner = data.get("function", data)
+        if not isinstance(inner, dict):
+            raise ConversionError("'function' must be an object", self.name, "to_canonical")
+        rest = {key: value for key, value in {**data, **inner}.items() if key not in _OUTER}
+        output = rest.pop("output_schema", None)
+        return canonical(
+            self.name,
+            name=inner.get("name"),
+            namespace=namespace,
+            description=inner.get("description"),
+            input_schema=inner.get("parameters") or {"type": "object", "properties": {}},
+            output_schema=output,
+            source_meta=rest,
+        )
+
+    def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
+        """Return the function tool."""
+        payload: dict[str, Any] = self.translate(tool, **options).payload
+        return payload
+
+    def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
+        """Return the function tool with its losses and its way back."""
+        if tool.source_format == self.name and isinstance(tool.source_meta.get("strict"), bool):
+            options = {"strict": tool.source_meta["strict"], **options}
+        wanted = read_options(OpenAIOptions, options, self.name)
+        losses = Losses(self.name)
+        rewritten, is_strict = self._parameters(tool, wanted, losses)
+        called = name or self.names.fit(tool.name)
+        function: dict[str, Any] = {"name": called}
+        if (description := description_of(tool)) is not None:
+            function["description"] = description
+        function["parameters"] = rewritten.schema
+        if called != tool.name:
+            losses.note("name", "/name", f"is {called!r}")
+        if len(description or "") > _MAX_DESCRIPTION:
+            losses.note(
+                "description",
+                "/description",
+                f"is longer than {_MAX_DESCRIPTION} characters, which older models refuse",
+            )
+        payload = self._payload(tool, function, wanted, losses, is_strict=is_strict)
+        calls: CallFormat = _ChatCalls() if wanted.api == "chat" else _ResponsesCalls()
+        return Conversion(payload, self.name, id_text(tool), called, calls, rewritten.codec, losses)
+
+    def _parameters(
+        self, tool: CanonicalTool, wanted: OpenAIOptions, losses: Losses
+    ) -> tuple[Rewritten, bool]:
+        if not wanted.strict:
+            return convert_schema(tool.input_schema, OPENAI, losses), False
+        rewritten = convert_schema(tool.input_schema, OPENAI_STRICT, losses)
+        if not rewritten.obstacle:
+            return rewritten, True
+        losses.forget()
+        losses.note("strict", "", f"the model is not held to the schema: {rewritten.obstacle}")
+        return convert_schema(tool.input_schema, OPENAI, losses), False
+
+    def _payload(
+        self,
+        tool: CanonicalTool,
+        function: dict[str, Any],
+        wanted: OpenAIOptions,
+        losses: Losses,
+        *,
+        is_strict: bool,
+    ) -> dict[str, Any]:
+        kept = {"strict"}
+        if wanted.api == "chat":
+            if is_strict:
+                function["strict"] = True
+            note_lost(tool, losses, frozenset(kept))
+            return {"type": "function", "function": function}
+        flat = {"type": "function", **function, "strict": is_strict}
+        if wanted.defer_loading:
+            flat["defer_loading"] = True
+        if tool.source_format == self.name:
+            own = {key: tool.source_meta[key] for key in _NATIVE if key in tool.source_meta}
+            flat, kept = own | flat, kept | own.keys()
+        if wanted.output_schema and tool.output_schema is not None:
+            flat["output_schema"] = convert_schema(tool.output_schema, OPENAI, losses, "output").schema
+            kept.add("outputSchema")
+        if wanted.namespace and tool.namespace is not None:
+            kept.add("namespace")
+            flat = {
+                "type": "namespace",
+                "name": self.names.fit(tool.namespace),
+                "description": "",
+                "tools": [flat],
+            }
+        note_lost(tool, losses, frozenset(kept))
+        return flat
+
+    def supports_feature(self, feature: SchemaFeature) -> bool:
+        """Return whether plain function tools can say a keyword."""
+        return OPENAI.takes(feature)
+
+
+def _dumped(args: Any) -> str:
+    return json.dumps(args, ensure_ascii=False)
+
+
+class _ChatCalls:
+    """`tool_calls` of an assistant's message, and the `tool` message that answers one."""
+
+    def read_call(self, payload: Any) -> WireCall:
+        function = payload.get("function") if isinstance(payload, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise PayloadError(
+                "a call is an object with 'id' and 'function', which has 'name' and 'arguments'"
+            )
+        return WireCall(
+            function["name"], read_arguments(function.get("arguments", "")), read_id(payload.get("id"))
+        )
+
+    def write_call(self, call: WireCall) -> dict[str, Any]:
+        function = {"name": call.name, "arguments": _dumped(call.args)}
+        return {"id": need_id(call.call_id), "type": "function", "function": function}
+
+    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+        return {"role": "tool", "tool_call_id": need_id(call_id), "content": outcome.text}
+
+    def bundle(self, payloads: Iterable[Any]) -> list[Any]:
+        return list(payloads)
+
+
+class _ResponsesCalls:
+    """`function_call` items, and the `function_call_output` that answers one."""
+
+    def read_call(self, payload: Any) -> WireCall:
+        if not isinstance(payload, dict) or not isinstance(payload.get("name"), str):
+            raise PayloadError("a call is an object with 'call_id', 'name' and 'arguments'")
+        return WireCall(
+            payload["name"], read_arguments(payload.get("arguments", "")), read_id(payload.get("call_id"))
+        )
+
+    def write_call(self, call: WireCall) -> dict[str, Any]:
+        call_id = need_id(call.call_id)
+        return {
+            "type": "function_call",
+            "call_id": call_id,
+            "name": call.name,
+            "arguments": _dumped(call.args),
+        }
+
+    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+        output: Any = outcome.text
+        if any(block["type"] == "image" for block in outcome.blocks):
+            output = [_item(block) for block in outcome.blocks]
+        return {"type": "function_call_output", "call_id": need_id(call_id), "output": output}
+
+    def bundle(self, payloads: Iterable[Any]) -> list[Any]:
+        """Return the tools of a request, those of one namespace together."""
+        tools: list[Any] = []
+        spaces: dict[str, Any] = {}
+        for payload in payloads:
+            if payload["type"] != "namespace":
+                tools.append(payload)
+            elif payload["name"] in spaces:
+                spaces[payload["name"]]["tools"] += payload["tools"]
+            else:
+                spaces[payload["name"]] = {**payload, "tools": list(payload["tools"])}
+                tools.append(spaces[payload["name"]])
+        return tools
+
+
+def _item(block: dict[str, Any]) -> dict[str, Any]:
+    from_text = block_text(block)
+    if block["type"] != "image":
+        return {"type": "input_text", "text": from_text}
+    url = f"data:{block.get('mimeType', 'image/png')};base64,{block.get('data', '')}"
+    return {"type": "input_image", "image_url": url, "detail": "auto"}

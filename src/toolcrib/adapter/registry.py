@@ -1,0 +1,154 @@
+"""The adapters by name, and conversion from any of their formats to any other."""
+
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from threading import Lock
+from typing import Any, Final
+
+from toolcrib.adapter.conversion import Conversion
+from toolcrib.adapter.features import SchemaFeature
+from toolcrib.adapter.loss import Losses
+from toolcrib.adapter.names import id_text, unique_names
+from toolcrib.adapter.protocol import Adapter, Translator
+from toolcrib.adapter.providers.a2a import A2aAdapter
+from toolcrib.adapter.providers.anthropic import AnthropicAdapter
+from toolcrib.adapter.providers.gemini import GeminiAdapter
+from toolcrib.adapter.providers.mcp import McpAdapter, McpCalls
+from toolcrib.adapter.providers.openai import OpenAIAdapter
+from toolcrib.adapter.rewrite.used import used_keywords
+from toolcrib.errors import ConversionError
+from toolcrib.model.canonical import CanonicalTool
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["ENTRY_POINTS", "AdapterRegistry", "default_registry"]
+
+ENTRY_POINTS: Final = "toolcrib.adapters"
+"""The group under which a distribution offers an adapter: a class or a function that returns one."""
+
+
+class AdapterRegistry:
+    """Adapters by name. Safe to share between threads.
+
+    >>> registry = default_registry()
+    >>> raw = {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    >>> registry.convert(raw, source="mcp", target="anthropic").payload["input_schema"]["properties"]
+    {'a': {'type': 'integer'}}
+    """
+
+    def __init__(self, adapters: Iterable[Adapter] = ()) -> None:
+        self._adapters: dict[str, Adapter] = {}
+        self._lock = Lock()
+        for adapter in adapters:
+            self.register(adapter)
+
+    def register(self, adapter: Adapter) -> None:
+        """Add an adapter.
+
+        Raises:
+            ConversionError: it is none, or there is one of that name already.
+        """
+        name = getattr(adapter, "name", None)
+        if not isinstance(name, str) or not name or not _is_adapter(adapter):
+            kind = type(adapter).__name__
+            reason = f"{kind} has not all of name, to_canonical, from_canonical and supports_feature"
+            raise ConversionError(reason, str(name or "adapter"), "register")
+        with self._lock:
+            if name in self._adapters:
+                raise ConversionError(
+                    "there is an adapter of that name; unregister it first", name, "register"
+                )
+            self._adapters[name] = adapter
+
+    def unregister(self, name: str) -> None:
+        """Remove an adapter.
+
+        Raises:
+            ConversionError: there is none of that name.
+        """
+        self.get(name)
+        with self._lock:
+            self._adapters.pop(name, None)
+
+    def get(self, name: str) -> Adapter:
+        """Return an adapter.
+
+        Raises:
+            ConversionError: there is none of that name, with the nearest one.
+        """
+        with self._lock:
+            found = self._adapters.get(name)
+            known = sorted(self._adapters)
+        if found is not None:
+            return found
+        hint = did_you_mean(str(name), known) or f"; there are {', '.join(known) or 'none'}"
+        raise ConversionError(f"there is no adapter {name!r:.80}{hint}", str(name)[:80], "get")
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all adapters, in order."""
+        with self._lock:
+            return tuple(sorted(self._adapters))
+
+    def convert(self, raw: Any, *, source: str, target: str, **options: Any) -> Conversion:
+        """Return a definition of one format in another; the options are those of the target.
+
+        Raises:
+            ConversionError: there is no such adapter, or the definition cannot be read or written.
+        """
+        reader, writer = self.get(source), self.get(target)
+        return _translate(writer, reader.to_canonical(raw), None, options)
+
+    def convert_canonical(self, tool: CanonicalTool, *, target: str, **options: Any) -> Conversion:
+        """Return a definition in the canonical form in a provider's."""
+        return _translate(self.get(target), tool, None, options)
+
+    def convert_many(
+        self, raws: Iterable[Any], *, source: str, target: str, **options: Any
+    ) -> list[Conversion]:
+        """Return definitions in another format, in their order, each under a name of its own."""
+        reader, writer = self.get(source), self.get(target)
+        tools = [reader.to_canonical(raw) for raw in raws]
+        if not isinstance(writer, Translator):
+            return [_translate(writer, tool, None, options) for tool in tools]
+        names = unique_names(tools, writer.names)
+        return [_translate(writer, tool, name, options) for tool, name in zip(tools, names, strict=True)]
+
+
+def _is_adapter(candidate: object) -> bool:
+    return isinstance(candidate, Adapter)
+
+
+def _translate(writer: Adapter, tool: CanonicalTool, name: str | None, options: dict[str, Any]) -> Conversion:
+    if isinstance(writer, Translator):
+        return writer.translate(tool, name=name, **options)
+    losses = Losses(writer.name)
+    for part, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
+        losses.part = part  # type: ignore[assignment]
+        for keyword, path in used_keywords(schema or {}):
+            if keyword in _FEATURES and not writer.supports_feature(SchemaFeature(keyword)):
+                losses.note(keyword, path, "is not known to this format")
+    payload = writer.from_canonical(tool, **options)
+    return Conversion(payload, writer.name, id_text(tool), tool.name, McpCalls(), None, losses)
+
+
+_FEATURES: Final = frozenset(SchemaFeature)
+
+
+def default_registry() -> AdapterRegistry:
+    """Return a registry of the built-in adapters and of those that installed distributions offer.
+
+    Raises:
+        ConversionError: an offered adapter cannot be loaded, is none, or has a name that is taken.
+    """
+    builtin = (McpAdapter(), OpenAIAdapter(), AnthropicAdapter(), GeminiAdapter(), A2aAdapter())
+    registry = AdapterRegistry(builtin)
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
+        registry.register(_load(point))
+    return registry
+
+
+def _load(point: EntryPoint) -> Any:
+    try:
+        return point.load()()
+    except Exception as error:
+        reason = f"the entry point {point.value!r} cannot be loaded: {type(error).__name__}: {error}"[:500]
+        raise ConversionError(reason, point.name, "register") from error

@@ -1,0 +1,62 @@
+"""Schemas for providers that take JSON Schema nearly whole: kept as they are, but for single keywords."""
+
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.adapter.paths import step
+from toolcrib.adapter.rewrite.describe import describe
+from toolcrib.adapter.rewrite.source import MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
+from toolcrib.model.plain import copy_json
+
+if TYPE_CHECKING:
+    from toolcrib.adapter.rewrite.walk import Walk
+
+__all__ = ["carry"]
+
+
+def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return a subschema with what its provider does not take said in the description, or left out."""
+    rules = walk.rules
+    if "allOf" in node and not rules.takes("allOf"):
+        node = walk.merged(node, path)
+        if "$ref" in node:
+            found: dict[str, Any] = walk.references.rewrite(walk, node, path)[0]
+            return found
+    found, said = {}, walk.said.pop(path, [])
+    for word, value in node.items():
+        if rules.takes(word) and walk.may_stay(word, value):
+            found[word] = _inside(walk, word, value, path)
+        elif word == "const":
+            walk.losses.note(word, path, "is an enum of one value")
+            found["enum"] = [copy_json(value)]
+        elif word in rules.dropped or word.startswith("x-"):
+            walk.losses.note(word, path, "is left out")
+        elif word not in {"$defs", "definitions"}:
+            said.append((word, value))
+            walk.losses.note(word, path, "is only said in the description")
+    if said:
+        found["description"] = describe(found.get("description"), said)
+    _complete(walk, found, path)
+    return found
+
+
+def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
+    """Return the value of a keyword, the subschemas in it converted."""
+    if word in ONE_SCHEMA and type(value) is not list:
+        return walk.schema(value, step(path, word))[0]
+    if word in MANY_SCHEMAS or word == "items":
+        return [walk.schema(member, step(path, word, index))[0] for index, member in enumerate(value)]
+    if word in MAP_OF_SCHEMAS:
+        return {name: walk.schema(member, step(path, word, name))[0] for name, member in value.items()}
+    return copy_json(value) if type(value) is list or type(value) is dict else value
+
+
+def _complete(walk: "Walk", found: dict[str, Any], path: str) -> None:
+    """Add what the provider wants every object and every array to say."""
+    said = found.get("type")
+    kinds = [said] if type(said) is str else said or ()
+    if "object" in kinds and walk.rules.needs_properties and "properties" not in found:
+        found["properties"] = {}
+        walk.losses.note("properties", path, "are said to be none in particular, since they must be said")
+    if "array" in kinds and walk.rules.needs_items and "items" not in found and "prefixItems" not in found:
+        found["items"] = {}
+        walk.losses.note("items", path, "are said to be anything, since they must be said")

@@ -1,0 +1,38 @@
+"""What a schema can no longer say, said in its description."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from toolcrib.adapter.rewrite.codec import to_text
+
+__all__ = ["MAX_HINT", "add_text", "describe", "hint"]
+
+MAX_HINT: Final = 600
+"""How much of a schema is quoted in a description, in characters."""
+_MAX_NOTE: Final = 300
+
+
+def describe(description: Any, said: Iterable[tuple[str, Any]]) -> str:
+    """Return a description that also says some keywords and their values.
+
+    >>> describe("How many.", [("minimum", 1), ("maximum", 9)])
+    'How many. (minimum: 1; maximum: 9)'
+    """
+    notes = "; ".join(f"{word}: {_short(value, _MAX_NOTE)}" for word, value in said)
+    return add_text(description, f"({notes})")
+
+
+def add_text(description: Any, text: str) -> str:
+    """Return a description with a sentence more."""
+    return f"{description.rstrip()} {text}" if isinstance(description, str) and description.strip() else text
+
+
+def hint(schema: dict[str, Any], *, left_out: frozenset[str]) -> str:
+    """Return a short quotation of what a schema says, or nothing if it says nothing."""
+    said = {word: value for word, value in schema.items() if word not in left_out}
+    return f" that fits {_short(said, MAX_HINT)}" if said else ""
+
+
+def _short(value: Any, limit: int) -> str:
+    text = value if isinstance(value, str) else to_text(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"

@@ -1,0 +1,108 @@
+"""Several subschemas that all must hold, as one where that can be said."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from toolcrib.adapter.rewrite.source import type_of
+
+__all__ = ["merge"]
+
+_FIRST_WINS: Final = frozenset({"description", "title", "default", "examples", "$comment", "$schema", "$id"})
+_LARGEST: Final = frozenset(
+    {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"}
+)
+_SMALLEST: Final = frozenset(
+    {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"}
+)
+_CLOSING: Final = ("additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames")
+
+
+def merge(schemas: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return one schema that says what all of them say; None where no single one can.
+
+    >>> merge([{"type": "object", "required": ["a"]}, {"required": ["b"], "minProperties": 2}])
+    {'type': 'object', 'required': ['a', 'b'], 'minProperties': 2}
+    """
+    merged: dict[str, Any] = {}
+    for schema in schemas:
+        if _closes_over(merged, schema) or _closes_over(schema, merged):
+            return None
+        for word, value in schema.items():
+            if word not in merged or merged[word] == value:
+                merged[word] = value
+                continue
+            found = _both(word, merged[word], value)
+            if found is None:
+                return None
+            merged[word] = found[0]
+    return merged
+
+
+def _closes_over(schema: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether a schema says something about properties that only the other one names."""
+    strangers = other.get("properties", {}).keys() - schema.get("properties", {}).keys()
+    return bool(strangers) and any(schema.get(word, True) not in ({}, True) for word in _CLOSING)
+
+
+def _both(word: str, one: Any, other: Any) -> tuple[Any] | None:
+    """Return what two values of a keyword say together, in a tuple of its own."""
+    if word in _FIRST_WINS:
+        return (one,)
+    if word in _LARGEST:
+        return (max(one, other),)
+    if word in _SMALLEST:
+        return (min(one, other),)
+    join = _JOINS.get(word)
+    return join(one, other) if join else None
+
+
+def _join_names(one: list[str], other: list[str]) -> tuple[Any]:
+    return (list(dict.fromkeys([*one, *other])),)
+
+
+def _join_properties(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any]:
+    joined = dict(one)
+    for name, schema in other.items():
+        if name in joined and joined[name] != schema:
+            joined[name] = {"allOf": [joined[name], schema]}
+        else:
+            joined[name] = schema
+    return (joined,)
+
+
+def _join_types(one: Any, other: Any) -> tuple[Any] | None:
+    ours, theirs = ([kinds] if isinstance(kinds, str) else kinds for kinds in (one, other))
+    both = [kind for kind in ours if kind in theirs or (kind == "integer" and "number" in theirs)]
+    both += [kind for kind in theirs if kind == "integer" and "number" in ours and kind not in both]
+    if not both:
+        return None
+    return (both[0],) if len(both) == 1 else (both,)
+
+
+def _join_enums(one: list[Any], other: list[Any]) -> tuple[Any] | None:
+    both = [
+        value
+        for value in one
+        if any(value == member and type_of(value) == type_of(member) for member in other)
+    ]
+    return (both,) if both else None
+
+
+def _join_definitions(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any]:
+    return ({**other, **one},)
+
+
+def _join_flags(one: Any, other: Any) -> tuple[Any]:
+    return (bool(one or other),)
+
+
+_JOINS: Final[dict[str, Callable[[Any, Any], tuple[Any] | None]]] = {
+    "required": _join_names,
+    "properties": _join_properties,
+    "type": _join_types,
+    "enum": _join_enums,
+    "$defs": _join_definitions,
+    "definitions": _join_definitions,
+    "uniqueItems": _join_flags,
+    "deprecated": _join_flags,
+}

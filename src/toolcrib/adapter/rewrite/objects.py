@@ -1,0 +1,189 @@
+"""Objects: properties that are always there, other names, and open maps as lists of pairs."""
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from toolcrib.adapter.paths import step
+from toolcrib.adapter.rewrite.codec import Codec, Field, MapCodec, ObjectCodec
+from toolcrib.adapter.rewrite.scalars import limit_values
+
+if TYPE_CHECKING:
+    from toolcrib.adapter.rewrite.walk import Found, Walk
+
+__all__ = ["USED", "fit_key", "rewrite_object"]
+
+USED: Final = frozenset(
+    {"type", "properties", "required", "additionalProperties", "patternProperties", "enum", "const"}
+)
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]+")
+_MAX_KEY: Final = 64
+_EXTRA: Final = "additional_properties"
+_NULL_IS_ABSENT: Final = "is optional, and now always given: null stands for its absence"
+
+
+def rewrite_object(
+    walk: "Walk", node: dict[str, Any], path: str, *, is_root: bool = False
+) -> tuple[dict[str, Any] | None, Codec | None]:
+    """Return an object schema converted; None where only JSON text will do."""
+    if not is_root and ("enum" in node or "const" in node):
+        found: dict[str, Any] = {"type": "string"}
+        values = [value for value in node.get("enum", [node.get("const")]) if type(value) is dict]
+        return found, limit_values(walk, found, values, path)
+    properties = _declared(node)
+    others = _others(node)
+    if not properties and not is_root:
+        if others is None or (others is False and not walk.rules.empty_objects):
+            return None, None
+        if others is not False:
+            return _rewrite_map(walk, node, others, path)
+    walk.object_depth += 1
+    walk.depth = max(walk.depth, walk.object_depth)
+    found, needed, fields, changes = _named(walk, node, properties, path, is_root=is_root)
+    walk.object_depth -= 1
+    if others is None and is_root and not found and "additionalProperties" in node:
+        others = True
+    extra = None
+    if others is not None and others is not False:
+        extra = _extra(walk, node, others, found, needed, path)
+    schema = _closed(walk, node, found, needed, path)
+    return schema, ObjectCodec(fields, extra) if changes or extra else None
+
+
+def _declared(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties of an object, those included that are only required."""
+    declared: dict[str, Any] = node.get("properties", {})
+    other = node.get("additionalProperties", True)
+    if other is not False:
+        for name in node.get("required", ()):
+            if name not in declared:
+                declared = {**declared, name: other}
+    return declared
+
+
+def _others(node: dict[str, Any]) -> Any:
+    """Return the schema of what else an object may hold: False for nothing, None for anything."""
+    other = node.get("additionalProperties", node.get("unevaluatedProperties"))
+    if "patternProperties" not in node:
+        return None if other is True or other == {} else other
+    patterns = list(node["patternProperties"].values())
+    kinds = [kind for kind in (*patterns, other) if kind is not False and kind is not None]
+    if any(kind is True or kind == {} for kind in kinds):
+        return None
+    return {"anyOf": kinds} if len(kinds) > 1 else kinds[0] if kinds else False
+
+
+def _rewrite_map(walk: "Walk", node: dict[str, Any], others: Any, path: str) -> "Found":
+    """Return an open map as a list of key and value pairs."""
+    for word in ("additionalProperties", "patternProperties"):
+        if word in node:
+            walk.losses.note(word, path, "the map is passed as a list of key and value pairs")
+    key: dict[str, Any] = {"type": "string"}
+    names = node.get("propertyNames")
+    if type(names) is dict and names and names.get("type", "string") == "string" and "$ref" not in names:
+        key, _ = walk.schema({**names, "type": "string"}, step(path, "propertyNames"))
+    value, codec = walk.schema(others, step(path, "additionalProperties"))
+    pair: dict[str, Any] = {
+        "type": "object",
+        "properties": {"key": key, "value": value},
+        "required": ["key", "value"],
+    }
+    if walk.rules.closed:
+        pair["additionalProperties"] = False
+    walk.properties += 2
+    return {"type": "array", "items": pair}, MapCodec(codec)
+
+
+def _named(
+    walk: "Walk", node: dict[str, Any], properties: dict[str, Any], path: str, *, is_root: bool
+) -> tuple[dict[str, Any], list[str], dict[str, Field], bool]:
+    """Return the named properties converted, the required ones, the way back, and if that is needed."""
+    rules, required = walk.rules, node.get("required", ())
+    keys = _keys(walk, properties, path, is_root=is_root)
+    found: dict[str, Any] = {}
+    fields: dict[str, Field] = {}
+    needed: list[str] = []
+    optional: list[str] = []
+    taken: list[str] = []
+    changes = bool(keys)
+    for name, given in properties.items():
+        if given is False:
+            walk.losses.note(
+                "properties", step(path, "properties", name), "is never allowed, and is left out"
+            )
+            continue
+        key = keys.get(name, name)
+        null_is_absent = rules.all_required and name not in required
+        schema, codec = walk.schema(given, path, name)
+        if null_is_absent:
+            wider = walk.nullable(schema)
+            (taken if wider is schema else optional).append(name)
+            schema = wider
+        if null_is_absent or name in required:
+            needed.append(key)
+        found[key] = schema
+        fields[name] = (key, codec, null_is_absent)
+        changes = changes or null_is_absent or codec is not None
+    if optional:
+        walk.losses.note_in("required", path, _NULL_IS_ABSENT, optional)
+    if taken:
+        walk.losses.note_in("required", path, f"{_NULL_IS_ABSENT}, and its own null is taken for that", taken)
+    return found, needed, fields, changes
+
+
+def _keys(walk: "Walk", properties: dict[str, Any], path: str, *, is_root: bool) -> dict[str, str]:
+    """Return other names for the properties whose own the provider does not take."""
+    rule = walk.rules.keys or (walk.rules.root_keys if is_root else None)
+    if rule is None:
+        return {}
+    fine = {name for name in properties if rule.fullmatch(name)}
+    keys = {name: fit_key(name, fine) for name in properties if name not in fine}
+    for name, key in keys.items():
+        walk.losses.note("properties", step(path, "properties", name), f"is called {key!r}")
+    return keys
+
+
+def _extra(
+    walk: "Walk", node: dict[str, Any], others: Any, found: dict[str, Any], needed: list[str], path: str
+) -> tuple[str, Codec | None]:
+    """Add the property that lists what the schema does not name, and return its name and codec."""
+    key = fit_key(_EXTRA, {*found, *node.get("properties", ())})
+    schema, codec = _rewrite_map(walk, node, others, path)
+    found[key] = {**schema, "description": "(what has no property of its own)"}
+    if walk.rules.all_required:
+        needed.append(key)
+    return key, codec
+
+
+def _closed(
+    walk: "Walk", node: dict[str, Any], found: dict[str, Any], needed: list[str], path: str
+) -> dict[str, Any]:
+    """Return the schema of an object with these properties, counted against the provider's limits."""
+    rules, given = walk.rules, node.get("additionalProperties")
+    walk.properties += len(found)
+    walk.optional += len(found) - len(needed)
+    walk.name_chars += sum(map(len, found))
+    schema: dict[str, Any] = {"type": "object", "properties": found}
+    if needed or rules.all_required:
+        schema["required"] = needed
+    if rules.closed:
+        schema["additionalProperties"] = False
+        if given is not False:
+            message = "nothing but the properties named can be passed"
+            walk.losses.note("additionalProperties", path, message)
+    elif given is not None:
+        walk.losses.note("additionalProperties", path, "is left out")
+    return schema
+
+
+def fit_key(name: str, taken: set[str]) -> str:
+    """Return a name of letters, digits and `_` that is not taken yet, and take it."""
+    base = _FOREIGN.sub("_", name).strip("_")[: _MAX_KEY - 4] or "property"
+    base = f"_{base}" if base[0].isdigit() else base
+    if len(name) <= _MAX_KEY and name == base and name not in taken:
+        base = name
+    key, count = base, 1
+    while key in taken:
+        count += 1
+        key = f"{base}_{count}"
+    taken.add(key)
+    return key

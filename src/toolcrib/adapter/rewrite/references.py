@@ -1,0 +1,152 @@
+"""References: kept where the provider follows them, otherwise their targets copied in, within bounds."""
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from toolcrib.adapter.rewrite.codec import Codec, RefCodec
+from toolcrib.adapter.rewrite.source import TYPES
+
+if TYPE_CHECKING:
+    from toolcrib.adapter.rewrite.walk import Found, Walk
+
+__all__ = ["References"]
+
+_ANNOTATIONS: Final = frozenset(
+    {"$ref", "title", "description", "default", "examples", "deprecated", "$comment"}
+)
+_DEFINITION: Final = re.compile(r"#/(\$defs|definitions)/([^/]+)")
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+ROOT: Final = "#"
+_ALL: Final = frozenset(TYPES)
+
+
+class References:
+    """The definitions of one converted schema, each converted once, when it is first referred to."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, Any] = {}
+        """By name; None while being converted."""
+        self.root_stays = False
+        """Whether a reference to the root leads to the converted root."""
+        self.definitions_stay: tuple[str, ...] = ()
+        """The keywords whose definitions the converted schema has in the same place."""
+        self._codecs: dict[str, Codec | None] = {}
+        self._names: dict[int, str] = {}
+        self._done: dict[str, Found] = {}
+        self._open: dict[int, str] = {}
+
+    def rewrite(self, walk: "Walk", node: dict[str, Any], path: str) -> "Found":
+        """Return a subschema with a reference converted."""
+        reference = node["$ref"]
+        if reference in self._done and len(node) == 1:
+            found, codec = self._done[reference]
+            return found.copy(), codec
+        target = walk.source.find(reference)
+        siblings = {word: value for word, value in node.items() if word != "$ref"}
+        if target is None:
+            walk.losses.note("$ref", path, f"leads nowhere within the schema: {reference[:100]!r}; left out")
+            return walk.schema(siblings, path)
+        if type(target) is bool:
+            return walk.schema(siblings if target else False, path)
+        if walk.rules.structured and not siblings.keys() <= _ANNOTATIONS:
+            return walk.structured(
+                {**siblings, "allOf": [*siblings.get("allOf", ()), {"$ref": reference}]}, path
+            )
+        if not walk.rules.refs:
+            return self._copy(walk, target, reference, siblings, path)
+        found, codec = self._refer(walk, target, reference, path)
+        return self._beside(walk, found, siblings, path), codec
+
+    def _refer(self, walk: "Walk", target: dict[str, Any], reference: str, path: str) -> "Found":
+        """Return a reference to a definition of the converted schema."""
+        if reference == ROOT and self.root_stays:
+            walk.recursive = True
+            return {"$ref": ROOT}, RefCodec(ROOT, self._codecs) if walk.rules.structured else None
+        if (
+            self.definitions_stay
+            and (usual := _DEFINITION.fullmatch(reference))
+            and usual[1] in self.definitions_stay
+        ):
+            return {"$ref": reference}, None
+        name = self._define(walk, target, reference, path)
+        found = {"$ref": f"#/$defs/{name}"}
+        if self.definitions[name] is None:
+            walk.recursive = True
+            return found, RefCodec(name, self._codecs)
+        codec = self._codecs[name]
+        if _DEFINITION.fullmatch(reference):
+            self._done[reference] = found, codec
+        return found.copy(), codec
+
+    def _define(self, walk: "Walk", target: dict[str, Any], reference: str, path: str) -> str:
+        if id(target) in self._names:
+            return self._names[id(target)]
+        wanted = _FOREIGN.sub("_", reference.rpartition("/")[2]).strip("_") or "root"
+        name, count = wanted, 1
+        taken = walk.source.root.get("$defs", ()) if "$defs" in self.definitions_stay else ()
+        while name in self.definitions or name in taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        if reference != f"#/$defs/{name}":
+            walk.losses.note("$ref", path, f"{reference[:100]!r} is the definition {name!r} under $defs")
+        self._names[id(target)] = name
+        self.definitions[name] = None
+        depth, walk.object_depth = walk.object_depth, 0
+        self.definitions[name], self._codecs[name] = walk.schema(target, reference[1:])
+        walk.object_depth = depth
+        walk.name_chars += len(name)
+        return name
+
+    def _copy(
+        self, walk: "Walk", target: dict[str, Any], reference: str, siblings: dict[str, Any], path: str
+    ) -> "Found":
+        """Return the target of a reference itself, unless it is a part of what is being copied."""
+        if id(target) in self._open:
+            walk.losses.note("$ref", path, f"{reference[:100]!r} refers back to itself; one turn is kept")
+            return walk.anything({"description": target.get("description"), **siblings}, path)
+        walk.losses.note("$ref", path, "is replaced by what it refers to")
+        self._open[id(target)] = reference
+        try:
+            return walk.schema({**target, **siblings}, reference[1:])
+        finally:
+            del self._open[id(target)]
+
+    def _beside(
+        self, walk: "Walk", found: dict[str, Any], siblings: dict[str, Any], path: str
+    ) -> dict[str, Any]:
+        """Return a reference with what its original had beside it, as far as that may stand there."""
+        allowed = walk.rules.ref_siblings
+        if allowed is None or not siblings:
+            return {**found, **siblings}
+        if walk.rules.structured:
+            outer = walk.finish(siblings, {}, None, frozenset(), path)
+            return {"anyOf": [found], **outer} if outer else found
+        for word in siblings.keys() - allowed:
+            walk.losses.note(word, path, "may not stand beside $ref, and is left out")
+        return found | {word: value for word, value in siblings.items() if word in allowed}
+
+    def converted(self, reference: str) -> Any:
+        """Return the converted definition that a converted reference leads to; None while it is made."""
+        return self.definitions.get(reference.removeprefix("#/$defs/"))
+
+    def kinds(self, schema: dict[str, Any]) -> frozenset[str]:
+        """Return the JSON types that a converted subschema admits; all where that is not known yet."""
+        pending = [schema]
+        kinds: set[str] = set()
+        while pending:
+            schema = pending.pop()
+            if "$ref" in schema:
+                target = self.converted(schema["$ref"])
+                if target is None or "$ref" in target:
+                    return _ALL
+                pending.append(target)
+            said = schema.get("type", ())
+            kinds.update([said] if type(said) is str else said)
+            if schema.get("nullable"):
+                kinds.add("null")
+            pending += schema.get("anyOf", ())
+        return frozenset(kinds | {"integer"} if "number" in kinds else kinds)
+
+    def keep_root(self, codec: Codec | None) -> None:
+        """Take the codec of the root, for what refers to it."""
+        self._codecs[ROOT] = codec

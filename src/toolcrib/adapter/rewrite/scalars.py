@@ -1,0 +1,68 @@
+"""Strings, numbers, booleans and null, and the values they are limited to."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from toolcrib.adapter.rewrite.codec import Codec, EnumCodec, to_text
+from toolcrib.adapter.rewrite.source import type_of
+
+if TYPE_CHECKING:
+    from toolcrib.adapter.rewrite.walk import Walk
+
+__all__ = ["rewrite_scalar"]
+
+_USED: Final = frozenset({"type", "enum", "const"})
+
+
+def rewrite_scalar(
+    walk: "Walk", kinds: list[str], node: dict[str, Any], path: str
+) -> tuple[dict[str, Any], Codec | None, frozenset[str]]:
+    """Return a subschema of scalar types converted, its codec, and the keywords that are done with."""
+    if not kinds:
+        return {"type": "null"}, None, _USED
+    found: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    walk.unions += len(kinds) > 1
+    if "type" not in node:
+        walk.losses.note("type", path, f"is said to be {' or '.join(kinds)}")
+    codec = None
+    if "const" in node and walk.rules.takes("const"):
+        found["const"] = node["const"]
+    elif "enum" in node or "const" in node:
+        codec = _limit(walk, found, node, path)
+    return found, codec, _USED
+
+
+def _limit(walk: "Walk", found: dict[str, Any], node: dict[str, Any], path: str) -> Codec | None:
+    """Limit a converted subschema to the values of an enum that are of its types."""
+    if "enum" not in node:
+        walk.losses.note("const", path, "is an enum of one value")
+    given = node.get("enum", [node.get("const")])
+    if not given:
+        walk.losses.note("enum", path, "has no values, and is left out")
+        return None
+    kinds = found["type"] if type(found["type"]) is list else [found["type"]]
+    values = [value for value in given if _is_of(type_of(value), kinds)]
+    if len(values) < len(given):
+        walk.losses.note("enum", path, "only values of the type are kept")
+    return limit_values(walk, found, values or given, path)
+
+
+def limit_values(walk: "Walk", found: dict[str, Any], values: list[Any], path: str) -> Codec | None:
+    """Add an enum in the form that the provider takes, and return the codec of its values."""
+    walk.enum_values += len(values)
+    walk.name_chars += sum(len(value) for value in values if type(value) is str)
+    scalars_only = all(type(value) is not dict and type(value) is not list for value in values)
+    strings_only = all(type(value) is str for value in values)
+    if strings_only or (scalars_only and walk.rules.enums != "string"):
+        found["enum"] = values
+        return None
+    texts = [value if type(value) is str else to_text(value) for value in values]
+    if len(set(texts)) < len(texts):
+        texts = [to_text(value) for value in values]
+    walk.losses.note("enum", path, "its values are passed as text")
+    found["type"] = "string"
+    found["enum"] = list(dict.fromkeys(texts))
+    return EnumCodec(dict(zip(texts, values, strict=True)))
+
+
+def _is_of(kind: str, kinds: list[str]) -> bool:
+    return kind in kinds or (kind == "integer" and "number" in kinds)

@@ -1,0 +1,203 @@
+"""A schema as it is read: which draft it follows, where its references lead, what its keywords may hold."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+from toolcrib.model.plain import walk
+
+__all__ = [
+    "ARRAY_WORDS",
+    "MANY_SCHEMAS",
+    "MAP_OF_SCHEMAS",
+    "OBJECT_WORDS",
+    "ONE_SCHEMA",
+    "TYPES",
+    "Source",
+    "type_of",
+]
+
+ONE_SCHEMA: Final = frozenset(
+    {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"}
+    | {"unevaluatedItems", "unevaluatedProperties", "contentSchema", "additionalItems"}
+)
+MANY_SCHEMAS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+MAP_OF_SCHEMAS: Final = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+)
+OBJECT_WORDS: Final = frozenset(
+    {"properties", "required", "additionalProperties", "patternProperties", "propertyNames"}
+    | {"minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
+)
+ARRAY_WORDS: Final = frozenset(
+    {"items", "prefixItems", "contains", "minContains", "maxContains", "minItems", "maxItems"}
+    | {"uniqueItems", "unevaluatedItems"}
+)
+TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
+_ANNOTATIONS: Final = frozenset({"$ref", "title", "description", "default", "examples"})
+_MAX_DIGITS: Final = 9
+_NUMBERS: Final = frozenset({int, float})
+_TYPE_NAMES: Final = frozenset(TYPES)
+
+
+def type_of(value: Any) -> str:
+    """Return the JSON type of a value; a whole number is an integer.
+
+    >>> type_of(True), type_of(2.0), type_of(None)
+    ('boolean', 'integer', 'null')
+    """
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    names = {dict: "object", list: "array", str: "string", int: "integer", type(None): "null"}
+    return names[type(value)]
+
+
+def _is_count(value: float) -> bool:
+    return value >= 0 and value == int(value)
+
+
+def _is_type(value: str | list[Any]) -> bool:
+    if type(value) is str:
+        return value in _TYPE_NAMES
+    return bool(value) and all(type(name) is str and name in _TYPE_NAMES for name in value)
+
+
+def _is_schema(value: Any) -> bool:
+    return type(value) is dict or type(value) is bool
+
+
+def _is_names(value: Any) -> bool:
+    return type(value) is list and all(type(name) is str for name in value)
+
+
+_Shape = tuple[frozenset[type] | None, Callable[[Any], bool] | None]
+_ANY: Final[_Shape] = (None, None)
+_SHAPES: Final[Mapping[str, _Shape]] = (
+    dict.fromkeys(ONE_SCHEMA, (frozenset({dict, bool}), None))
+    | dict.fromkeys(MANY_SCHEMAS, (frozenset({list}), bool))
+    | dict.fromkeys(MAP_OF_SCHEMAS, (frozenset({dict}), None))
+    | dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), (_NUMBERS, None))
+    | dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (_NUMBERS, _is_count))
+    | dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), (_NUMBERS, _is_count))
+    | dict.fromkeys(("title", "description", "pattern", "format", "$ref"), (frozenset({str}), None))
+    | dict.fromkeys(("$schema", "$id"), (frozenset({str}), None))
+    | dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), (frozenset({bool}), None))
+    | dict.fromkeys(("enum", "examples"), (frozenset({list}), None))
+    | {
+        "type": (frozenset({str, list}), _is_type),
+        "required": (frozenset({list}), _is_names),
+        "multipleOf": (_NUMBERS, None),
+        "nullable": (frozenset({bool}), None),
+    }
+)
+"""What the value of each keyword must be: its type, and what else; others may be anything."""
+
+
+class Source:
+    """One schema to be rewritten, with its references. It is read, never changed."""
+
+    def __init__(self, root: dict[str, Any], *, modern: bool = True) -> None:
+        """Take the whole schema; `modern` asks for the words of 2020-12 throughout."""
+        self.root = root
+        self._modern = modern
+        self._is_draft_7 = "draft-07" in str(root.get("$schema", ""))
+        self._found: dict[str, Any] = {}
+        self._anchors: dict[str, Any] | None = None
+
+    def read(
+        self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str
+    ) -> dict[str, Any]:
+        """Return a subschema in the words wanted, without the keywords that hold what they must not.
+
+        What that changes is noted. The result may be the subschema itself: it is not to be changed.
+        """
+        read = schema
+        for word, value in schema.items():
+            kinds, fits = _SHAPES.get(word, _ANY)
+            if kinds is None or (type(value) in kinds and (fits is None or fits(value))):
+                continue
+            if word != "items" or type(value) is not list or not value:
+                read = {key: kept for key, kept in read.items() if key != word}
+                note(word, path, "means nothing as it stands, and is left out")
+            elif self._modern:
+                note(word, path, "is a list of items, and is said by prefixItems")
+                read = _modern_tuple(read)
+        return self._modernised(read, note, path) if self._modern else read
+
+    def _modernised(
+        self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str
+    ) -> dict[str, Any]:
+        """Return a subschema with what 2020-12 says in other words said in these."""
+        if "$dynamicRef" in schema and "$ref" not in schema:
+            note("$dynamicRef", path, "is said by $ref")
+            schema = {"$ref" if key == "$dynamicRef" else key: kept for key, kept in schema.items()}
+        if "dependencies" in schema:
+            note("dependencies", path, "are said by dependentRequired and dependentSchemas")
+            schema = _modern_dependencies(schema)
+        if self._is_draft_7 and "$ref" in schema and not schema.keys() <= _ANNOTATIONS:
+            for word in schema.keys() - _ANNOTATIONS:
+                note(word, path, "means nothing beside $ref in draft-07, and is left out")
+            schema = {key: kept for key, kept in schema.items() if key in _ANNOTATIONS}
+        return schema
+
+    def find(self, reference: str) -> Any:
+        """Return the subschema that a reference leads to; None where it leads nowhere within the schema."""
+        if reference not in self._found:
+            self._found[reference] = self._find(reference)
+        return self._found[reference]
+
+    def _find(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            return None
+        if reference == "#":
+            return self.root
+        if not reference.startswith("#/"):
+            return self._anchored(reference[1:])
+        value: Any = self.root
+        for part in unquote(reference[2:]).split("/"):
+            key = part.replace("~1", "/").replace("~0", "~")
+            if type(value) is dict and key in value:
+                value = value[key]
+            elif type(value) is list and _is_index(key) and int(key) < len(value):
+                value = value[int(key)]
+            else:
+                return None
+        return value if _is_schema(value) else None
+
+    def _anchored(self, name: str) -> Any:
+        if self._anchors is None:
+            self._anchors = {
+                member[word]: member
+                for member in walk(self.root)
+                if type(member) is dict
+                for word in ("$anchor", "$dynamicAnchor")
+                if type(member.get(word)) is str
+            }
+        return self._anchors.get(name)
+
+
+def _is_index(key: str) -> bool:
+    return key.isdecimal() and key.isascii() and len(key) < _MAX_DIGITS
+
+
+def _modern_tuple(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return an array schema whose `items` is a list, as 2020-12 writes it."""
+    read = {key: kept for key, kept in schema.items() if key not in {"items", "additionalItems"}}
+    read["prefixItems"] = schema["items"]
+    if "additionalItems" in schema:
+        read["items"] = schema["additionalItems"]
+    return read
+
+
+def _modern_dependencies(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema with `dependencies` split in two, as 2020-12 does."""
+    read = {key: kept for key, kept in schema.items() if key != "dependencies"}
+    given = schema["dependencies"]
+    if type(given) is dict:
+        names = {key: kept for key, kept in given.items() if _is_names(kept)}
+        schemas = {key: kept for key, kept in given.items() if _is_schema(kept)}
+        read |= {"dependentRequired": names} if names else {}
+        read |= {"dependentSchemas": schemas} if schemas else {}
+    return read

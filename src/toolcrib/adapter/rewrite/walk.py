@@ -1,0 +1,303 @@
+"""The one walk over a schema: each subschema becomes what the provider takes, with the way back beside it."""
+
+from typing import Any, Final
+
+from toolcrib.adapter.loss import Losses
+from toolcrib.adapter.paths import step
+from toolcrib.adapter.rewrite import arrays, objects, unions
+from toolcrib.adapter.rewrite.alternatives import Alternatives
+from toolcrib.adapter.rewrite.carry import carry
+from toolcrib.adapter.rewrite.codec import Codec, CodecError, JsonTextCodec, NullableCodec, encode
+from toolcrib.adapter.rewrite.describe import add_text, describe, hint
+from toolcrib.adapter.rewrite.references import References
+from toolcrib.adapter.rewrite.scalars import rewrite_scalar
+from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, Source, type_of
+from toolcrib.adapter.rules import Rules
+from toolcrib.model.plain import copy_json
+
+__all__ = ["MAX_DEPTH", "MAX_SUBSCHEMAS", "Found", "SchemaTooLargeError", "Walk"]
+
+MAX_SUBSCHEMAS: Final = 20_000
+"""How many subschemas a conversion may visit, those behind references included."""
+MAX_DEPTH: Final = 100
+"""How deep subschemas may nest."""
+ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated"})
+CONTAINERS: Final = frozenset({dict, list})
+_DEFINITIONS: Final = frozenset({"$defs", "definitions"})
+_LEFT_OUT: Final = ANNOTATIONS | {"$schema", "$defs", "definitions", "$comment", "$id"}
+_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
+_NULLABLE_SCALARS: Final = [[kind, "null"] for kind in ("string", "boolean", "number", "integer")]
+_CHOOSING: Final = frozenset({"enum", "const", "anyOf", "oneOf", "allOf"})
+_SIMPLE: Final = frozenset({"type", "description"})
+"""What two subschemas in three say, and no more."""
+_TYPE: Final = frozenset({"type"})
+_LOOKS_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
+
+Found = tuple[Any, Codec | None]
+"""A converted subschema, and its codec where its values look different."""
+
+
+class SchemaTooLargeError(ValueError):
+    """A schema that holds, or whose references expand to, more than any honest one."""
+
+
+class Walk:
+    """The state of one walk. `schema` converts any subschema; the other modules convert one kind each."""
+
+    def __init__(self, source: Source, rules: Rules, losses: Losses) -> None:
+        self.source = source
+        self.rules = rules
+        self.losses = losses
+        self.alternatives = Alternatives(source.root)
+        self.references = References()
+        self.said: dict[str, list[tuple[str, Any]]] = {}
+        """What is still to be said in the description of the subschema at a path."""
+        self.recursive = False
+        """Whether the converted schema refers back to itself."""
+        self.unions = self.optional = self.properties = self.enum_values = self.name_chars = 0
+        self.object_depth = self.depth = self.merges = 0
+        self._visited = self._depth = 0
+
+    def schema(self, schema: Any, path: str, name: str | None = None) -> Found:
+        """Return any subschema converted: the one at a path, or that of a property of the object there.
+
+        Raises:
+            SchemaTooLargeError: there are too many, or they nest too deep.
+        """
+        self._visited += 1
+        if self._visited > MAX_SUBSCHEMAS or self._depth >= MAX_DEPTH:
+            raise self._too_large()
+        if type(schema) is not dict:
+            return self._not_an_object(schema, path if name is None else step(path, "properties", name))
+        if schema.keys() <= _SIMPLE and type(schema.get("description", "")) is str:
+            kinds = schema.get("type")
+            if type(kinds) is str and kinds in _SCALARS:
+                return schema.copy(), None
+        if name is not None:
+            path = step(path, "properties", name)
+        node = self.source.read(schema, self.losses.note, path)
+        self._depth += 1
+        try:
+            if "$ref" in node:
+                return self.references.rewrite(self, node, path)
+            if self.rules.structured:
+                return self.structured(node, path)
+            return carry(self, node, path), None
+        finally:
+            self._depth -= 1
+
+    def _too_large(self) -> SchemaTooLargeError:
+        if self._depth >= MAX_DEPTH:
+            return SchemaTooLargeError(f"it nests subschemas over {MAX_DEPTH} levels deep; make it flatter")
+        return SchemaTooLargeError(
+            f"its references expand to more than {MAX_SUBSCHEMAS:,} subschemas; "
+            "refer to fewer definitions, from fewer places"
+        )
+
+    def _not_an_object(self, schema: Any, path: str) -> Found:
+        """Return a subschema that is a boolean, or no subschema at all."""
+        if type(schema) is not bool:
+            self.losses.note("type", path, "is no schema, and is read as one that admits anything")
+        if self.rules.structured:
+            return self.anything({} if schema is not False else {"not": {}}, path)
+        return (schema if type(schema) is bool else True), None
+
+    def merged(self, node: dict[str, Any], path: str) -> dict[str, Any]:
+        """Return a subschema with its `allOf` and its reference merged into it."""
+        return unions.merge_all(self, unions.with_ref_in_all_of(node), path)
+
+    def structured(self, node: dict[str, Any], path: str) -> Found:
+        """Return a subschema without a reference, every value of it spelt out."""
+        kinds = node.get("type")
+        if kinds is not None and _CHOOSING.isdisjoint(node):
+            if type(kinds) is str:
+                return self._of_one_type(kinds, node, path)
+            if kinds in _NULLABLE_SCALARS and self.rules.type_lists:
+                self.unions += 1
+                return self.finish(node, {"type": kinds.copy()}, None, _TYPE, path), None
+        if "allOf" in node:
+            node = unions.merge_all(self, node, path)
+        if "anyOf" in node or "oneOf" in node:
+            if not unions.is_object_with_choices(node):
+                return unions.rewrite_union(self, node, path)
+            node = unions.hoist(self, node, path)
+        return self._of_types(kinds_of(node), node, path)
+
+    def _of_types(self, kinds: list[str], node: dict[str, Any], path: str) -> Found:
+        """Return a subschema of some JSON types, which may be limited to some values."""
+        plain = [kind for kind in kinds if kind != "null"]
+        if not kinds:
+            return self.anything(node, path)
+        if len(plain) > 1 and (not self.rules.type_lists or not {"object", "array"}.isdisjoint(plain)):
+            return unions.split_types(self, node, kinds, path)
+        found, codec, used = self._of_kind(plain, node, path)
+        if found is None:
+            return self.anything(node, path, plain[0])
+        if "null" in kinds and plain:
+            found = self.nullable(found)
+            codec = NullableCodec(codec) if codec else None
+            if self.rules.nullable:
+                self.losses.note("type", path, "null is said by nullable")
+        return self.finish(node, found, codec, used, path), codec
+
+    def _of_one_type(self, kind: str, node: dict[str, Any], path: str) -> Found:
+        """Return a subschema that says its type and leaves no choice of values."""
+        found: dict[str, Any] | None
+        if kind == "object":
+            found, codec = objects.rewrite_object(self, node, path)
+            used = objects.USED
+        elif kind == "array":
+            found, codec = arrays.rewrite_array(self, node, path)
+            used = arrays.USED
+        else:
+            found, codec, used = {"type": kind}, None, _TYPE
+        if found is None:
+            return self.anything(node, path, kind)
+        return self.finish(node, found, codec, used, path), codec
+
+    def _of_kind(
+        self, kinds: list[str], node: dict[str, Any], path: str
+    ) -> tuple[Any, Codec | None, frozenset[str]]:
+        """Return a subschema of one JSON type converted, and the keywords that are done with."""
+        if kinds == ["object"]:
+            found, codec = objects.rewrite_object(self, node, path)
+            return found, codec, objects.USED
+        if kinds == ["array"]:
+            found, codec = arrays.rewrite_array(self, node, path)
+            return found, codec, arrays.USED
+        return rewrite_scalar(self, kinds, node, path)
+
+    def anything(self, node: dict[str, Any], path: str, kind: str = "value") -> Found:
+        """Return the schema of a value that has no other form here than JSON text in a string."""
+        self.losses.note("type", path, f"the {kind} is free-form, and is passed as JSON text in a string")
+        codec = JsonTextCodec()
+        article = "an" if kind == "object" else "any" if kind == "value" else "a"
+        text = f"JSON text of {article} {kind}{hint(node, left_out=_LEFT_OUT)}"
+        found = {"type": "string", "description": add_text(node.get("description"), f"({text})")}
+        used = frozenset(node.keys() - (ANNOTATIONS - {"description"}))
+        return self.finish(node, found, codec, used, path), codec
+
+    def nullable(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return a converted subschema that admits null too."""
+        kinds = schema.get("type")
+        if (
+            type(kinds) is str
+            and kinds != "null"
+            and not self.rules.nullable
+            and _CHOOSING.isdisjoint(schema)
+        ):
+            self.unions += 1
+            return {**schema, "type": [kinds, "null"]}
+        if self.admits_null(schema):
+            return schema
+        if self.rules.nullable:
+            return {**schema, "nullable": True}
+        self.unions += "anyOf" not in schema and type(schema.get("type")) is not list
+        null = {"type": "null"}
+        if "anyOf" in schema:
+            return {**schema, "anyOf": [*schema["anyOf"], null]}
+        if "$ref" in schema or "const" in schema:
+            return {"anyOf": [schema, null]}
+        wider = {**schema, "type": [*kinds, "null"] if type(kinds) is list else [kinds, "null"]}
+        if "enum" in schema:
+            wider["enum"] = [*schema["enum"], None]
+        return wider
+
+    def admits_null(self, schema: dict[str, Any]) -> bool:
+        """Return whether a converted subschema admits null."""
+        kinds = schema.get("type")
+        if kinds is not None:
+            return kinds == "null" or (type(kinds) is list and "null" in kinds) or "nullable" in schema
+        if "$ref" in schema:
+            target = self.references.converted(schema["$ref"])
+            return target is not None and "$ref" not in target and self.admits_null(target)
+        return "nullable" in schema or any(map(self.admits_null, schema.get("anyOf", ())))
+
+    def finish(
+        self,
+        node: dict[str, Any],
+        found: dict[str, Any],
+        codec: Codec | None,
+        used: frozenset[str],
+        path: str,
+    ) -> dict[str, Any]:
+        """Add to a converted subschema the other keywords of its original, as they are or described."""
+        if node.keys() <= used and path not in self.said:
+            return found
+        rules, said = self.rules, self.said.pop(path, [])
+        for word, value in node.items():
+            if word in used or word in found:
+                continue
+            if word in _DEFINITIONS:
+                if path:
+                    self.losses.note(word, path, "what is referred to is among the definitions of the root")
+                continue
+            if rules.keywords is None or (word in rules.keywords and self.may_stay(word, value)):
+                if word == "default" and codec is not None:
+                    self._keep_default(found, codec, value, path)
+                else:
+                    found[word] = value if type(value) not in CONTAINERS else copy_json(value)
+            elif word in rules.dropped or word.startswith("x-"):
+                self.losses.note(word, path, "is left out")
+            else:
+                said.append((word, value))
+                self.losses.note(word, path, "is only said in the description")
+        if said:
+            found["description"] = describe(found.get("description", node.get("description")), said)
+        return found
+
+    def may_stay(self, word: str, value: Any) -> bool:
+        """Return whether a keyword that may stay may do so with this value."""
+        rules = self.rules
+        if word == "format":
+            return rules.formats is None or value in rules.formats
+        if word == "pattern":
+            return rules.look_around or not looks_around(value)
+        if word == "minItems":
+            return rules.max_min_items is None or value <= rules.max_min_items
+        return word != "nullable" or rules.nullable or rules.keywords is None
+
+    def _keep_default(self, found: dict[str, Any], codec: Codec, value: Any, path: str) -> None:
+        """Add a default value in the converted terms, if it has any."""
+        try:
+            found["default"] = encode(codec, value)
+        except (CodecError, KeyError):
+            self.losses.note("default", path, "does not fit its own schema, and is left out")
+        else:
+            self.losses.note("default", path, "is said in the converted terms")
+
+
+def kinds_of(node: dict[str, Any]) -> list[str]:
+    """Return the JSON types that a subschema speaks of, said or implied; none if it could be anything."""
+    kinds = node.get("type")
+    if kinds is not None:
+        return [kinds] if type(kinds) is str else list(dict.fromkeys(kinds))
+    if "const" in node:
+        return [type_of(node["const"])]
+    if "enum" in node:
+        return list(dict.fromkeys(map(type_of, node["enum"])))
+    is_object, is_array = not OBJECT_WORDS.isdisjoint(node), not ARRAY_WORDS.isdisjoint(node)
+    if is_object != is_array:
+        return ["object"] if is_object else ["array"]
+    return []
+
+
+def looks_around(pattern: str) -> bool:
+    """Return whether a pattern looks ahead or behind, or refers back to what it matched."""
+    if "(?" not in pattern and "\\" not in pattern:
+        return False
+    escaped = in_class = False
+    for index, char in enumerate(pattern):
+        if escaped:
+            escaped = False
+            if not in_class and ((char.isdigit() and char != "0") or char == "k"):
+                return True
+        elif char == "\\":
+            escaped = True
+        elif in_class:
+            in_class = char != "]"
+        elif char == "[":
+            in_class = True
+        elif pattern.startswith(_LOOKS_AROUND, index):
+            return True
+    return False

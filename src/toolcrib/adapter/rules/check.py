@@ -1,0 +1,168 @@
+"""Whether a provider would take an input schema, judged by its rules alone and not by how we rewrite."""
+
+from collections.abc import Iterator
+from itertools import islice
+from re import compile as regex
+from typing import Any, Final
+
+from toolcrib.adapter.rules.limits import oversizes
+from toolcrib.adapter.rules.positions import REFERENCES, Place, Places, types_of
+from toolcrib.adapter.rules.tables import Rules
+from toolcrib.adapter.rules.words import has_shape, sketch, value_faults
+from toolcrib.errors import Problem
+from toolcrib.errors.base import MAX_PROBLEMS, either, shown
+from toolcrib.model.plain import pointer
+
+__all__ = ["violations"]
+
+_COMBINATIONS: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "if", "not", "oneOf"})
+_TYPED: Final = frozenset({"$ref", "anyOf", "const", "enum", "type"})
+_PLAIN_REFERENCE: Final = regex(r"#(?:/(?:\$defs|definitions)/[^/]+)?")
+
+Fault = tuple[str, str]
+"""A keyword, and what is wrong with it."""
+
+
+def violations(schema: dict[str, Any], rules: Rules) -> tuple[Problem, ...]:
+    """Return why a provider would not take a schema for the input of a tool; empty where it would.
+
+    The path of a problem leads to the subschema that says the keyword, or fails to; that of a bad name or
+    of a member that is no schema leads to the member. Problems come in the order of the schema, those about
+    its size last, at most `MAX_PROBLEMS` of them.
+
+    >>> from toolcrib.adapter.rules.tables import OPENAI
+    >>> for problem in violations({"type": "object", "properties": {"tags": {"type": "array"}}}, OPENAI):
+    ...     print(problem)
+    /properties/tags: OpenAI does not take an array without items; say what they are
+    """
+    return tuple(islice(_Judge(schema, rules).problems(), MAX_PROBLEMS))
+
+
+class _Judge:
+    """One schema before one set of rules."""
+
+    def __init__(self, schema: dict[str, Any], rules: Rules) -> None:
+        self._rules = rules
+        self._lenient = rules.root_unions
+        self._places = Places(schema)
+        self._circular = set() if rules.recursion else self._places.circular()
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield every problem, in the order of the schema."""
+        for place in self._places.all:
+            if type(place.value) is dict:
+                for keyword, message in self._faults(place, place.value):
+                    yield Problem(place.path, keyword, f"{self._rules.title} {message}"[:500])
+                yield from self._misnamed(place, place.value)
+            else:
+                yield from self._no_object(place)
+        yield from oversizes(self._places, self._rules)
+        if self._places.is_cut:
+            yield Problem("", "size", "the schema holds too many subschemas to check; make it smaller")
+
+    def _faults(self, place: Place, schema: dict[str, Any]) -> Iterator[Fault]:
+        """Yield what is wrong in one place."""
+        is_root = place.parent is None
+        kinds = types_of(schema)
+        if is_root and schema.get("type") != "object":
+            yield "type", "does not take a root of another type; say type: 'object'"
+        for word in schema:
+            if not (is_root and word == "type"):
+                yield from ((word, f"does not take {fault}") for fault in self._word(place, schema, word))
+        if self._rules.structured and not is_root and not schema.keys() & _TYPED:
+            yield "type", "does not take a value without a type; say which type it has"
+        if is_root or "object" in kinds:
+            yield from self._members(schema, is_root=is_root)
+        if "array" in kinds:
+            yield from self._items(schema)
+
+    def _word(self, place: Place, schema: dict[str, Any], word: str) -> Iterator[str]:
+        """Yield what the provider does not take about one keyword."""
+        rules = self._rules
+        if word in REFERENCES and not rules.refs:
+            yield "references; write what they lead to in their place"
+        elif word in rules.dropped or (rules.keywords is not None and word not in rules.keywords):
+            yield f"the keyword {shown(word)}; leave it out"
+        elif place.parent is None and word in _COMBINATIONS and not rules.root_unions:
+            yield f"{word} at the root; move it into a property, or leave it out"
+        elif not has_shape(word, schema[word]):
+            if not self._lenient:
+                yield f"{sketch(schema[word])} as {word}; write what JSON Schema says, or leave it out"
+        elif word in REFERENCES:
+            yield from self._reference(place, schema, word)
+        elif word == "additionalProperties" and rules.closed and schema[word] is not False:
+            yield "additional properties; say additionalProperties: false"
+        else:
+            yield from value_faults(word, schema, rules)
+
+    def _reference(self, place: Place, schema: dict[str, Any], word: str) -> Iterator[str]:
+        rules, reference = self._rules, schema[word]
+        if not reference.startswith("#"):
+            yield f"the reference {shown(reference)}, which leaves the schema; refer to a definition in it"
+        elif rules.structured and not _PLAIN_REFERENCE.fullmatch(reference):
+            yield f"the reference {shown(reference)}; refer to '#' or to '#/$defs/' and a name"
+        elif self._places.find(reference) is None:
+            yield f"the reference {shown(reference)}, which leads nowhere; add what it refers to"
+        if place in self._circular:
+            yield "a schema that refers back to itself; write out as many levels as are needed"
+        if rules.ref_siblings is not None and (beside := schema.keys() - rules.ref_siblings - {word}):
+            yield f"{either(sorted(beside))} beside {word}; leave them out"
+
+    def _members(self, schema: dict[str, Any], *, is_root: bool) -> Iterator[Fault]:
+        """Yield what is wrong with an object as a whole."""
+        rules = self._rules
+        if "properties" not in schema and rules.needs_properties:
+            yield "properties", "does not take an object without properties; say which it has, if only {}"
+        elif not is_root and not rules.empty_objects and not schema.get("properties"):
+            yield "properties", "does not take an object that has no properties; give it one"
+        if rules.closed and "additionalProperties" not in schema:
+            yield "additionalProperties", "takes closed objects only; say additionalProperties: false"
+        yield from self._required(_properties(schema), schema.get("required"))
+
+    def _required(self, declared: dict[str, Any], names: Any) -> Iterator[Fault]:
+        rules = self._rules
+        required = {name for name in names if type(name) is str} if type(names) is list else set()
+        unknown = required - declared.keys()
+        if rules.structured and unknown:
+            listed = shown(sorted(unknown))
+            yield "required", f"does not take required names that are no properties; declare {listed}"
+        optional = declared.keys() - required
+        if rules.all_required and optional:
+            yield "required", f"does not take optional properties; require {shown(sorted(optional))}"
+
+    def _items(self, schema: dict[str, Any]) -> Iterator[Fault]:
+        """Yield what is wrong with an array as a whole."""
+        rules = self._rules
+        if not rules.needs_items or type(schema.get("items")) is dict:
+            return
+        takes_tuples = rules.keywords is None or "prefixItems" in rules.keywords
+        if not (takes_tuples and "prefixItems" in schema) and has_shape("items", schema.get("items", True)):
+            yield "items", "does not take an array without items; say what they are"
+
+    def _misnamed(self, place: Place, schema: dict[str, Any]) -> Iterator[Problem]:
+        rules = self._rules
+        wanted = [rules.keys, rules.root_keys if place.parent is None else None]
+        for name in _properties(schema):
+            for pattern in wanted:
+                if pattern is not None and not pattern.fullmatch(name):
+                    path = place.path + pointer(("properties", name))
+                    message = f"does not take the name {shown(name)}; use one that matches {pattern.pattern}"
+                    yield Problem(path, "properties", f"{rules.title} {message}")
+
+    def _no_object(self, place: Place) -> Iterator[Problem]:
+        """Yield what is wrong in a place where a boolean stands, or no schema at all."""
+        rules = self._rules
+        if place.parent is None:
+            yield Problem("", "type", f"{rules.title} takes an object as the root; say type: 'object'")
+        elif type(place.value) is not bool:
+            if not self._lenient:
+                message = f"{rules.title} takes a schema here, not {sketch(place.value)}; write one"
+                yield Problem(place.path, place.word, message)
+        elif rules.structured and place.word != "additionalProperties":
+            message = f"{rules.title} does not take true or false as a schema; say which type the value has"
+            yield Problem(place.path, "type", message)
+
+
+def _properties(schema: dict[str, Any]) -> dict[str, Any]:
+    declared = schema.get("properties")
+    return declared if type(declared) is dict else {}

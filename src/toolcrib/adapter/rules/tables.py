@@ -1,0 +1,196 @@
+"""What each provider takes, as data: one record of rules per way of sending a schema."""
+
+import re
+from dataclasses import dataclass, field, fields, replace
+from typing import Final, Literal
+
+__all__ = [
+    "ANTHROPIC",
+    "ANTHROPIC_STRICT",
+    "GEMINI_JSON_SCHEMA",
+    "GEMINI_OPENAPI",
+    "MCP",
+    "OPENAI",
+    "OPENAI_STRICT",
+    "RULES",
+    "Limits",
+    "Rules",
+]
+
+Enums = Literal["any", "scalar", "string"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large one strict definition may be; None where there is no bound."""
+
+    properties: int | None = None
+    """Properties of all objects together."""
+    depth: int | None = None
+    """Objects inside objects, the root included, without following references."""
+    enum_values: int | None = None
+    name_chars: int | None = None
+    """Characters of property names, definition names and enum values together."""
+    optional: int | None = None
+    """Properties that are not required."""
+    unions: int | None = None
+    """`anyOf`s and lists of types."""
+    bounds: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
+    """Those that are set, by name."""
+
+    def __post_init__(self) -> None:
+        given = [(one.name, getattr(self, one.name)) for one in fields(self) if one.init]
+        object.__setattr__(self, "bounds", tuple((name, limit) for name, limit in given if limit is not None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a provider takes in a schema. The defaults take everything that JSON Schema can say."""
+
+    title: str
+    """What to call this way of sending a schema in a sentence."""
+    keywords: frozenset[str] | None = None
+    """The keywords that may stay; None for all."""
+    dropped: frozenset[str] = frozenset()
+    """Keywords that say nothing to a model, left out without moving them into the description."""
+    formats: frozenset[str] | None = None
+    """The values of `format` that may stay; None for all."""
+    structured: bool = False
+    """Whether every value must be spelt out: typed, no open objects, no tuples, nothing free-form."""
+    closed: bool = False
+    """Whether every object must say `additionalProperties: false`."""
+    all_required: bool = False
+    """Whether every property must be required: an optional one then admits null, which means absent."""
+    refs: bool = True
+    """Whether references may stay; otherwise their targets are copied in."""
+    ref_siblings: frozenset[str] | None = None
+    """What may stand beside `$ref`; None for anything."""
+    recursion: bool = True
+    """Whether a schema may refer back to itself."""
+    look_around: bool = True
+    """Whether a pattern may look around or refer back."""
+    type_lists: bool = True
+    """Whether `type` may be a list."""
+    nullable: bool = False
+    """Whether null is said by `nullable: true` instead of a type."""
+    enums: Enums = "any"
+    empty_objects: bool = True
+    """Whether an object inside the root may have no properties."""
+    max_min_items: int | None = None
+    """The largest `minItems` that may stay."""
+    root_unions: bool = True
+    """Whether the root may be a union or another combination."""
+    needs_properties: bool = False
+    """Whether an object must say `properties`, be it empty."""
+    needs_items: bool = False
+    """Whether an array must say `items`."""
+    root_keys: re.Pattern[str] | None = None
+    """What the names of the root's properties must look like."""
+    keys: re.Pattern[str] | None = None
+    """What the names of all properties must look like."""
+    limits: Limits = field(default_factory=Limits)
+
+    def takes(self, keyword: str) -> bool:
+        """Return whether a keyword may stay."""
+        return keyword not in self.dropped and (self.keywords is None or keyword in self.keywords)
+
+
+_SCALARS: Final = frozenset({"type", "enum", "const", "description"})
+_STRICT: Final = _SCALARS | {
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "anyOf",
+    "$ref",
+    "$defs",
+}
+_NOISE: Final = frozenset({"$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "discriminator"})
+_FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
+
+MCP: Final = Rules(title="MCP")
+OPENAI: Final = Rules(
+    title="OpenAI",
+    dropped=frozenset({"$schema"}),
+    root_unions=False,
+    needs_properties=True,
+    needs_items=True,
+)
+OPENAI_STRICT: Final = Rules(
+    title="OpenAI strict",
+    keywords=_STRICT
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+    | {"minLength", "maxLength", "pattern", "format", "minItems", "maxItems"},
+    dropped=_NOISE | {"title"},
+    formats=_FORMATS,
+    structured=True,
+    closed=True,
+    all_required=True,
+    ref_siblings=frozenset(),
+    look_around=False,
+    enums="scalar",
+    root_unions=False,
+    needs_properties=True,
+    needs_items=True,
+    limits=Limits(properties=5_000, depth=10, enum_values=1_000, name_chars=120_000),
+)
+ANTHROPIC: Final = Rules(title="Anthropic", root_unions=False, root_keys=re.compile(r"[a-zA-Z0-9_.-]{1,64}"))
+ANTHROPIC_STRICT: Final = replace(
+    ANTHROPIC,
+    title="Anthropic strict",
+    keywords=_STRICT | {"title", "format", "minItems"},
+    dropped=_NOISE,
+    formats=_FORMATS | {"uri"},
+    structured=True,
+    closed=True,
+    ref_siblings=frozenset(),
+    recursion=False,
+    enums="scalar",
+    max_min_items=1,
+    needs_items=True,
+    limits=Limits(optional=24, unions=16),
+)
+GEMINI_JSON_SCHEMA: Final = Rules(
+    title="Gemini",
+    keywords=_STRICT - {"const"}
+    | {"oneOf", "prefixItems", "default", "title", "minItems", "maxItems"}
+    | {"minimum", "maximum", "minLength", "maxLength", "pattern", "format"},
+    dropped=_NOISE | {"examples"},
+    formats=frozenset({"int32", "int64", "float", "double"}),
+    ref_siblings=frozenset({"description", "default"}),
+    root_unions=False,
+    needs_items=True,
+)
+GEMINI_OPENAPI: Final = Rules(
+    title="Gemini openapi",
+    keywords=_SCALARS - {"const"}
+    | {"properties", "required", "items", "anyOf", "default", "title", "nullable"}
+    | {"minimum", "maximum", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems"}
+    | {"minProperties", "maxProperties"},
+    dropped=_NOISE | {"examples"},
+    formats=frozenset({"int32", "int64", "float", "double", "date-time", "enum"}),
+    structured=True,
+    refs=False,
+    recursion=False,
+    type_lists=False,
+    nullable=True,
+    enums="string",
+    empty_objects=False,
+    root_unions=False,
+    needs_properties=True,
+    needs_items=True,
+    keys=re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
+)
+
+RULES: Final = {
+    "mcp": MCP,
+    "openai": OPENAI,
+    "openai-strict": OPENAI_STRICT,
+    "anthropic": ANTHROPIC,
+    "anthropic-strict": ANTHROPIC_STRICT,
+    "gemini": GEMINI_JSON_SCHEMA,
+    "gemini-openapi": GEMINI_OPENAPI,
+}
+"""All of them, by the name under which `portability` reports."""

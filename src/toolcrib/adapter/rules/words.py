@@ -1,0 +1,159 @@
+"""What a provider refuses about single keywords: their values, one by one."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
+from typing import Any, Final
+
+from toolcrib.adapter.rules.positions import LISTS, MAPS, REFERENCES, SINGLES, types_of
+from toolcrib.adapter.rules.tables import Rules
+from toolcrib.errors.base import either, shown
+
+__all__ = ["TYPES", "has_shape", "sketch", "value_faults"]
+
+TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
+
+_BACKTRACKING: Final = re.compile(
+    r"(?P<hit>\\[1-9]|\\k[<{']|\(\?(?:<?[=!]|P=))|\\.|\[(?:\\.|[^\]\\])*\]?", re.DOTALL
+)
+"""Look-around and back-references, or what may only look like one: an escape, or a set of characters."""
+
+
+def sketch(value: Any) -> str:
+    """Return what to call a value in a message, without looking into it."""
+    if type(value) is dict:
+        return "an object"
+    return "a list" if type(value) is list else shown(value)
+
+
+def has_shape(word: str, value: Any) -> bool:
+    """Return whether a keyword holds a value of the JSON type that it must hold."""
+    fits = _SHAPES.get(word)
+    return fits is None or fits(value)
+
+
+def value_faults(word: str, schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+    """Yield what the rules do not take about the value of one keyword, which has the right shape."""
+    check = _CHECKS.get(word)
+    return iter(()) if check is None else check(schema, rules)
+
+
+def _is_flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and isfinite(value))
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_texts(value: Any) -> bool:
+    return type(value) is list and all(map(_is_text, value))
+
+
+def _is_kind(value: Any) -> bool:
+    return _is_text(value) or (_is_texts(value) and bool(value))
+
+
+def _is_list(value: Any) -> bool:
+    return type(value) is list
+
+
+def _is_filled(value: Any) -> bool:
+    return type(value) is list and bool(value)
+
+
+def _is_map(value: Any) -> bool:
+    return type(value) is dict
+
+
+def _is_schema(value: Any) -> bool:
+    return type(value) is dict or type(value) is bool
+
+
+_SHAPES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(SINGLES, _is_schema),
+    **dict.fromkeys(LISTS, _is_filled),
+    **dict.fromkeys(MAPS | {"dependentRequired"}, _is_map),
+    **dict.fromkeys(("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"), _is_number),
+    **dict.fromkeys(("maxContains", "maxItems", "maxLength", "maxProperties"), _is_count),
+    **dict.fromkeys(("minContains", "minItems", "minLength", "minProperties"), _is_count),
+    **dict.fromkeys(("deprecated", "nullable", "readOnly", "uniqueItems", "writeOnly"), _is_flag),
+    **dict.fromkeys(("$anchor", "$comment", "$dynamicAnchor", "$id", "$schema", *REFERENCES), _is_text),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
+    **dict.fromkeys(("description", "format", "pattern", "title"), _is_text),
+    **dict.fromkeys(("enum", "examples"), _is_list),
+    "required": _is_texts,
+    "type": _is_kind,
+}
+"""What each keyword must hold; what a list or a map of schemas holds is looked at in its own place."""
+
+
+def _type(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+    if type(schema["type"]) is list and not rules.type_lists:
+        yield "a list of types; use one type, or anyOf"
+    for kind in types_of(schema):
+        if kind not in TYPES:
+            yield f"the type {shown(kind)}; use {either(TYPES)}"
+        elif kind == "null" and rules.nullable:
+            yield "the type 'null'; say nullable: true"
+
+
+def _enum(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+    values = schema["enum"]
+    if rules.structured and not values:
+        yield "an empty enum; leave it out"
+    yield from _choices(values, rules)
+    if rules.enums == "string" and schema.get("type") != "string":
+        yield "an enum of another type; say type: 'string', or leave the enum out"
+
+
+def _const(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+    yield from _choices([schema["const"]], rules)
+
+
+def _choices(values: list[Any], rules: Rules) -> Iterator[str]:
+    if rules.enums == "string":
+        other = [value for value in values if type(value) is not str]
+    else:
+        other = [value for value in values if rules.enums == "scalar" and type(value) in {dict, list}]
+    if other:
+        kind = "strings" if rules.enums == "string" else "single values"
+        yield f"the choice {sketch(other[0])}; use {kind} only"
+
+
+def _format(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+    value = schema["format"]
+    if rules.formats is not None and value not in rules.formats:
+        yield f"the format {shown(value)}; use {either(sorted(rules.formats))}, or say it in the description"
+
+
+def _pattern(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+    if rules.look_around:
+        return
+    hit = next((token["hit"] for token in _BACKTRACKING.finditer(schema["pattern"]) if token["hit"]), None)
+    if hit is not None:
+        yield f"{shown(hit)} in a pattern; write it without look-around and back-references"
+
+
+def _min_items(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+    least = schema["minItems"]
+    if rules.max_min_items is not None and least > rules.max_min_items:
+        yield f"a minItems above {rules.max_min_items}, and it is {shown(least)}; say it in the description"
+
+
+_CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any], Rules], Iterator[str]]]] = {
+    "const": _const,
+    "enum": _enum,
+    "format": _format,
+    "minItems": _min_items,
+    "pattern": _pattern,
+    "type": _type,
+}

@@ -1,0 +1,75 @@
+"""How providers write calls and results: what every format answers to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from toolcrib.adapter.results import Outcome
+from toolcrib.model.plain import parse_json
+
+__all__ = ["CallFormat", "PayloadError", "WireCall", "need_id", "read_arguments", "read_id"]
+
+
+class PayloadError(ValueError):
+    """A call or a result that is not in its format; the text says what is wrong, and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireCall:
+    """A call as the provider's format has it."""
+
+    name: str | None
+    """The tool, by its converted name; None where the format need not say it."""
+    args: Any
+    call_id: str | None
+
+
+class CallFormat(Protocol):
+    """How one provider writes calls and results. A payload that is none raises a `PayloadError`."""
+
+    def read_call(self, payload: Any) -> WireCall:
+        """Return what a call of this format says."""
+        ...
+
+    def write_call(self, call: WireCall) -> Any:
+        """Return a call in this format."""
+        ...
+
+    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> Any:
+        """Return the result of a call in this format."""
+        ...
+
+    def bundle(self, payloads: Iterable[Any]) -> list[Any]:
+        """Return what stands for many definitions in one request."""
+        ...
+
+
+def read_arguments(value: Any) -> dict[str, Any]:
+    """Return the arguments of a call, which come as an object, or as its JSON text.
+
+    Raises:
+        PayloadError: they are neither.
+    """
+    if value is None or value == "":
+        return {}
+    if isinstance(value, str):
+        try:
+            value = parse_json(value)
+        except ValueError as error:
+            reason = f"the arguments are not JSON: {error}; send one JSON object"
+            raise PayloadError(reason) from error
+    if not isinstance(value, dict):
+        raise PayloadError(f"the arguments must be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def read_id(value: Any) -> str | None:
+    """Return what a provider calls a call, as text."""
+    return None if value is None else str(value)
+
+
+def need_id(call_id: str | None) -> str:
+    """Return the id of a call, which some formats cannot do without."""
+    if not call_id:
+        raise PayloadError("the result needs the id of its call; pass call_id=")
+    return call_id
