@@ -6,7 +6,18 @@ from typing import Any
 from toolcrib.errors import ValidationError
 from toolcrib.model import DefaultValidator
 
-_TEXTS = ["", "a", "drill bit", "naïve ☃ 工具", '{"a": 1}', "null", "2026-07-28T12:00:00Z", "1", "[]", "x" * 40]
+_TEXTS = [
+    "",
+    "a",
+    "drill bit",
+    "naïve ☃ 工具",
+    '{"a": 1}',
+    "null",
+    "2026-07-28T12:00:00Z",
+    "1",
+    "[]",
+    "x" * 40,
+]
 _KINDS = ["string", "integer", "number", "boolean", "null", "object", "array"]
 _DEPTH = 7
 
@@ -43,13 +54,19 @@ class Maker:
                 if isinstance(branch, dict) and merged.get("properties"):
                     required = [*merged.get("required", []), *branch.get("required", [])]
                     properties = {**merged["properties"], **branch.get("properties", {})}
-                    return self._make({**merged, "required": required, "properties": properties}, depth, share)
+                    return self._make(
+                        {**merged, "required": required, "properties": properties}, depth, share
+                    )
                 return self._make({**merged, **branch} if isinstance(branch, dict) else branch, depth, share)
         if "allOf" in schema:
             merged = {key: value for key, value in schema.items() if key != "allOf"}
             for member in schema["allOf"]:
                 member = self._find(member["$ref"]) if "$ref" in member else member
-                merged = {**member, **merged, "properties": {**member.get("properties", {}), **merged.get("properties", {})}}
+                merged = {
+                    **member,
+                    **merged,
+                    "properties": {**member.get("properties", {}), **merged.get("properties", {})},
+                }
             return self._make(merged, depth, share)
         kinds = schema.get("type", "object" if "properties" in schema else None)
         kind = self._rng.choice(kinds) if isinstance(kinds, list) else kinds
@@ -57,7 +74,9 @@ class Maker:
 
     def _branch(self, branches: list[Any], depth: int) -> Any:
         if depth > _DEPTH:
-            simple = [branch for branch in branches if isinstance(branch, dict) and branch.get("type") in _KINDS[:5]]
+            simple = [
+                branch for branch in branches if isinstance(branch, dict) and branch.get("type") in _KINDS[:5]
+            ]
             return self._rng.choice(simple or branches)
         return self._rng.choice(branches)
 
@@ -84,7 +103,12 @@ class Maker:
             if name in required or self._rng.random() < chance
         }
         others = schema.get("additionalProperties")
-        if isinstance(others, dict) and depth <= _DEPTH and (not schema.get("properties") or share is None):
+        if (
+            isinstance(others, dict)
+            and others
+            and depth <= _DEPTH
+            and (not schema.get("properties") or share is None)
+        ):
             names = schema.get("propertyNames", {}).get("enum") or ["k1", "k 2", "päth/~x"]
             for name in names[: self._rng.randrange(3)]:
                 found.setdefault(name, self._make(others, depth + 1, share))
@@ -100,7 +124,9 @@ class Maker:
 
     def _string(self, schema: dict[str, Any]) -> str:
         if "pattern" in schema or "format" in schema:
-            return self._rng.choice(["2026-07-28", "2026-07-28T12:00:00Z", "12345", "abc", "https://x.test", "a@b.test"])
+            return self._rng.choice(
+                ["2026-07-28", "2026-07-28T12:00:00Z", "12345", "abc", "https://x.test", "a@b.test"]
+            )
         text = self._rng.choice(_TEXTS)
         text = text.ljust(schema.get("minLength", 0), "y")
         return text[: schema.get("maxLength", 100)]
@@ -119,7 +145,18 @@ class Maker:
         if depth > _DEPTH:
             return None
         return self._rng.choice(
-            [None, True, 7, 1.5, "text", '{"a": 1}', {"a": [1, {"b": None}], "key": "k"}, [], [1, "x", None], {}]
+            [
+                None,
+                True,
+                7,
+                1.5,
+                "text",
+                '{"a": 1}',
+                {"a": [1, {"b": None}], "key": "k"},
+                [],
+                [1, "x", None],
+                {},
+            ]
         )
 
     def _find(self, reference: str) -> dict[str, Any]:
@@ -131,7 +168,9 @@ class Maker:
 
 
 def _beside(schema: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in schema.items() if key not in {"$ref", "description", "title", "default"}}
+    return {
+        key: value for key, value in schema.items() if key not in {"$ref", "description", "title", "default"}
+    }
 
 
 def valid_arguments(schema: dict[str, Any], *, count: int = 4, tries: int = 60) -> list[Any]:

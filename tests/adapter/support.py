@@ -100,7 +100,9 @@ def assert_comes_back(conversion: Conversion, target: str, args: Any) -> Any:
     for name in vanished_nulls(args, back):
         suffix = f"/properties/{name.replace('~', '~0').replace('/', '~1')}"
         told = [warning for warning in conversion.warnings if warning.path.endswith(suffix)]
-        assert any("null" in warning.message for warning in told), f"{name!r} lost its null, and nobody said so"
+        assert any("null" in warning.message for warning in told), (
+            f"{name!r} lost its null, and nobody said so"
+        )
     return call
 
 

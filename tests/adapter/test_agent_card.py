@@ -136,7 +136,9 @@ def scheme_of(scheme: Any) -> tuple[Any, list[str]]:
     """Return how a security scheme is written, and what is said to be lost."""
     conversion = card_from_provider(provider_of(security_schemes={"k": scheme}), url="u")
     oracles.a2a_card(conversion.card)
-    return conversion.card.get("securitySchemes", {}).get("k"), [str(loss) for loss in conversion.warnings]
+    return conversion.card.get("securitySchemes", {}).get("k"), [
+        f"{loss.part} {loss.path}: {loss.message}" for loss in conversion.warnings
+    ]
 
 
 @given(cards)

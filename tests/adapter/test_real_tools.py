@@ -105,7 +105,9 @@ def test_the_vendor_s_own_type_takes_every_payload(
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_the_responses_api_takes_every_payload(real_tools: list[Json], strict: bool) -> None:
-    for conversion in REGISTRY.convert_many(real_tools, source="mcp", target="openai", api="responses", strict=strict):
+    for conversion in REGISTRY.convert_many(
+        real_tools, source="mcp", target="openai", api="responses", strict=strict
+    ):
         oracles.openai_responses_tool(conversion.payload)
 
 
@@ -162,8 +164,14 @@ def test_all_real_tools_together_have_different_names(real_tools: list[Json], ta
     bundle = Bundle(found)
     assert [conversion.tool_id for conversion in found] == [tool["name"] for tool in real_tools]
     backwards = REGISTRY.convert_many(real_tools[::-1], source="mcp", target=target)
-    once = {tool["name"] for tool in real_tools if sum(1 for other in real_tools if other["name"] == tool["name"]) == 1}
-    ours, theirs = ({one.tool_id: one.name for one in each if one.tool_id in once} for each in (found, backwards))
+    once = {
+        tool["name"]
+        for tool in real_tools
+        if sum(1 for other in real_tools if other["name"] == tool["name"]) == 1
+    }
+    ours, theirs = (
+        {one.tool_id: one.name for one in each if one.tool_id in once} for each in (found, backwards)
+    )
     assert ours == theirs
     first = found[0]
     assert bundle.decode_call(first.encode_call({}, CALL_ID)).tool_id == first.tool_id
@@ -172,7 +180,10 @@ def test_all_real_tools_together_have_different_names(real_tools: list[Json], ta
 def test_every_warning_is_told_once_in_order_and_at_a_place(converted: Converted) -> None:
     for found in converted.by_target.values():
         for conversion in found:
-            keys = [(warning.part, warning.path, warning.feature, warning.message) for warning in conversion.warnings]
+            keys = [
+                (warning.part, warning.path, warning.feature, warning.message)
+                for warning in conversion.warnings
+            ]
             assert len(set(keys)) == len(keys)
             assert all(path == "" or path.startswith("/") for _, path, _, _ in keys)
 
@@ -182,14 +193,20 @@ def test_no_warning_says_that_a_description_is_lost_which_is_not(converted: Conv
         for tool, conversion in zip(converted.tools, converted.by_target[target], strict=True):
             payload = conversion.payload.get("functionDeclarations", [conversion.payload])[0]
             said = payload.get("function", payload).get("description")
-            told = [each for each in conversion.warnings if each.path == "/description" and "left out" in each.message]
+            told = [
+                each
+                for each in conversion.warnings
+                if each.path == "/description" and "left out" in each.message
+            ]
             assert not (said and said == tool.get("description") and told)
 
 
 def test_portability_counts_what_conversion_does(real_tools: list[Json]) -> None:
     sample = real_tools[::40]
     reports = [portability(tool, registry=REGISTRY) for tool in sample]
-    assert all(report[target].accepted for report in reports for target in ("mcp", "openai", "anthropic", "gemini"))
+    assert all(
+        report[target].accepted for report in reports for target in ("mcp", "openai", "anthropic", "gemini")
+    )
     for tool, report in zip(sample, reports, strict=True):
         assert list(report) == list(TARGETS)
         for target in TARGETS:

@@ -80,8 +80,16 @@ class Conversion:
         return ToolCall(self.tool_id, self._across(decode, call.args, "decode_call"), call.call_id)
 
     def encode_call(self, args: Any, call_id: str | None = None) -> Any:
-        """Return a call as the model would make it, for a conversation that is replayed."""
-        return self.calls.write_call(WireCall(self.name, self.encode_args(args), call_id))
+        """Return a call as the model would make it, for a conversation that is replayed.
+
+        Raises:
+            ConversionError: the arguments cannot be encoded, or the format wants a call id and there is none.
+        """
+        encoded = self.encode_args(args)
+        try:
+            return self.calls.write_call(WireCall(self.name, encoded, call_id))
+        except PayloadError as error:
+            raise self._error(str(error), "encode_call") from error
 
     def encode_result(self, result: Any, call_id: str | None = None) -> Any:
         """Return what a run gave, in the provider's format.

@@ -121,6 +121,14 @@ def one_of(option: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{option} must be one of {', '.join(map(repr, choices))}, not {value!r:.80}")
 
 
+def check_flags(options: object, *names: str) -> None:
+    """Raise if one of some options is neither true nor false."""
+    for name in names:
+        if not isinstance(getattr(options, name), bool):
+            reason = f"{name} must be True or False, not {getattr(options, name)!r:.80}"
+            raise ValueError(reason)  # noqa: TRY004 - what is wrong is what was asked for
+
+
 def convert_schema(schema: dict[str, Any], rules: Rules, losses: Losses, part: Part = "input") -> Rewritten:
     """Return a schema rewritten, its losses noted under its part of the definition.
 
@@ -170,4 +178,6 @@ def read_examples(given: Any) -> tuple[ToolExample, ...]:
     Raises:
         ValueError: one of them is neither.
     """
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"examples must be a list of examples, not {type(given).__name__}")  # noqa: TRY004
     return tuple(one if isinstance(one, ToolExample) else ToolExample.from_json(one) for one in given)

@@ -63,11 +63,14 @@ def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:
     names = _told_apart(
         names, [rule.mark(name, id_text(tool)) for name, tool in zip(names, tools, strict=True)]
     )
-    seen: Counter[str] = Counter()
+    seen: set[str] = set()
     for index, name in enumerate(names):
-        seen[name] += 1
-        if seen[name] > 1:
-            names[index] = rule.mark(name, f"{id_text(tools[index])} {seen[name]}")
+        wanted, count = name, 1
+        while wanted in seen or (count > 1 and wanted in names):
+            count += 1
+            wanted = rule.mark(name, f"{id_text(tools[index])} {count}")
+        names[index] = wanted
+        seen.add(wanted)
     return names
 
 

@@ -1,6 +1,7 @@
 """The adapters by name, and conversion from any of their formats to any other."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from threading import Lock
 from typing import Any, Final
@@ -37,6 +38,7 @@ class AdapterRegistry:
 
     def __init__(self, adapters: Iterable[Adapter] = ()) -> None:
         self._adapters: dict[str, Adapter] = {}
+        self._translators: dict[str, Translator] = {}
         self._lock = Lock()
         for adapter in adapters:
             self.register(adapter)
@@ -58,6 +60,8 @@ class AdapterRegistry:
                     "there is an adapter of that name; unregister it first", name, "register"
                 )
             self._adapters[name] = adapter
+            if isinstance(adapter, Translator):
+                self._translators[name] = adapter
 
     def unregister(self, name: str) -> None:
         """Remove an adapter.
@@ -68,6 +72,7 @@ class AdapterRegistry:
         self.get(name)
         with self._lock:
             self._adapters.pop(name, None)
+            self._translators.pop(name, None)
 
     def get(self, name: str) -> Adapter:
         """Return an adapter.
@@ -75,18 +80,16 @@ class AdapterRegistry:
         Raises:
             ConversionError: there is none of that name, with the nearest one.
         """
-        with self._lock:
-            found = self._adapters.get(name)
-            known = sorted(self._adapters)
+        found = self._adapters.get(str(name))
         if found is not None:
             return found
+        known = self.names()
         hint = did_you_mean(str(name), known) or f"; there are {', '.join(known) or 'none'}"
         raise ConversionError(f"there is no adapter {name!r:.80}{hint}", str(name)[:80], "get")
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all adapters, in order."""
-        with self._lock:
-            return tuple(sorted(self._adapters))
+        return tuple(sorted(self._adapters.copy()))
 
     def convert(self, raw: Any, *, source: str, target: str, **options: Any) -> Conversion:
         """Return a definition of one format in another; the options are those of the target.
@@ -94,12 +97,14 @@ class AdapterRegistry:
         Raises:
             ConversionError: there is no such adapter, or the definition cannot be read or written.
         """
-        reader, writer = self.get(source), self.get(target)
-        return _translate(writer, reader.to_canonical(raw), None, options)
+        return self.convert_canonical(self.get(source).to_canonical(raw), target=target, **options)
 
     def convert_canonical(self, tool: CanonicalTool, *, target: str, **options: Any) -> Conversion:
         """Return a definition in the canonical form in a provider's."""
-        return _translate(self.get(target), tool, None, options)
+        translator = self._translators.get(target)
+        if translator is None:
+            return _translate(self.get(target), tool, options)
+        return translator.translate(tool, **options)
 
     def convert_many(
         self, raws: Iterable[Any], *, source: str, target: str, **options: Any
@@ -107,19 +112,26 @@ class AdapterRegistry:
         """Return definitions in another format, in their order, each under a name of its own."""
         reader, writer = self.get(source), self.get(target)
         tools = [reader.to_canonical(raw) for raw in raws]
-        if not isinstance(writer, Translator):
-            return [_translate(writer, tool, None, options) for tool in tools]
-        names = unique_names(tools, writer.names)
-        return [_translate(writer, tool, name, options) for tool, name in zip(tools, names, strict=True)]
+        translator = self._translators.get(target)
+        if translator is None:
+            apart = unique_names(tools, McpAdapter.names)
+            named = [tool.replace(name=name) for tool, name in zip(tools, apart, strict=True)]
+            return [
+                replace(_translate(writer, renamed, options), tool_id=id_text(tool))
+                for tool, renamed in zip(tools, named, strict=True)
+            ]
+        names = unique_names(tools, translator.names)
+        return [
+            translator.translate(tool, name=name, **options) for tool, name in zip(tools, names, strict=True)
+        ]
 
 
 def _is_adapter(candidate: object) -> bool:
     return isinstance(candidate, Adapter)
 
 
-def _translate(writer: Adapter, tool: CanonicalTool, name: str | None, options: dict[str, Any]) -> Conversion:
-    if isinstance(writer, Translator):
-        return writer.translate(tool, name=name, **options)
+def _translate(writer: Adapter, tool: CanonicalTool, options: dict[str, Any]) -> Conversion:
+    """Return what an adapter that cannot tell losses itself makes of a tool."""
     losses = Losses(writer.name)
     for part, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
         losses.part = part  # type: ignore[assignment]

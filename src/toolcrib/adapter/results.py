@@ -1,8 +1,7 @@
 """What running a tool gave, before a provider's format is put around it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from toolcrib.adapter.rewrite.codec import to_text
 from toolcrib.errors import ValidationError
@@ -10,6 +9,10 @@ from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.results import RunResult
 
 __all__ = ["Outcome", "ResultError", "block_text", "read_outcome"]
+
+
+_MCP_KEYS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
+_MCP_BLOCKS: Final = ("text", "image", "audio", "resource", "resource_link")
 
 
 class ResultError(ValueError):
@@ -25,8 +28,8 @@ class Outcome:
     blocks: tuple[dict[str, Any], ...] = ()
     """MCP content; a single block of text where the tool gave no content."""
     is_error: bool = False
-    is_mcp: bool = False
-    """Whether the blocks came from an MCP server, beside or instead of the value."""
+    mcp: dict[str, Any] | None = None
+    """The whole result, where it came from an MCP server."""
 
 
 def read_outcome(result: Any) -> Outcome:
@@ -37,8 +40,10 @@ def read_outcome(result: Any) -> Outcome:
     """
     if isinstance(result, BaseException):
         return _of_text(str(result) or type(result).__name__, is_error=True)
+    may_be_mcp = True
     if isinstance(result, RunResult):
-        result = result.structured if result.mcp_result is None else result.mcp_result
+        may_be_mcp = result.mcp_result is not None
+        result = result.mcp_result if may_be_mcp else result.structured
     if hasattr(result, "model_dump"):
         result = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     try:
@@ -46,16 +51,20 @@ def read_outcome(result: Any) -> Outcome:
     except ValidationError as error:
         raise ResultError(f"the result is not JSON: {error}") from error
     result = copy_json(result)
-    if isinstance(result, Mapping) and _is_content(result.get("content")):
+    if may_be_mcp and _is_mcp(result):
         return _of_mcp(result)
     if isinstance(result, str):
         return _of_text(result, value=result)
     return _of_text(to_text(result), value=result)
 
 
-def _is_content(content: Any) -> bool:
-    return isinstance(content, list) and all(
-        isinstance(block, dict) and isinstance(block.get("type"), str) for block in content
+def _is_mcp(result: Any) -> bool:
+    """Return whether a value has the shape of an MCP tool result, and nothing that one has not."""
+    return (
+        isinstance(result, dict)
+        and result.keys() <= _MCP_KEYS
+        and isinstance(result.get("content"), list)
+        and all(isinstance(block, dict) and block.get("type") in _MCP_BLOCKS for block in result["content"])
     )
 
 
@@ -64,14 +73,14 @@ def _of_text(text: str, *, value: Any = None, is_error: bool = False) -> Outcome
     return Outcome(text, text if is_error else value, (block,), is_error)
 
 
-def _of_mcp(result: Mapping[str, Any]) -> Outcome:
+def _of_mcp(result: dict[str, Any]) -> Outcome:
     blocks = tuple(result["content"])
     texts = [block_text(block) for block in blocks]
     value = result.get("structuredContent")
     text = "\n".join(texts)
     if not text and value is not None:
         text = to_text(value)
-    return Outcome(text, text if value is None else value, blocks, result.get("isError") is True, is_mcp=True)
+    return Outcome(text, text if value is None else value, blocks, result.get("isError") is True, result)
 
 
 def block_text(block: dict[str, Any]) -> str:

@@ -71,5 +71,5 @@ def read_id(value: Any) -> str | None:
 def need_id(call_id: str | None) -> str:
     """Return the id of a call, which some formats cannot do without."""
     if not call_id:
-        raise PayloadError("the result needs the id of its call; pass call_id=")
+        raise PayloadError("this format needs the id of the call; pass call_id=")
     return call_id

@@ -1,6 +1,5 @@
 """The base of every record: frozen, camelCase in JSON, and refused with our own errors."""
 
-import marshal
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -38,7 +37,7 @@ def _own(value: Any) -> Any:
     except ValidationError as error:
         found = error.problems[0]
         raise PydanticCustomError("json", "{reason}", {"reason": found.message, "at": found.path}) from None
-    return marshal.loads(marshal.dumps(value))  # noqa: S302 - our own bytes; the fastest copy of a measured value
+    return copy_json(value)
 
 
 Json = Annotated[Any, BeforeValidator(_own)]

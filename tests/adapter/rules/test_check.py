@@ -12,7 +12,6 @@ from adapter.oracles import load_real_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.adapter.rules.check import violations
 from toolcrib.adapter.rules import (
     ANTHROPIC,
     ANTHROPIC_STRICT,
@@ -25,6 +24,7 @@ from toolcrib.adapter.rules import (
     Limits,
     Rules,
 )
+from toolcrib.adapter.rules.check import violations
 from toolcrib.errors.base import MAX_PROBLEMS
 
 MAX_CPU = 5.0

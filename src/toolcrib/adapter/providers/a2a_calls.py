@@ -102,7 +102,7 @@ def _said_skill(holder: dict[str, Any]) -> str | None:
 
 def _parts(outcome: Outcome) -> list[dict[str, Any]]:
     """Return what a run gave as parts, of which there is one at least."""
-    if not outcome.is_mcp:
+    if outcome.mcp is None:
         is_text = outcome.is_error or isinstance(outcome.value, str)
         return [{"text": outcome.text} if is_text else {"data": outcome.value}]
     data = [] if outcome.value == outcome.text else [{"data": outcome.value}]

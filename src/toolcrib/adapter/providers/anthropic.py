@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
     canonical,
+    check_flags,
     convert_schema,
     description_of,
     note_lost,
@@ -48,7 +49,11 @@ class AnthropicOptions:
     """Calls to show; their arguments are converted."""
 
     def __post_init__(self) -> None:
+        check_flags(self, "strict", "defer_loading")
         object.__setattr__(self, "examples", read_examples(self.examples))
+        if not isinstance(self.cache_control, dict | bool | None):
+            reason = "cache_control must be True, or an object such as {'type': 'ephemeral'}"
+            raise ValueError(reason)  # noqa: TRY004 - what is wrong is what was asked for
 
 
 class AnthropicAdapter:
@@ -60,7 +65,7 @@ class AnthropicAdapter:
     def to_canonical(self, raw: Any) -> CanonicalTool:
         """Return a client tool in the canonical form."""
         data = read_definition(raw, self.name, "tool")
-        if data.get("type") not in {None, "custom"}:
+        if data.get("type") not in (None, "custom"):
             reason = f"only custom tools have a schema, not those of type {data['type']!r:.80}"
             raise ConversionError(reason, self.name, "to_canonical")
         if not isinstance(data.get("input_schema"), dict):

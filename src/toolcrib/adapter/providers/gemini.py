@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
     canonical,
+    check_flags,
     convert_schema,
     description_of,
     note_lost,
@@ -45,6 +46,7 @@ class GeminiOptions:
 
     def __post_init__(self) -> None:
         one_of("style", self.style, tuple(_KEYS))
+        check_flags(self, "output_schema")
 
 
 class GeminiAdapter:

@@ -224,16 +224,13 @@ class McpCalls:
 
     def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
         """Return a tool result; the call's id belongs to the message around it."""
+        if outcome.mcp is not None:
+            return outcome.mcp
         result: dict[str, Any] = {"content": list(outcome.blocks)}
-        if outcome.is_mcp:
-            if isinstance(outcome.value, dict):
-                result["structuredContent"] = outcome.value
-        elif not outcome.is_error:
-            value = outcome.value
-            result["structuredContent"] = value if isinstance(value, dict) else {"result": value}
         if outcome.is_error:
-            result["isError"] = True
-        return result
+            return {**result, "isError": True}
+        value = outcome.value
+        return {**result, "structuredContent": value if isinstance(value, dict) else {"result": value}}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
         """Return what `tools/list` lists."""

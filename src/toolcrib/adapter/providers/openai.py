@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
     canonical,
+    check_flags,
     convert_schema,
     description_of,
     note_lost,
@@ -50,6 +51,7 @@ class OpenAIOptions:
 
     def __post_init__(self) -> None:
         one_of("api", self.api, ("chat", "responses"))
+        check_flags(self, "strict", "defer_loading", "namespace", "output_schema")
         for name in ("defer_loading", "namespace", "output_schema"):
             if getattr(self, name) and self.api == "chat":
                 raise ValueError(f"{name} is known to the responses API alone; pass api='responses'")

@@ -8,7 +8,7 @@ from toolcrib.adapter.rewrite.codec import Codec, CodecError, decode, encode
 from toolcrib.adapter.rewrite.root import rewrite_root
 from toolcrib.adapter.rewrite.source import Source
 from toolcrib.adapter.rewrite.walk import SchemaTooLargeError, Walk
-from toolcrib.adapter.rules import Rules
+from toolcrib.adapter.rules import MCP, Rules
 
 __all__ = ["Codec", "CodecError", "Rewritten", "SchemaTooLargeError", "decode", "encode", "rewrite"]
 
@@ -32,7 +32,7 @@ def rewrite(schema: dict[str, Any], rules: Rules, losses: Losses) -> Rewritten:
     Raises:
         SchemaTooLargeError: it has too many subschemas, its references expand to too many, or it is too deep.
     """
-    walk = Walk(Source(schema, modern=not rules.takes("$schema")), rules, losses)
+    walk = Walk(Source(schema, modern=rules is not MCP), rules, losses)
     found, codec = rewrite_root(walk)
     return Rewritten(found, codec, _obstacle(walk))
 
@@ -51,6 +51,7 @@ _WORDS: Final = {
     "properties": "properties",
     "depth": "levels of objects",
     "enum_values": "enum values",
+    "enum_chars": "characters in one long enum",
     "name_chars": "characters of names and enum values",
     "optional": "optional properties",
     "unions": "unions",

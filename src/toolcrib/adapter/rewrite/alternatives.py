@@ -25,6 +25,7 @@ class Alternatives:
         """Take the alternatives of one union, and return what says whether a value fits one of them."""
         start = len(self._schemas)
         self._schemas += schemas
+        self._validator = None  # a default may have been encoded before all alternatives were known
         return lambda index, value: self._fits(start + index, value)
 
     def _fits(self, index: int, value: Any) -> bool:

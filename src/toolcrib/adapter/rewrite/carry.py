@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.adapter.paths import step
+from toolcrib.adapter.rewrite.combine import merge_all
 from toolcrib.adapter.rewrite.describe import describe
 from toolcrib.adapter.rewrite.source import MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
 from toolcrib.model.plain import copy_json
@@ -15,13 +16,11 @@ __all__ = ["carry"]
 
 def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
     """Return a subschema with what its provider does not take said in the description, or left out."""
+    if "allOf" in node and not walk.rules.takes("allOf"):
+        return _merged(walk, node, path)
     rules = walk.rules
-    if "allOf" in node and not rules.takes("allOf"):
-        node = walk.merged(node, path)
-        if "$ref" in node:
-            found: dict[str, Any] = walk.references.rewrite(walk, node, path)[0]
-            return found
-    found, said = {}, walk.said.pop(path, [])
+    found: dict[str, Any] = {}
+    said = walk.said.pop(path, [])
     for word, value in node.items():
         if rules.takes(word) and walk.may_stay(word, value):
             found[word] = _inside(walk, word, value, path)
@@ -33,14 +32,33 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         elif word not in {"$defs", "definitions"}:
             said.append((word, value))
             walk.losses.note(word, path, "is only said in the description")
+    if "patternProperties" in node and "patternProperties" not in found and "additionalProperties" in found:
+        said.append(("additionalProperties", found.pop("additionalProperties")))
+        walk.losses.note("additionalProperties", path, "is only said in the description, as the patterns are")
     if said:
         found["description"] = describe(found.get("description"), said)
     _complete(walk, found, path)
     return found
 
 
+def _merged(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return a subschema with `allOf`, for a provider that does not take it."""
+    merged, followed = merge_all(walk, node, path)
+    if not followed.isdisjoint(walk.merging):
+        walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
+        return {}
+    walk.merging |= followed
+    try:
+        return carry(walk, merged, path)
+    finally:
+        walk.merging -= followed
+
+
 def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
     """Return the value of a keyword, the subschemas in it converted."""
+    if word == "items" and type(value) is bool and walk.rules.needs_items:
+        walk.losses.note(word, path, "must be a schema, and are said to be anything")
+        return {}
     if word in ONE_SCHEMA and type(value) is not list:
         return walk.schema(value, step(path, word))[0]
     if word in MANY_SCHEMAS or word == "items":

@@ -17,6 +17,7 @@ from toolcrib.model.plain import parse_json
 
 __all__ = [
     "ArrayCodec",
+    "Branch",
     "Codec",
     "CodecError",
     "EnumCodec",
@@ -31,6 +32,7 @@ __all__ = [
     "WrapCodec",
     "decode",
     "encode",
+    "hides",
 ]
 
 
@@ -329,20 +331,35 @@ class RefCodec:
 
 
 @dataclass(slots=True)
+class Branch:
+    """One alternative of a union."""
+
+    kinds: frozenset[str]
+    """The JSON types of its converted values."""
+    codec: Codec | None
+    declared: frozenset[str] = frozenset()
+    """The properties that it names."""
+
+
+@dataclass(slots=True)
 class UnionCodec:
     """One of several alternatives, at least one of which looks different."""
 
-    branches: Sequence[tuple[frozenset[str], Codec | None]]
-    """What JSON types the converted alternative has, and its codec."""
+    branches: Sequence[Branch]
     fits: Callable[[int, Any], bool]
     """Whether a value in the original terms fits the alternative with this index."""
     opaque: bool = False
 
     def encode(self, value: Any, path: str) -> Any:
-        for index, (_, codec) in enumerate(self.branches):
+        chosen: Branch | None = None
+        for index, branch in enumerate(self.branches):
             if self.fits(index, value):
-                return encode(codec, value, path)
-        raise CodecError(path, "fits none of the alternatives of the schema")
+                if not isinstance(value, dict) or value.keys() <= branch.declared:
+                    return encode(branch.codec, value, path)
+                chosen = chosen or branch
+        if chosen is None:
+            raise CodecError(path, "fits none of the alternatives of the schema")
+        return encode(chosen.codec, value, path)
 
     def decode(self, value: Any, path: str, known: Known) -> Any:
         key = id(self), id(value)  # nested unions would otherwise try the same reading time and again
@@ -357,11 +374,11 @@ class UnionCodec:
         kind = type_of(value)
         readings: list[Any] = []
         failure: CodecError | None = None
-        for index, (kinds, codec) in enumerate(self.branches):
-            if kind not in kinds:
+        for index, branch in enumerate(self.branches):
+            if kind not in branch.kinds:
                 continue
             try:
-                found = decode(codec, value, path, known)
+                found = decode(branch.codec, value, path, known)
             except CodecError as error:
                 failure = failure or error
                 continue
@@ -371,3 +388,24 @@ class UnionCodec:
         if readings:
             return readings[0]
         return failure or value
+
+
+def hides(codec: Codec | None) -> bool:
+    """Return whether any part of an encoded value hides its JSON type, or may do so."""
+    pending = [codec]
+    while pending:
+        one = pending.pop()
+        if one is None:
+            continue
+        if one.opaque or isinstance(one, RefCodec):
+            return True
+        if isinstance(one, ArrayCodec):
+            pending.append(one.item)
+        elif isinstance(one, NullableCodec):
+            pending.append(one.inner)
+        elif isinstance(one, UnionCodec):
+            pending += [branch.codec for branch in one.branches]
+        elif isinstance(one, ObjectCodec):
+            pending += [inner for _, inner, _ in one.fields.values()]
+            pending += [one.extra[1]] if one.extra else []
+    return False

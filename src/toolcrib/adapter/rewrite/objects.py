@@ -1,6 +1,7 @@
 """Objects: properties that are always there, other names, and open maps as lists of pairs."""
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
@@ -10,7 +11,7 @@ from toolcrib.adapter.rewrite.scalars import limit_values
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
 
-__all__ = ["USED", "fit_key", "rewrite_object"]
+__all__ = ["USED", "Keys", "rewrite_object"]
 
 USED: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "patternProperties", "enum", "const"}
@@ -36,10 +37,10 @@ def rewrite_object(
             return None, None
         if others is not False:
             return _rewrite_map(walk, node, others, path)
-    walk.object_depth += 1
-    walk.depth = max(walk.depth, walk.object_depth)
-    found, needed, fields, changes = _named(walk, node, properties, path, is_root=is_root)
-    walk.object_depth -= 1
+    with walk.inside_object():
+        found, needed, fields, changes = _named(walk, node, properties, path, is_root=is_root)
+    if not found and not is_root and not walk.rules.empty_objects:
+        return None, None
     if others is None and is_root and not found and "additionalProperties" in node:
         others = True
     extra = None
@@ -79,17 +80,12 @@ def _rewrite_map(walk: "Walk", node: dict[str, Any], others: Any, path: str) -> 
             walk.losses.note(word, path, "the map is passed as a list of key and value pairs")
     key: dict[str, Any] = {"type": "string"}
     names = node.get("propertyNames")
-    if type(names) is dict and names and names.get("type", "string") == "string" and "$ref" not in names:
-        key, _ = walk.schema({**names, "type": "string"}, step(path, "propertyNames"))
-    value, codec = walk.schema(others, step(path, "additionalProperties"))
-    pair: dict[str, Any] = {
-        "type": "object",
-        "properties": {"key": key, "value": value},
-        "required": ["key", "value"],
-    }
-    if walk.rules.closed:
-        pair["additionalProperties"] = False
-    walk.properties += 2
+    with walk.inside_object():
+        if type(names) is dict and names and names.get("type", "string") == "string" and "$ref" not in names:
+            key, codec = walk.below({**names, "type": "string"}, step(path, "propertyNames"))
+            key = key if codec is None else {"type": "string"}
+        value, codec = walk.below(others, step(path, "additionalProperties"))
+    pair = walk.closed_object({"key": key, "value": value}, ["key", "value"])
     return {"type": "array", "items": pair}, MapCodec(codec)
 
 
@@ -136,7 +132,8 @@ def _keys(walk: "Walk", properties: dict[str, Any], path: str, *, is_root: bool)
     if rule is None:
         return {}
     fine = {name for name in properties if rule.fullmatch(name)}
-    keys = {name: fit_key(name, fine) for name in properties if name not in fine}
+    fitting = Keys(fine)
+    keys = {name: fitting.fit(name) for name in properties if name not in fine}
     for name, key in keys.items():
         walk.losses.note("properties", step(path, "properties", name), f"is called {key!r}")
     return keys
@@ -146,7 +143,7 @@ def _extra(
     walk: "Walk", node: dict[str, Any], others: Any, found: dict[str, Any], needed: list[str], path: str
 ) -> tuple[str, Codec | None]:
     """Add the property that lists what the schema does not name, and return its name and codec."""
-    key = fit_key(_EXTRA, {*found, *node.get("properties", ())})
+    key = Keys({*found, *node.get("properties", ())}).fit(_EXTRA)
     schema, codec = _rewrite_map(walk, node, others, path)
     found[key] = {**schema, "description": "(what has no property of its own)"}
     if walk.rules.all_required:
@@ -157,33 +154,31 @@ def _extra(
 def _closed(
     walk: "Walk", node: dict[str, Any], found: dict[str, Any], needed: list[str], path: str
 ) -> dict[str, Any]:
-    """Return the schema of an object with these properties, counted against the provider's limits."""
-    rules, given = walk.rules, node.get("additionalProperties")
-    walk.properties += len(found)
-    walk.optional += len(found) - len(needed)
-    walk.name_chars += sum(map(len, found))
-    schema: dict[str, Any] = {"type": "object", "properties": found}
-    if needed or rules.all_required:
-        schema["required"] = needed
-    if rules.closed:
-        schema["additionalProperties"] = False
-        if given is not False:
-            message = "nothing but the properties named can be passed"
-            walk.losses.note("additionalProperties", path, message)
-    elif given is not None:
+    """Return the schema of an object with these properties."""
+    given = node.get("additionalProperties")
+    if walk.rules.closed and given is not False:
+        walk.losses.note("additionalProperties", path, "nothing but the properties named can be passed")
+    elif not walk.rules.closed and given is not None:
         walk.losses.note("additionalProperties", path, "is left out")
-    return schema
+    return walk.closed_object(found, needed)
 
 
-def fit_key(name: str, taken: set[str]) -> str:
-    """Return a name of letters, digits and `_` that is not taken yet, and take it."""
-    base = _FOREIGN.sub("_", name).strip("_")[: _MAX_KEY - 4] or "property"
-    base = f"_{base}" if base[0].isdigit() else base
-    if len(name) <= _MAX_KEY and name == base and name not in taken:
-        base = name
-    key, count = base, 1
-    while key in taken:
-        count += 1
-        key = f"{base}_{count}"
-    taken.add(key)
-    return key
+class Keys:
+    """Names of letters, digits and `_` for properties whose own a provider does not take."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._counts: dict[str, int] = {}
+
+    def fit(self, name: str) -> str:
+        """Return a name of at most 64 characters that is not taken yet, and take it."""
+        base = _FOREIGN.sub("_", name).strip("_") or "property"
+        base = (f"_{base}" if base[0].isdigit() else base)[:_MAX_KEY]
+        count, key = self._counts.get(base, 1), base
+        while key in self._taken:
+            count += 1
+            suffix = f"_{count}"
+            key = base[: _MAX_KEY - len(suffix)] + suffix
+        self._counts[base] = count
+        self._taken.add(key)
+        return key

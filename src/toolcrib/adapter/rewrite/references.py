@@ -3,7 +3,9 @@
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from toolcrib.adapter.rewrite.carry import carry
 from toolcrib.adapter.rewrite.codec import Codec, RefCodec
+from toolcrib.adapter.rewrite.combine import rewrite_all
 from toolcrib.adapter.rewrite.source import TYPES
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class References:
         self._codecs: dict[str, Codec | None] = {}
         self._names: dict[int, str] = {}
         self._done: dict[str, Found] = {}
+        self._levels: dict[str, int] = {}
         self._open: dict[int, str] = {}
 
     def rewrite(self, walk: "Walk", node: dict[str, Any], path: str) -> "Found":
@@ -49,9 +52,8 @@ class References:
         if type(target) is bool:
             return walk.schema(siblings if target else False, path)
         if walk.rules.structured and not siblings.keys() <= _ANNOTATIONS:
-            return walk.structured(
-                {**siblings, "allOf": [*siblings.get("allOf", ()), {"$ref": reference}]}, path
-            )
+            members = [*siblings.get("allOf", ()), {"$ref": reference}]
+            return rewrite_all(walk, {**siblings, "allOf": members}, path)
         if not walk.rules.refs:
             return self._copy(walk, target, reference, siblings, path)
         found, codec = self._refer(walk, target, reference, path)
@@ -71,6 +73,9 @@ class References:
         name = self._define(walk, target, reference, path)
         found = {"$ref": f"#/$defs/{name}"}
         if self.definitions[name] is None:
+            if self._levels[name] == walk.level:
+                walk.losses.note("$ref", path, "leads back to itself and says nothing; anything is admitted")
+                return walk.anything({}, path) if walk.rules.structured else ({}, None)
             walk.recursive = True
             return found, RefCodec(name, self._codecs)
         codec = self._codecs[name]
@@ -91,9 +96,10 @@ class References:
             walk.losses.note("$ref", path, f"{reference[:100]!r} is the definition {name!r} under $defs")
         self._names[id(target)] = name
         self.definitions[name] = None
-        depth, walk.object_depth = walk.object_depth, 0
-        self.definitions[name], self._codecs[name] = walk.schema(target, reference[1:])
-        walk.object_depth = depth
+        self._levels[name] = walk.level
+        with walk.in_definition():
+            found = walk.schema(target, walk.source.pointer(reference))
+        self.definitions[name], self._codecs[name] = found
         walk.name_chars += len(name)
         return name
 
@@ -107,7 +113,7 @@ class References:
         walk.losses.note("$ref", path, "is replaced by what it refers to")
         self._open[id(target)] = reference
         try:
-            return walk.schema({**target, **siblings}, reference[1:])
+            return walk.schema({**target, **siblings}, walk.source.pointer(reference))
         finally:
             del self._open[id(target)]
 
@@ -115,31 +121,38 @@ class References:
         self, walk: "Walk", found: dict[str, Any], siblings: dict[str, Any], path: str
     ) -> dict[str, Any]:
         """Return a reference with what its original had beside it, as far as that may stand there."""
+        if not siblings:
+            return found
         allowed = walk.rules.ref_siblings
-        if allowed is None or not siblings:
-            return {**found, **siblings}
         if walk.rules.structured:
             outer = walk.finish(siblings, {}, None, frozenset(), path)
+            walk.unions += bool(outer)
             return {"anyOf": [found], **outer} if outer else found
-        for word in siblings.keys() - allowed:
-            walk.losses.note(word, path, "may not stand beside $ref, and is left out")
-        return found | {word: value for word, value in siblings.items() if word in allowed}
+        beside = carry(walk, siblings, path)
+        if allowed is not None:
+            for word in beside.keys() - allowed:
+                walk.losses.note(word, path, "may not stand beside $ref, and is left out")
+        return found | {word: value for word, value in beside.items() if allowed is None or word in allowed}
 
     def converted(self, reference: str) -> Any:
         """Return the converted definition that a converted reference leads to; None while it is made."""
         return self.definitions.get(reference.removeprefix("#/$defs/"))
 
-    def kinds(self, schema: dict[str, Any]) -> frozenset[str]:
-        """Return the JSON types that a converted subschema admits; all where that is not known yet."""
+    def kinds(self, schema: dict[str, Any], unknown: frozenset[str] = _ALL) -> frozenset[str]:
+        """Return the JSON types that a converted subschema admits; `unknown` while a definition is made."""
         pending = [schema]
         kinds: set[str] = set()
+        seen: set[str] = set()
         while pending:
             schema = pending.pop()
-            if "$ref" in schema:
-                target = self.converted(schema["$ref"])
-                if target is None or "$ref" in target:
-                    return _ALL
-                pending.append(target)
+            reference = schema.get("$ref")
+            if reference is not None and reference not in seen:
+                seen.add(reference)
+                target = self.converted(reference)
+                if target is None:
+                    kinds |= unknown
+                else:
+                    pending.append(target)
             said = schema.get("type", ())
             kinds.update([said] if type(said) is str else said)
             if schema.get("nullable"):

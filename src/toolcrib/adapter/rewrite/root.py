@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
 from toolcrib.adapter.rewrite.carry import carry
-from toolcrib.adapter.rewrite.codec import Codec, ObjectCodec, WrapCodec
-from toolcrib.adapter.rewrite.objects import USED, fit_key, rewrite_object
-from toolcrib.adapter.rewrite.unions import hoist, is_object_with_choices
+from toolcrib.adapter.rewrite.codec import ObjectCodec, WrapCodec
+from toolcrib.adapter.rewrite.combine import CONDITIONAL, hoist, is_object_with_choices, merge_all
+from toolcrib.adapter.rewrite.objects import USED, Keys, rewrite_object
 
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
@@ -15,7 +15,7 @@ __all__ = ["WRAPPED", "rewrite_root"]
 
 WRAPPED: Final = "arguments"
 """The property that holds a root which is no plain object."""
-_COMBINING: Final = ("anyOf", "oneOf", "allOf", "if", "then", "else", "not", "enum", "const")
+_COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf", "if", "then", "else", "not", "enum", "const"})
 _NAMING: Final = ("patternProperties", "propertyNames", "dependentRequired", "dependentSchemas")
 _DEFINITIONS: Final = ("$defs", "definitions")
 
@@ -24,26 +24,28 @@ def rewrite_root(walk: "Walk") -> "Found":
     """Return the whole schema converted, and the codec of the arguments."""
     node = walk.source.read(walk.source.root, walk.losses.note, "")
     if "$ref" in node or "allOf" in node:
-        node = walk.merged(node, "")
-    is_plain = _is_object(node) and ("$ref" not in node)
-    if (
-        is_plain
-        and (combined := [word for word in _COMBINING if word in node])
-        and not walk.rules.root_unions
-    ):
-        if _is_flat(node):
-            node = hoist(walk, node, "", words=tuple(combined))
-        else:
-            is_plain = False
-    _keep_references(walk, is_plain=is_plain)
-    found, codec = _plain(walk, node) if is_plain else _wrap(walk)
+        node, _ = merge_all(walk, node, "")
+    is_plain = _is_object(node)
+    if is_plain and not walk.rules.root_unions and not _COMBINING.isdisjoint(node):
+        is_plain = _is_flat(node)
+        if is_plain:
+            node = hoist(walk, node, "", words=tuple(sorted(_COMBINING)))
+    renamed = _renamed(walk, node) if is_plain and not walk.rules.structured else {}
+    _keep_references(walk, is_plain=is_plain and not renamed)
+    found, codec = _plain(walk, node, renamed) if is_plain else _wrap(walk)
     walk.references.keep_root(codec)
-    return _with_definitions(walk, found), codec
+    found = _with_definitions(walk, found)
+    if walk.source.changed and found.pop("$schema", None) is not None:
+        walk.losses.note("$schema", "", "is left out, since newer words are used")
+    return found, codec
 
 
 def _is_object(node: dict[str, Any]) -> bool:
-    kinds = node.get("type", "object")
-    return kinds == "object" or (type(kinds) is list and "object" in kinds)
+    """Return whether the root is, or may be taken for, the schema of an object."""
+    if "type" in node:
+        return node["type"] == "object" or (type(node["type"]) is list and "object" in node["type"])
+    members = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+    return all(type(member) is not dict or _is_object(member) for member in members)
 
 
 def _is_flat(node: dict[str, Any]) -> bool:
@@ -59,53 +61,58 @@ def _keep_references(walk: "Walk", *, is_plain: bool) -> None:
         references.definitions_stay = tuple(word for word in _DEFINITIONS if rules.takes(word))
 
 
-def _plain(walk: "Walk", node: dict[str, Any]) -> "Found":
+def _plain(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> "Found":
     """Return an object root converted."""
     if node.get("type") != "object":
         walk.losses.note("type", "", "is said to be object")
         node = {**node, "type": "object"}
     if walk.rules.structured:
+        if not CONDITIONAL.isdisjoint(node):
+            node = hoist(walk, node, "")
         found, codec = rewrite_object(walk, node, "", is_root=True)
-        return walk.finish(node, found or {}, None, USED, ""), codec
-    codec = None
-    if walk.rules.root_keys is not None:
-        node, codec = _rename(walk, node)
-    return carry(walk, node, ""), codec
+        return walk.finish(node, found or {}, codec, USED, ""), codec
+    if not renamed:
+        return carry(walk, node, ""), None
+    codec = ObjectCodec({name: (key, None, False) for name, key in renamed.items()})
+    return carry(walk, _rename(walk, node, renamed), ""), codec
 
 
-def _rename(walk: "Walk", node: dict[str, Any]) -> tuple[dict[str, Any], Codec | None]:
-    """Return an object root whose properties have names that the provider takes."""
+def _renamed(walk: "Walk", node: dict[str, Any]) -> dict[str, str]:
+    """Return other names for the properties of the root whose own the provider does not take."""
     rule, properties = walk.rules.root_keys, node.get("properties", {})
-    taken = {name for name in properties if rule is None or rule.fullmatch(name)}
-    if len(taken) == len(properties):
-        return node, None
-    keys = {name: name if name in taken else fit_key(name, taken) for name in properties}
-    renamed = {name: key for name, key in keys.items() if key != name}
+    if rule is None:
+        return {}
+    fine = {name for name in properties if rule.fullmatch(name)}
+    fitting = Keys(fine)
+    return {name: fitting.fit(name) for name in properties if name not in fine}
+
+
+def _rename(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> dict[str, Any]:
+    """Return an object root with other names for some of its properties."""
     for name, key in renamed.items():
         walk.losses.note("properties", step("", "properties", name), f"is called {key!r}")
-    naming = [(word, node[word]) for word in _NAMING if word in node]
-    for word, _ in naming:
+    naming: list[str] = [word for word in _NAMING if word in node]
+    if "patternProperties" in naming and "additionalProperties" in node:
+        naming.append("additionalProperties")
+    for word in naming:
         walk.losses.note(word, "", "is only said in the description, since it names properties")
-    kept = {word: value for word, value in node.items() if word not in _NAMING}
-    kept["properties"] = {keys[name]: schema for name, schema in properties.items()}
+        walk.said.setdefault("", []).append((word, node[word]))
+    kept = {word: value for word, value in node.items() if word not in naming}
+    kept["properties"] = {renamed.get(name, name): schema for name, schema in node["properties"].items()}
     if "required" in node:
-        kept["required"] = [keys.get(name, name) for name in node["required"]]
-    if naming:
-        walk.said.setdefault("", []).extend(naming)
-    return kept, ObjectCodec({name: (key, None, False) for name, key in renamed.items()})
+        kept["required"] = [renamed.get(name, name) for name in node["required"]]
+    return kept
 
 
 def _wrap(walk: "Walk") -> "Found":
     """Return an object whose one property is the root."""
     walk.losses.note("type", "", f"the schema is no plain object, and is the property {WRAPPED!r} of one")
-    root = {word: value for word, value in walk.source.root.items() if word not in _DEFINITIONS}
-    root.pop("$schema", None)
-    inner, codec = walk.schema(root, "")
-    found: dict[str, Any] = {"type": "object", "properties": {WRAPPED: inner}, "required": [WRAPPED]}
-    walk.properties += 1
-    if walk.rules.closed:
-        found["additionalProperties"] = False
-    return found, WrapCodec(WRAPPED, codec)
+    around = {word: walk.source.root[word] for word in ("$schema",) if word in walk.source.root}
+    root = {word: value for word, value in walk.source.root.items() if word not in {*_DEFINITIONS, *around}}
+    with walk.inside_object():
+        inner, codec = walk.below(root, "")
+    found = walk.closed_object({WRAPPED: inner}, [WRAPPED])
+    return walk.finish(around, found, None, frozenset(), ""), WrapCodec(WRAPPED, codec)
 
 
 def _with_definitions(walk: "Walk", found: dict[str, Any]) -> dict[str, Any]:

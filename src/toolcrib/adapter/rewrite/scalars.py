@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["rewrite_scalar"]
 
+_MANY_VALUES: Final = 250
+"""How many values an enum may have without a bound on their characters."""
 _USED: Final = frozenset({"type", "enum", "const"})
 
 
@@ -18,7 +20,7 @@ def rewrite_scalar(
 ) -> tuple[dict[str, Any], Codec | None, frozenset[str]]:
     """Return a subschema of scalar types converted, its codec, and the keywords that are done with."""
     if not kinds:
-        return {"type": "null"}, None, _USED
+        return _null(walk, path), None, _USED
     found: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     walk.unions += len(kinds) > 1
     if "type" not in node:
@@ -26,9 +28,18 @@ def rewrite_scalar(
     codec = None
     if "const" in node and walk.rules.takes("const"):
         found["const"] = node["const"]
+        walk.name_chars += len(node["const"]) if type(node["const"]) is str else 0
     elif "enum" in node or "const" in node:
         codec = _limit(walk, found, node, path)
     return found, codec, _USED
+
+
+def _null(walk: "Walk", path: str) -> dict[str, Any]:
+    """Return the schema of null."""
+    if not walk.rules.nullable:
+        return {"type": "null"}
+    walk.losses.note("type", path, "null is said by nullable")
+    return {"type": "string", "nullable": True, "description": "(always null)"}
 
 
 def _limit(walk: "Walk", found: dict[str, Any], node: dict[str, Any], path: str) -> Codec | None:
@@ -49,7 +60,10 @@ def _limit(walk: "Walk", found: dict[str, Any], node: dict[str, Any], path: str)
 def limit_values(walk: "Walk", found: dict[str, Any], values: list[Any], path: str) -> Codec | None:
     """Add an enum in the form that the provider takes, and return the codec of its values."""
     walk.enum_values += len(values)
-    walk.name_chars += sum(len(value) for value in values if type(value) is str)
+    chars = sum(len(value) for value in values if type(value) is str)
+    walk.name_chars += chars
+    if len(values) > _MANY_VALUES:
+        walk.enum_chars = max(walk.enum_chars, chars)
     scalars_only = all(type(value) is not dict and type(value) is not list for value in values)
     strings_only = all(type(value) is str for value in values)
     if strings_only or (scalars_only and walk.rules.enums != "string"):

@@ -1,10 +1,10 @@
 """A schema as it is read: which draft it follows, where its references lead, what its keywords may hold."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from toolcrib.model.plain import walk
+from toolcrib.adapter.paths import step
 
 __all__ = [
     "ARRAY_WORDS",
@@ -82,7 +82,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = (
     | dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (_NUMBERS, _is_count))
     | dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), (_NUMBERS, _is_count))
     | dict.fromkeys(("title", "description", "pattern", "format", "$ref"), (frozenset({str}), None))
-    | dict.fromkeys(("$schema", "$id"), (frozenset({str}), None))
+    | dict.fromkeys(("$schema", "$id", "$dynamicRef", "$anchor"), (frozenset({str}), None))
     | dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), (frozenset({bool}), None))
     | dict.fromkeys(("enum", "examples"), (frozenset({list}), None))
     | {
@@ -102,9 +102,10 @@ class Source:
         """Take the whole schema; `modern` asks for the words of 2020-12 throughout."""
         self.root = root
         self._modern = modern
+        self.changed = False
+        """Whether anything was said in newer words than those of the schema's own draft."""
         self._is_draft_7 = "draft-07" in str(root.get("$schema", ""))
         self._found: dict[str, Any] = {}
-        self._anchors: dict[str, Any] | None = None
 
     def read(
         self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str
@@ -124,6 +125,7 @@ class Source:
             elif self._modern:
                 note(word, path, "is a list of items, and is said by prefixItems")
                 read = _modern_tuple(read)
+                self.changed = True
         return self._modernised(read, note, path) if self._modern else read
 
     def _modernised(
@@ -136,11 +138,18 @@ class Source:
         if "dependencies" in schema:
             note("dependencies", path, "are said by dependentRequired and dependentSchemas")
             schema = _modern_dependencies(schema)
+            self.changed = True
         if self._is_draft_7 and "$ref" in schema and not schema.keys() <= _ANNOTATIONS:
             for word in schema.keys() - _ANNOTATIONS:
                 note(word, path, "means nothing beside $ref in draft-07, and is left out")
             schema = {key: kept for key, kept in schema.items() if key in _ANNOTATIONS}
         return schema
+
+    def pointer(self, reference: str) -> str:
+        """Return where the target of a reference stands, as a JSON Pointer."""
+        if reference[1:2] in {"", "/"}:
+            return unquote(reference[1:])
+        return next((path for path, member in _members(self.root) if _is_called(member, reference[1:])), "")
 
     def find(self, reference: str) -> Any:
         """Return the subschema that a reference leads to; None where it leads nowhere within the schema."""
@@ -167,15 +176,22 @@ class Source:
         return value if _is_schema(value) else None
 
     def _anchored(self, name: str) -> Any:
-        if self._anchors is None:
-            self._anchors = {
-                member[word]: member
-                for member in walk(self.root)
-                if type(member) is dict
-                for word in ("$anchor", "$dynamicAnchor")
-                if type(member.get(word)) is str
-            }
-        return self._anchors.get(name)
+        return next((member for _, member in _members(self.root) if _is_called(member, name)), None)
+
+
+def _members(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every object in a schema, with its place."""
+    pending = [("", root)]
+    for path, value in pending:
+        if type(value) is dict:
+            yield path, value
+            pending += [(step(path, key), member) for key, member in value.items()]
+        elif type(value) is list:
+            pending += [(step(path, index), member) for index, member in enumerate(value)]
+
+
+def _is_called(schema: dict[str, Any], anchor: str) -> bool:
+    return anchor in (schema.get("$anchor"), schema.get("$dynamicAnchor"))
 
 
 def _is_index(key: str) -> bool:

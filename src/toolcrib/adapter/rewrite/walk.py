@@ -1,10 +1,12 @@
 """The one walk over a schema: each subschema becomes what the provider takes, with the way back beside it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.paths import step
-from toolcrib.adapter.rewrite import arrays, objects, unions
+from toolcrib.adapter.rewrite import arrays, combine, objects, unions
 from toolcrib.adapter.rewrite.alternatives import Alternatives
 from toolcrib.adapter.rewrite.carry import carry
 from toolcrib.adapter.rewrite.codec import Codec, CodecError, JsonTextCodec, NullableCodec, encode
@@ -28,9 +30,11 @@ _LEFT_OUT: Final = ANNOTATIONS | {"$schema", "$defs", "definitions", "$comment",
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 _NULLABLE_SCALARS: Final = [[kind, "null"] for kind in ("string", "boolean", "number", "integer")]
 _CHOOSING: Final = frozenset({"enum", "const", "anyOf", "oneOf", "allOf"})
+_COMPLEX: Final = _CHOOSING | combine.CONDITIONAL
 _SIMPLE: Final = frozenset({"type", "description"})
 """What two subschemas in three say, and no more."""
 _TYPE: Final = frozenset({"type"})
+_CHECKED: Final = frozenset({"format", "pattern", "minItems", "nullable"})
 _LOOKS_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
 Found = tuple[Any, Codec | None]
@@ -55,8 +59,12 @@ class Walk:
         self.recursive = False
         """Whether the converted schema refers back to itself."""
         self.unions = self.optional = self.properties = self.enum_values = self.name_chars = 0
-        self.object_depth = self.depth = self.merges = 0
-        self._visited = self._depth = 0
+        self.level = 0
+        """How many members deep the walk is, whatever it went through on the way."""
+        self.merging: set[int] = set()
+        """The targets of references that are merged into what is being converted."""
+        self.depth = self.enum_chars = 0
+        self._object_depth = self._visited = self._depth = 0
 
     def schema(self, schema: Any, path: str, name: str | None = None) -> Found:
         """Return any subschema converted: the one at a path, or that of a property of the object there.
@@ -64,9 +72,7 @@ class Walk:
         Raises:
             SchemaTooLargeError: there are too many, or they nest too deep.
         """
-        self._visited += 1
-        if self._visited > MAX_SUBSCHEMAS or self._depth >= MAX_DEPTH:
-            raise self._too_large()
+        self.visit()
         if type(schema) is not dict:
             return self._not_an_object(schema, path if name is None else step(path, "properties", name))
         if schema.keys() <= _SIMPLE and type(schema.get("description", "")) is str:
@@ -74,7 +80,7 @@ class Walk:
             if type(kinds) is str and kinds in _SCALARS:
                 return schema.copy(), None
         if name is not None:
-            path = step(path, "properties", name)
+            return self.below(schema, step(path, "properties", name))
         node = self.source.read(schema, self.losses.note, path)
         self._depth += 1
         try:
@@ -86,13 +92,59 @@ class Walk:
         finally:
             self._depth -= 1
 
-    def _too_large(self) -> SchemaTooLargeError:
+    def below(self, schema: Any, path: str) -> Found:
+        """Return the subschema of a member of the value converted."""
+        self.level += 1
+        try:
+            return self.schema(schema, path)
+        finally:
+            self.level -= 1
+
+    def visit(self) -> None:
+        """Count one more subschema.
+
+        Raises:
+            SchemaTooLargeError: there are too many, or they nest too deep.
+        """
+        self._visited += 1
+        if self._visited > MAX_SUBSCHEMAS:
+            raise SchemaTooLargeError(
+                f"it has, or its references expand to, more than {MAX_SUBSCHEMAS:,} subschemas; "
+                "refer to fewer definitions, from fewer places"
+            )
         if self._depth >= MAX_DEPTH:
-            return SchemaTooLargeError(f"it nests subschemas over {MAX_DEPTH} levels deep; make it flatter")
-        return SchemaTooLargeError(
-            f"its references expand to more than {MAX_SUBSCHEMAS:,} subschemas; "
-            "refer to fewer definitions, from fewer places"
-        )
+            raise SchemaTooLargeError(f"it nests subschemas over {MAX_DEPTH} levels deep; make it flatter")
+
+    @contextmanager
+    def inside_object(self) -> Iterator[None]:
+        """Count one more level of objects while their members are converted."""
+        self._object_depth += 1
+        self.depth = max(self.depth, self._object_depth)
+        try:
+            yield
+        finally:
+            self._object_depth -= 1
+
+    @contextmanager
+    def in_definition(self) -> Iterator[None]:
+        """Count levels of objects anew while a definition is converted."""
+        depth, self._object_depth = self._object_depth, 0
+        try:
+            yield
+        finally:
+            self._object_depth = depth
+
+    def closed_object(self, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+        """Return the schema of an object with these properties, counted against the provider's limits."""
+        self.properties += len(properties)
+        self.optional += len(properties) - len(required)
+        self.name_chars += sum(map(len, properties))
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
+        if required or self.rules.all_required:
+            schema["required"] = required
+        if self.rules.closed:
+            schema["additionalProperties"] = False
+        return schema
 
     def _not_an_object(self, schema: Any, path: str) -> Found:
         """Return a subschema that is a boolean, or no subschema at all."""
@@ -102,26 +154,25 @@ class Walk:
             return self.anything({} if schema is not False else {"not": {}}, path)
         return (schema if type(schema) is bool else True), None
 
-    def merged(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        """Return a subschema with its `allOf` and its reference merged into it."""
-        return unions.merge_all(self, unions.with_ref_in_all_of(node), path)
-
     def structured(self, node: dict[str, Any], path: str) -> Found:
         """Return a subschema without a reference, every value of it spelt out."""
         kinds = node.get("type")
-        if kinds is not None and _CHOOSING.isdisjoint(node):
+        if kinds is not None and _COMPLEX.isdisjoint(node):
             if type(kinds) is str:
-                return self._of_one_type(kinds, node, path)
+                return self._of_types([kinds], node, path)
             if kinds in _NULLABLE_SCALARS and self.rules.type_lists:
                 self.unions += 1
                 return self.finish(node, {"type": kinds.copy()}, None, _TYPE, path), None
         if "allOf" in node:
-            node = unions.merge_all(self, node, path)
+            return combine.rewrite_all(self, node, path)
         if "anyOf" in node or "oneOf" in node:
-            if not unions.is_object_with_choices(node):
+            if not combine.is_object_with_choices(node):
                 return unions.rewrite_union(self, node, path)
-            node = unions.hoist(self, node, path)
-        return self._of_types(kinds_of(node), node, path)
+            node = combine.hoist(self, node, path)
+        kinds = kinds_of(node)
+        if "object" in kinds and not combine.CONDITIONAL.isdisjoint(node):
+            node = combine.hoist(self, node, path)
+        return self._of_types(kinds, node, path)
 
     def _of_types(self, kinds: list[str], node: dict[str, Any], path: str) -> Found:
         """Return a subschema of some JSON types, which may be limited to some values."""
@@ -140,31 +191,15 @@ class Walk:
                 self.losses.note("type", path, "null is said by nullable")
         return self.finish(node, found, codec, used, path), codec
 
-    def _of_one_type(self, kind: str, node: dict[str, Any], path: str) -> Found:
-        """Return a subschema that says its type and leaves no choice of values."""
-        found: dict[str, Any] | None
-        if kind == "object":
-            found, codec = objects.rewrite_object(self, node, path)
-            used = objects.USED
-        elif kind == "array":
-            found, codec = arrays.rewrite_array(self, node, path)
-            used = arrays.USED
-        else:
-            found, codec, used = {"type": kind}, None, _TYPE
-        if found is None:
-            return self.anything(node, path, kind)
-        return self.finish(node, found, codec, used, path), codec
-
     def _of_kind(
         self, kinds: list[str], node: dict[str, Any], path: str
     ) -> tuple[Any, Codec | None, frozenset[str]]:
-        """Return a subschema of one JSON type converted, and the keywords that are done with."""
+        """Return a subschema of one JSON type converted, its codec, and the keywords that are done with."""
         if kinds == ["object"]:
             found, codec = objects.rewrite_object(self, node, path)
             return found, codec, objects.USED
         if kinds == ["array"]:
-            found, codec = arrays.rewrite_array(self, node, path)
-            return found, codec, arrays.USED
+            return arrays.rewrite_array(self, node, path)
         return rewrite_scalar(self, kinds, node, path)
 
     def anything(self, node: dict[str, Any], path: str, kind: str = "value") -> Found:
@@ -201,6 +236,7 @@ class Walk:
         wider = {**schema, "type": [*kinds, "null"] if type(kinds) is list else [kinds, "null"]}
         if "enum" in schema:
             wider["enum"] = [*schema["enum"], None]
+            self.enum_values += 1
         return wider
 
     def admits_null(self, schema: dict[str, Any]) -> bool:
@@ -208,10 +244,7 @@ class Walk:
         kinds = schema.get("type")
         if kinds is not None:
             return kinds == "null" or (type(kinds) is list and "null" in kinds) or "nullable" in schema
-        if "$ref" in schema:
-            target = self.references.converted(schema["$ref"])
-            return target is not None and "$ref" not in target and self.admits_null(target)
-        return "nullable" in schema or any(map(self.admits_null, schema.get("anyOf", ())))
+        return "null" in self.references.kinds(schema, unknown=frozenset())
 
     def finish(
         self,
@@ -232,7 +265,7 @@ class Walk:
                 if path:
                     self.losses.note(word, path, "what is referred to is among the definitions of the root")
                 continue
-            if rules.keywords is None or (word in rules.keywords and self.may_stay(word, value)):
+            if rules.takes(word) and (word not in _CHECKED or self.may_stay(word, value)):
                 if word == "default" and codec is not None:
                     self._keep_default(found, codec, value, path)
                 else:

@@ -29,6 +29,8 @@ class Limits:
     depth: int | None = None
     """Objects inside objects, the root included, without following references."""
     enum_values: int | None = None
+    enum_chars: int | None = None
+    """Characters of the values of one enum that has more than 250."""
     name_chars: int | None = None
     """Characters of property names, definition names and enum values together."""
     optional: int | None = None
@@ -134,7 +136,7 @@ OPENAI_STRICT: Final = Rules(
     root_unions=False,
     needs_properties=True,
     needs_items=True,
-    limits=Limits(properties=5_000, depth=10, enum_values=1_000, name_chars=120_000),
+    limits=Limits(properties=5_000, depth=10, enum_values=1_000, enum_chars=15_000, name_chars=120_000),
 )
 ANTHROPIC: Final = Rules(title="Anthropic", root_unions=False, root_keys=re.compile(r"[a-zA-Z0-9_.-]{1,64}"))
 ANTHROPIC_STRICT: Final = replace(

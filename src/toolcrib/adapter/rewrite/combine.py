@@ -1,0 +1,162 @@
+"""Subschemas that hold together: merged into one where that can be said, otherwise what they declare."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from toolcrib.adapter.rewrite.merge import merge
+
+if TYPE_CHECKING:
+    from toolcrib.adapter.rewrite.walk import Found, Walk
+
+__all__ = ["CONDITIONAL", "hoist", "is_object_with_choices", "merge_all", "resolved", "rewrite_all"]
+
+CONDITIONAL: Final = frozenset({"if", "then", "else", "not", "dependentSchemas"})
+"""What holds for some values and not for others."""
+_COMBINING: Final = ("anyOf", "oneOf", "allOf", "if", "then", "else", "not", "dependentSchemas")
+_DECLARING: Final = frozenset(_COMBINING) - {"if", "not"}
+_ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
+_NAMING: Final = frozenset({"$ref", "properties", "allOf", "additionalProperties"})
+_MAX_FOLLOWED: Final = 64
+
+
+def rewrite_all(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
+    """Return a subschema with `allOf`, or with more beside a reference than may stand there, converted."""
+    if reference := _lone_reference(node):
+        walk.losses.note("allOf", path, "of one reference is that reference")
+        rest = {word: value for word, value in node.items() if word != "allOf"}
+        return walk.references.rewrite(walk, {**rest, "$ref": reference}, path)
+    merged, followed = merge_all(walk, node, path)
+    if not followed.isdisjoint(walk.merging):
+        walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
+        return walk.anything({word: node[word] for word in node.keys() & _ANNOTATIONS}, path)
+    walk.merging |= followed
+    try:
+        return walk.structured(merged, path)
+    finally:
+        walk.merging -= followed
+
+
+def _lone_reference(node: dict[str, Any]) -> str:
+    """Return the reference that all of a subschema comes to, if it does."""
+    members = node.get("allOf", ())
+    is_lone = len(members) == 1 and type(members[0]) is dict and members[0].keys() == {"$ref"}
+    if not is_lone or not node.keys() <= _ANNOTATIONS | {"allOf"} or type(members[0]["$ref"]) is not str:
+        return ""
+    reference: str = members[0]["$ref"]
+    return reference
+
+
+def merge_all(walk: "Walk", node: dict[str, Any], path: str) -> tuple[dict[str, Any], set[int]]:
+    """Return a subschema with its `allOf` and its reference merged into it, and the targets that took.
+
+    Where they do not merge, what they declare is optional, and the rest is described.
+    """
+    followed: set[int] = set()
+    parts: list[dict[str, Any]] = []
+    pending: list[Any] = [node]
+    for part in pending:
+        if part is True:
+            continue
+        if type(part) is not dict:
+            parts.append({"not": {}})
+            continue
+        walk.visit()
+        read = walk.source.read(part, walk.losses.note, path) if part is not node else node
+        parts.append({word: value for word, value in read.items() if word not in {"allOf", "$ref"}})
+        pending += read.get("allOf", ())
+        if "$ref" in read:
+            pending += _target(walk, read["$ref"], followed, path)
+    merged = merge(parts)
+    for word in ("allOf", "$ref"):
+        if merged is not None and word in node:
+            walk.losses.note(word, path, "is merged into the schema around it")
+    if merged is None:
+        bare = {word: value for word, value in node.items() if word != "$ref"}
+        return hoist(walk, {**bare, "allOf": pending[1:]}, path, words=("allOf",)), followed
+    return merged, followed
+
+
+def _target(walk: "Walk", reference: str, followed: set[int], path: str) -> list[Any]:
+    """Return what a reference leads to, unless that was followed before."""
+    target = walk.source.find(reference)
+    if target is None:
+        walk.losses.note("$ref", path, f"leads nowhere within the schema: {reference[:100]!r}; left out")
+        return []
+    if id(target) in followed:
+        return []
+    followed.add(id(target))
+    return [target]
+
+
+def resolved(walk: "Walk", schema: Any, path: str) -> Any:
+    """Return a subschema in the words wanted, a bare reference followed to its target."""
+    for _ in range(_MAX_FOLLOWED):
+        if type(schema) is not dict:
+            return schema
+        schema = walk.source.read(schema, walk.losses.note, path)
+        if "$ref" not in schema or len(schema) > 1:
+            return schema
+        schema = walk.source.find(schema["$ref"])
+    return None
+
+
+def is_object_with_choices(node: dict[str, Any]) -> bool:
+    """Return whether a union only adds to an object that has properties of its own."""
+    if node.get("properties"):
+        return True
+    members = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+    return node.get("type") == "object" and not any(map(_declares, members))
+
+
+def _declares(schema: Any) -> bool:
+    """Return whether an alternative could have properties of its own."""
+    return type(schema) is dict and not schema.keys().isdisjoint(
+        {"$ref", "properties", "allOf", "additionalProperties"}
+    )
+
+
+def hoist(
+    walk: "Walk", node: dict[str, Any], path: str, words: tuple[str, ...] = _COMBINING
+) -> dict[str, Any]:
+    """Return an object schema without combinations: what they declare is optional, the rest is described."""
+    used = [word for word in words if word in node]
+    declared: dict[str, list[Any]] = {}
+    for word in used:
+        if word in _DECLARING:
+            _collect(walk, _members(word, node[word]), path, declared)
+        walk.losses.note(word, path, "is only said in the description; what it declares is optional")
+    own = node.get("properties", {})
+    hoisted = {
+        name: found[0] if len(found) == 1 else {"anyOf": found}
+        for name, found in declared.items()
+        if name not in own
+    }
+    kept = {word: value for word, value in node.items() if word not in words}
+    if hoisted and node.get("additionalProperties") is not False:
+        kept["properties"] = {**own, **hoisted}
+    walk.said.setdefault(path, []).extend((word, node[word]) for word in used)
+    return kept
+
+
+def _members(word: str, value: Any) -> list[Any]:
+    """Return the subschemas that a combining keyword holds."""
+    if word == "dependentSchemas":
+        return list(value.values())
+    return list(value) if type(value) is list else [value]
+
+
+def _collect(walk: "Walk", schemas: list[Any], path: str, declared: dict[str, list[Any]]) -> None:
+    """Collect the properties that subschemas and what they refer to declare."""
+    pending = list(schemas)
+    seen: set[int] = set()
+    while pending and len(seen) < _MAX_FOLLOWED:
+        schema = resolved(walk, pending.pop(), path)
+        if type(schema) is not dict or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        for name, found in schema.get("properties", {}).items():
+            if found is not False and found not in declared.setdefault(name, []):
+                declared[name].append(found)
+        for word in _DECLARING & schema.keys():
+            pending += _members(word, schema[word])
+        if "$ref" in schema:
+            pending.append(walk.source.find(schema["$ref"]))
