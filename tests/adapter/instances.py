@@ -43,34 +43,37 @@ class Maker:
             return self._anything(depth)
         if "$ref" in schema:
             return self._make({**self._find(schema["$ref"]), **_beside(schema)}, depth + 1, share)
-        if "const" in schema:
-            return schema["const"]
-        if "enum" in schema:
-            return self._rng.choice(schema["enum"])
-        for word in ("anyOf", "oneOf"):
-            if word in schema:
-                branch = self._branch(schema[word], depth)
-                merged = {key: value for key, value in schema.items() if key != word}
-                if isinstance(branch, dict) and merged.get("properties"):
-                    required = [*merged.get("required", []), *branch.get("required", [])]
-                    properties = {**merged["properties"], **branch.get("properties", {})}
-                    return self._make(
-                        {**merged, "required": required, "properties": properties}, depth, share
-                    )
-                return self._make({**merged, **branch} if isinstance(branch, dict) else branch, depth, share)
+        if "const" in schema or "enum" in schema:
+            return self._rng.choice(schema.get("enum", [schema.get("const")]))
         if "allOf" in schema:
-            merged = {key: value for key, value in schema.items() if key != "allOf"}
-            for member in schema["allOf"]:
-                member = self._find(member["$ref"]) if "$ref" in member else member
-                merged = {
-                    **member,
-                    **merged,
-                    "properties": {**member.get("properties", {}), **merged.get("properties", {})},
-                }
-            return self._make(merged, depth, share)
+            return self._make(self._all_of(schema), depth, share)
+        if word := next((word for word in ("anyOf", "oneOf") if word in schema), None):
+            return self._make(self._one_of(schema, word, depth), depth, share)
         kinds = schema.get("type", "object" if "properties" in schema else None)
         kind = self._rng.choice(kinds) if isinstance(kinds, list) else kinds
         return self._of_kind(kind, schema, depth, share)
+
+    def _one_of(self, schema: dict[str, Any], word: str, depth: int) -> Any:
+        branch = self._branch(schema[word], depth)
+        base = {key: value for key, value in schema.items() if key != word}
+        if not isinstance(branch, dict):
+            return branch
+        if not base.get("properties"):
+            return {**base, **branch}
+        required = [*base.get("required", []), *branch.get("required", [])]
+        return {
+            **base,
+            "required": required,
+            "properties": {**base["properties"], **branch.get("properties", {})},
+        }
+
+    def _all_of(self, schema: dict[str, Any]) -> dict[str, Any]:
+        merged = {key: value for key, value in schema.items() if key != "allOf"}
+        for given in schema["allOf"]:
+            member = self._find(given["$ref"]) if "$ref" in given else given
+            properties = {**member.get("properties", {}), **merged.get("properties", {})}
+            merged = {**member, **merged, "properties": properties}
+        return merged
 
     def _branch(self, branches: list[Any], depth: int) -> Any:
         if depth > _DEPTH:

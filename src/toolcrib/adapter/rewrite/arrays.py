@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
-from toolcrib.adapter.rewrite.codec import ArrayCodec, Codec, TupleCodec
+from toolcrib.adapter.rewrite.codec import ArrayCodec, Codec
 from toolcrib.adapter.rewrite.describe import add_text
+from toolcrib.adapter.rewrite.object_codecs import TupleCodec
 from toolcrib.adapter.rewrite.scalars import limit_values
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
-from toolcrib.adapter.rewrite.codec import Codec, Field, MapCodec, ObjectCodec
+from toolcrib.adapter.rewrite.codec import Codec
+from toolcrib.adapter.rewrite.object_codecs import Field, MapCodec, ObjectCodec
 from toolcrib.adapter.rewrite.scalars import limit_values
 
 if TYPE_CHECKING:

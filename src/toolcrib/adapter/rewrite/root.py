@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
 from toolcrib.adapter.rewrite.carry import carry
-from toolcrib.adapter.rewrite.codec import ObjectCodec, WrapCodec
+from toolcrib.adapter.rewrite.codec import WrapCodec
 from toolcrib.adapter.rewrite.combine import CONDITIONAL, hoist, is_object_with_choices, merge_all
+from toolcrib.adapter.rewrite.object_codecs import ObjectCodec
 from toolcrib.adapter.rewrite.objects import USED, Keys, rewrite_object
 
 if TYPE_CHECKING:

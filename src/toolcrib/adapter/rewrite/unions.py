@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
-from toolcrib.adapter.rewrite.codec import Branch, Codec, NullableCodec, UnionCodec, hides
+from toolcrib.adapter.rewrite.codec import Codec, NullableCodec
 from toolcrib.adapter.rewrite.combine import hoist, resolved
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.merge import merge
 from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, type_of
+from toolcrib.adapter.rewrite.union_codec import Branch, UnionCodec, hides
 
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk

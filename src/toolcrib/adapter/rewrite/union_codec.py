@@ -1,0 +1,101 @@
+"""The way there and back for one of several alternatives."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.adapter.rewrite.codec import (
+    ArrayCodec,
+    Codec,
+    CodecError,
+    Known,
+    NullableCodec,
+    RefCodec,
+    decode,
+    encode,
+)
+from toolcrib.adapter.rewrite.object_codecs import ObjectCodec
+from toolcrib.adapter.rewrite.source import type_of
+
+__all__ = ["Branch", "UnionCodec", "hides"]
+
+
+@dataclass(slots=True)
+class Branch:
+    """One alternative of a union."""
+
+    kinds: frozenset[str]
+    """The JSON types of its converted values."""
+    codec: Codec | None
+    declared: frozenset[str] = frozenset()
+    """The properties that it names."""
+
+
+@dataclass(slots=True)
+class UnionCodec:
+    """One of several alternatives, at least one of which looks different."""
+
+    branches: Sequence[Branch]
+    fits: Callable[[int, Any], bool]
+    """Whether a value in the original terms fits the alternative with this index."""
+    opaque: bool = False
+
+    def encode(self, value: Any, path: str) -> Any:
+        chosen: Branch | None = None
+        for index, branch in enumerate(self.branches):
+            if self.fits(index, value):
+                if not isinstance(value, dict) or value.keys() <= branch.declared:
+                    return encode(branch.codec, value, path)
+                chosen = chosen or branch
+        if chosen is None:
+            raise CodecError(path, "fits none of the alternatives of the schema")
+        return encode(chosen.codec, value, path)
+
+    def decode(self, value: Any, path: str, known: Known) -> Any:
+        key = id(self), id(value)  # nested unions would otherwise try the same reading time and again
+        if key not in known:
+            known[key] = self._read(value, path, known)
+        if isinstance(known[key], CodecError):
+            raise known[key]
+        return known[key]
+
+    def _read(self, value: Any, path: str, known: Known) -> Any:
+        """Return the first reading that fits its alternative, or else the first that can be read at all."""
+        kind = type_of(value)
+        readings: list[Any] = []
+        failure: CodecError | None = None
+        for index, branch in enumerate(self.branches):
+            if kind not in branch.kinds:
+                continue
+            try:
+                found = decode(branch.codec, value, path, known)
+            except CodecError as error:
+                failure = failure or error
+                continue
+            if self.fits(index, found):
+                return found
+            readings.append(found)
+        if readings:
+            return readings[0]
+        return failure or value
+
+
+def hides(codec: Codec | None) -> bool:
+    """Return whether any part of an encoded value hides its JSON type, or may do so."""
+    pending = [codec]
+    while pending:
+        one = pending.pop()
+        if one is None:
+            continue
+        if one.opaque or isinstance(one, RefCodec):
+            return True
+        if isinstance(one, ArrayCodec):
+            pending.append(one.item)
+        elif isinstance(one, NullableCodec):
+            pending.append(one.inner)
+        elif isinstance(one, UnionCodec):
+            pending += [branch.codec for branch in one.branches]
+        elif isinstance(one, ObjectCodec):
+            pending += [inner for _, inner, _ in one.fields.values()]
+            pending += [one.extra[1]] if one.extra else []
+    return False
