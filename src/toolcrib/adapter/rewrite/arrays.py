@@ -48,24 +48,26 @@ def _rewrite_tuple(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
     rules, least = walk.rules, node.get("minItems", 0)
     properties: dict[str, Any] = {}
     items, required = [], []
-    with walk.inside_object():
-        for index, item in enumerate(node["prefixItems"]):
-            name = f"item_{index + 1}"
-            found, codec = walk.below(item, step(path, "prefixItems", index))
-            null_is_absent = index >= least and rules.all_required
-            if null_is_absent:
-                wider = walk.nullable(found)
-                if wider is found:  # its null could not be told from its absence
-                    return None, None
-                found = wider
-            if rules.all_required or index < least:
-                required.append(name)
-            properties[name] = found
-            items.append((name, codec, null_is_absent))
-        rest = None
-        if node.get("items", True) is not False and node.get("maxItems", len(items) + 1) > len(items):
-            found, codec = walk.below(node.get("items", True), step(path, "items"))
-            properties["rest"] = {"type": "array", "items": found}
-            required.append("rest")
-            rest = ("rest", codec)
+    walk.enter_object()
+    for index, item in enumerate(node["prefixItems"]):
+        name = f"item_{index + 1}"
+        found, codec = walk.below(item, step(path, "prefixItems", index))
+        null_is_absent = index >= least and rules.all_required
+        if null_is_absent:
+            wider = walk.nullable(found)
+            if wider is found:  # its null could not be told from its absence
+                walk.object_depth -= 1
+                return None, None
+            found = wider
+        if rules.all_required or index < least:
+            required.append(name)
+        properties[name] = found
+        items.append((name, codec, null_is_absent))
+    rest = None
+    if node.get("items", True) is not False and node.get("maxItems", len(items) + 1) > len(items):
+        found, codec = walk.below(node.get("items", True), step(path, "items"))
+        properties["rest"] = {"type": "array", "items": found}
+        required.append("rest")
+        rest = ("rest", codec)
+    walk.object_depth -= 1
     return walk.closed_object(properties, required), TupleCodec(items, rest)

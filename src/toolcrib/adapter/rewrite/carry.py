@@ -48,10 +48,9 @@ def _merged(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
         return {}
     walk.merging |= followed
-    try:
-        return carry(walk, merged, path)
-    finally:
-        walk.merging -= followed
+    found = carry(walk, merged, path)
+    walk.merging -= followed
+    return found
 
 
 def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:

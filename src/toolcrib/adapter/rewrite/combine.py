@@ -29,10 +29,9 @@ def rewrite_all(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
         walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
         return walk.anything({word: node[word] for word in node.keys() & _ANNOTATIONS}, path)
     walk.merging |= followed
-    try:
-        return walk.structured(merged, path)
-    finally:
-        walk.merging -= followed
+    found = walk.structured(merged, path)
+    walk.merging -= followed
+    return found
 
 
 def _lone_reference(node: dict[str, Any]) -> str:

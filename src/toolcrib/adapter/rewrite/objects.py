@@ -38,8 +38,9 @@ def rewrite_object(
             return None, None
         if others is not False:
             return _rewrite_map(walk, node, others, path)
-    with walk.inside_object():
-        found, needed, fields, changes = _named(walk, node, properties, path, is_root=is_root)
+    walk.enter_object()
+    found, needed, fields, changes = _named(walk, node, properties, path, is_root=is_root)
+    walk.object_depth -= 1
     if not found and not is_root and not walk.rules.empty_objects:
         return None, None
     if others is None and is_root and not found and "additionalProperties" in node:
@@ -81,11 +82,12 @@ def _rewrite_map(walk: "Walk", node: dict[str, Any], others: Any, path: str) -> 
             walk.losses.note(word, path, "the map is passed as a list of key and value pairs")
     key: dict[str, Any] = {"type": "string"}
     names = node.get("propertyNames")
-    with walk.inside_object():
-        if type(names) is dict and names and names.get("type", "string") == "string" and "$ref" not in names:
-            key, codec = walk.below({**names, "type": "string"}, step(path, "propertyNames"))
-            key = key if codec is None else {"type": "string"}
-        value, codec = walk.below(others, step(path, "additionalProperties"))
+    walk.enter_object()
+    if type(names) is dict and names and names.get("type", "string") == "string" and "$ref" not in names:
+        key, codec = walk.below({**names, "type": "string"}, step(path, "propertyNames"))
+        key = key if codec is None else {"type": "string"}
+    value, codec = walk.below(others, step(path, "additionalProperties"))
+    walk.object_depth -= 1
     pair = walk.closed_object({"key": key, "value": value}, ["key", "value"])
     return {"type": "array", "items": pair}, MapCodec(codec)
 

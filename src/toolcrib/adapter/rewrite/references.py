@@ -36,7 +36,7 @@ class References:
         self._names: dict[int, str] = {}
         self._done: dict[str, Found] = {}
         self._levels: dict[str, int] = {}
-        self._open: dict[int, str] = {}
+        self._open: set[int] = set()
 
     def rewrite(self, walk: "Walk", node: dict[str, Any], path: str) -> "Found":
         """Return a subschema with a reference converted."""
@@ -97,8 +97,9 @@ class References:
         self._names[id(target)] = name
         self.definitions[name] = None
         self._levels[name] = walk.level
-        with walk.in_definition():
-            found = walk.schema(target, walk.source.pointer(reference))
+        depth, walk.object_depth = walk.object_depth, 0
+        found = walk.schema(target, walk.source.pointer(reference))
+        walk.object_depth = depth
         self.definitions[name], self._codecs[name] = found
         walk.name_chars += len(name)
         return name
@@ -111,11 +112,10 @@ class References:
             walk.losses.note("$ref", path, f"{reference[:100]!r} refers back to itself; one turn is kept")
             return walk.anything({"description": target.get("description"), **siblings}, path)
         walk.losses.note("$ref", path, "is replaced by what it refers to")
-        self._open[id(target)] = reference
-        try:
-            return walk.schema({**target, **siblings}, walk.source.pointer(reference))
-        finally:
-            del self._open[id(target)]
+        self._open.add(id(target))
+        found = walk.schema({**target, **siblings}, walk.source.pointer(reference))
+        self._open.discard(id(target))
+        return found
 
     def _beside(
         self, walk: "Walk", found: dict[str, Any], siblings: dict[str, Any], path: str

@@ -110,8 +110,9 @@ def _wrap(walk: "Walk") -> "Found":
     walk.losses.note("type", "", f"the schema is no plain object, and is the property {WRAPPED!r} of one")
     around = {word: walk.source.root[word] for word in ("$schema",) if word in walk.source.root}
     root = {word: value for word, value in walk.source.root.items() if word not in {*_DEFINITIONS, *around}}
-    with walk.inside_object():
-        inner, codec = walk.below(root, "")
+    walk.enter_object()
+    inner, codec = walk.below(root, "")
+    walk.object_depth -= 1
     found = walk.closed_object({WRAPPED: inner}, [WRAPPED])
     return walk.finish(around, found, None, frozenset(), ""), WrapCodec(WRAPPED, codec)
 

@@ -1,7 +1,5 @@
 """The one walk over a schema: each subschema becomes what the provider takes, with the way back beside it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from toolcrib.adapter.loss import Losses
@@ -64,7 +62,7 @@ class Walk:
         self.merging: set[int] = set()
         """The targets of references that are merged into what is being converted."""
         self.depth = self.enum_chars = 0
-        self._object_depth = self._visited = self._depth = 0
+        self.object_depth = self._visited = self._depth = 0
 
     def schema(self, schema: Any, path: str, name: str | None = None) -> Found:
         """Return any subschema converted: the one at a path, or that of a property of the object there.
@@ -80,25 +78,30 @@ class Walk:
             if type(kinds) is str and kinds in _SCALARS:
                 return schema.copy(), None
         if name is not None:
-            return self.below(schema, step(path, "properties", name))
-        node = self.source.read(schema, self.losses.note, path)
+            path = step(path, "properties", name)
+            self.level += 1
         self._depth += 1
-        try:
-            if "$ref" in node:
-                return self.references.rewrite(self, node, path)
-            if self.rules.structured:
-                return self.structured(node, path)
-            return carry(self, node, path), None
-        finally:
-            self._depth -= 1
+        found = self._compound(schema, path)
+        self._depth -= 1
+        if name is not None:
+            self.level -= 1
+        return found
+
+    def _compound(self, schema: dict[str, Any], path: str) -> Found:
+        """Return a subschema that says more than a type."""
+        node = self.source.read(schema, self.losses.note, path)
+        if "$ref" in node:
+            return self.references.rewrite(self, node, path)
+        if self.rules.structured:
+            return self.structured(node, path)
+        return carry(self, node, path), None
 
     def below(self, schema: Any, path: str) -> Found:
         """Return the subschema of a member of the value converted."""
         self.level += 1
-        try:
-            return self.schema(schema, path)
-        finally:
-            self.level -= 1
+        found = self.schema(schema, path)
+        self.level -= 1
+        return found
 
     def visit(self) -> None:
         """Count one more subschema.
@@ -115,24 +118,10 @@ class Walk:
         if self._depth >= MAX_DEPTH:
             raise SchemaTooLargeError(f"it nests subschemas over {MAX_DEPTH} levels deep; make it flatter")
 
-    @contextmanager
-    def inside_object(self) -> Iterator[None]:
-        """Count one more level of objects while their members are converted."""
-        self._object_depth += 1
-        self.depth = max(self.depth, self._object_depth)
-        try:
-            yield
-        finally:
-            self._object_depth -= 1
-
-    @contextmanager
-    def in_definition(self) -> Iterator[None]:
-        """Count levels of objects anew while a definition is converted."""
-        depth, self._object_depth = self._object_depth, 0
-        try:
-            yield
-        finally:
-            self._object_depth = depth
+    def enter_object(self) -> None:
+        """Count one more level of objects, until it is left."""
+        self.object_depth += 1
+        self.depth = max(self.depth, self.object_depth)
 
     def closed_object(self, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
         """Return the schema of an object with these properties, counted against the provider's limits."""
@@ -159,7 +148,7 @@ class Walk:
         kinds = node.get("type")
         if kinds is not None and _COMPLEX.isdisjoint(node):
             if type(kinds) is str:
-                return self._of_types([kinds], node, path)
+                return self._of_one_type(kinds, node, path)
             if kinds in _NULLABLE_SCALARS and self.rules.type_lists:
                 self.unions += 1
                 return self.finish(node, {"type": kinds.copy()}, None, _TYPE, path), None
@@ -189,6 +178,15 @@ class Walk:
             codec = NullableCodec(codec) if codec else None
             if self.rules.nullable:
                 self.losses.note("type", path, "null is said by nullable")
+        return self.finish(node, found, codec, used, path), codec
+
+    def _of_one_type(self, kind: str, node: dict[str, Any], path: str) -> Found:
+        """Return a subschema of one JSON type that may have any value of it."""
+        if kind in _SCALARS:
+            return self.finish(node, {"type": kind}, None, _TYPE, path), None
+        found, codec, used = self._of_kind([] if kind == "null" else [kind], node, path)
+        if found is None:
+            return self.anything(node, path, kind)
         return self.finish(node, found, codec, used, path), codec
 
     def _of_kind(
@@ -265,7 +263,7 @@ class Walk:
                 if path:
                     self.losses.note(word, path, "what is referred to is among the definitions of the root")
                 continue
-            if rules.takes(word) and (word not in _CHECKED or self.may_stay(word, value)):
+            if word in (rules.keywords or ()) and (word not in _CHECKED or self.may_stay(word, value)):
                 if word == "default" and codec is not None:
                     self._keep_default(found, codec, value, path)
                 else:
