@@ -70,12 +70,11 @@ def canonical(adapter: str, **given: Any) -> CanonicalTool:
     Raises:
         ConversionError: a part of it is not what it must be.
     """
-    if not isinstance(given.get("name"), str) or not given["name"]:
+    said = {key: kept for key, kept in given.items() if kept is not None}
+    if not isinstance(said.get("name"), str) or not said["name"]:
         raise ConversionError("the tool has no name", adapter, "to_canonical")
     try:
-        return CanonicalTool(
-            source_format=adapter, **{key: kept for key, kept in given.items() if kept is not None}
-        )
+        return CanonicalTool(source_format=adapter, **said)
     except InvalidToolError as error:
         raise ConversionError(str(error), adapter, "to_canonical") from error
 

@@ -97,7 +97,9 @@ class AdapterRegistry:
         Raises:
             ConversionError: there is no such adapter, or the definition cannot be read or written.
         """
-        return self.convert_canonical(self.get(source).to_canonical(raw), target=target, **options)
+        reader = self.get(source)
+        read = reader.borrow if isinstance(reader, McpAdapter) else reader.to_canonical
+        return self.convert_canonical(read(raw), target=target, **options)
 
     def convert_canonical(self, tool: CanonicalTool, *, target: str, **options: Any) -> Conversion:
         """Return a definition in the canonical form in a provider's."""
@@ -111,7 +113,8 @@ class AdapterRegistry:
     ) -> list[Conversion]:
         """Return definitions in another format, in their order, each under a name of its own."""
         reader, writer = self.get(source), self.get(target)
-        tools = [reader.to_canonical(raw) for raw in raws]
+        read = reader.borrow if isinstance(reader, McpAdapter) else reader.to_canonical
+        tools = [read(raw) for raw in raws]
         translator = self._translators.get(target)
         if translator is None:
             apart = unique_names(tools, McpAdapter.names)

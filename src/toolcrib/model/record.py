@@ -1,5 +1,6 @@
 """The base of every record: frozen, camelCase in JSON, and refused with our own errors."""
 
+from collections.abc import Container
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -95,17 +96,30 @@ class Record(BaseModel):
         except pydantic.ValidationError as error:
             raise cls._refusal(_problems(error), data) from None
 
+    @classmethod
+    def of_checked(cls, **fields: Any) -> Self:
+        """Return a record of values that are known to be right; they are shared, not copied."""
+        record = cls.__new__(cls)
+        object.__setattr__(record, "__dict__", _blank(cls) | fields)
+        object.__setattr__(record, "__pydantic_fields_set__", set(fields))
+        object.__setattr__(record, "__pydantic_extra__", None)
+        object.__setattr__(record, "__pydantic_private__", None)
+        return record
+
     def replace(self, **changes: Any) -> Self:
         """Return the record with some fields changed, checked like a new one."""
         fields = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**fields, **(self.model_extra or {}), **changes})
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form: camelCase, absent fields left out, nothing shared with the record."""
+    def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
+        """Return the JSON form: camelCase, absent fields left out, nothing shared with the record.
+
+        `without` names fields that are not wanted, as Python calls them.
+        """
         known = {
             field.alias or name: _json(value)
             for name, field in type(self).model_fields.items()
-            if not _is_absent(value := getattr(self, name), field)
+            if name not in without and not _is_absent(value := getattr(self, name), field)
         }
         return known | {name: copy_json(value) for name, value in (self.model_extra or {}).items()}
 
@@ -120,6 +134,12 @@ def _aliases(record: type[Record]) -> dict[str, str]:
     """Return the fields of a record that are called otherwise in JSON, by their Python names."""
     fields = record.model_fields.items()
     return {name: field.alias for name, field in fields if field.alias and field.alias != name}
+
+
+@cache
+def _blank(record: type[Record]) -> dict[str, Any]:
+    """Return the values of the fields that nothing is said about."""
+    return {name: field.get_default(call_default_factory=True) for name, field in record.model_fields.items()}
 
 
 def _is_absent(value: Any, field: FieldInfo) -> bool:

@@ -14,15 +14,16 @@ from toolcrib.adapter.results import Outcome
 from toolcrib.adapter.rewrite import Codec
 from toolcrib.adapter.rules import MCP
 from toolcrib.adapter.wire import PayloadError, WireCall, read_arguments, read_id
-from toolcrib.errors import ConversionError
+from toolcrib.errors import ConversionError, ValidationError
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.local import LocalTool
-from toolcrib.model.plain import copy_json
+from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.tool import Tool
 
 __all__ = ["McpAdapter"]
 
 _OUTER: Final = frozenset({"name", "inputSchema", "outputSchema"})
+_OUTER_FIELDS: Final = frozenset({"name", "input_schema", "output_schema"})
 _IN_META: Final[Mapping[str, str]] = {
     "summary": "summary",
     "category": "category",
@@ -62,8 +63,7 @@ class McpAdapter:
 
     def to_canonical(self, raw: Any) -> CanonicalTool:
         """Return an MCP tool, a `Tool` or a `LocalTool` in the canonical form."""
-        if isinstance(raw, LocalTool):
-            raw = raw.tool
+        raw = raw.tool if isinstance(raw, LocalTool) else raw
         data = raw.to_json() if isinstance(raw, Tool) else read_definition(raw, self.name, "tool definition")
         if not isinstance(data.get("inputSchema"), dict):
             raise ConversionError("the tool has no inputSchema that is an object", self.name, "to_canonical")
@@ -75,6 +75,31 @@ class McpAdapter:
             output_schema=data.get("outputSchema"),
             source_meta=rest,
             **_fields(rest),
+        )
+
+    def borrow(self, raw: Any) -> CanonicalTool:
+        """Return the canonical form like `to_canonical`, but sharing the schemas with what was given.
+
+        That is a third of the time. It is for a caller who lets go of it before anybody can change them.
+        """
+        raw = raw.tool if isinstance(raw, LocalTool) else raw
+        if isinstance(raw, Tool):
+            schemas: tuple[Any, Any] = (raw.input_schema, raw.output_schema)
+            return self._borrowed(raw.name, *schemas, raw.to_json(without=_OUTER_FIELDS))
+        if type(raw) is not dict or not _is_sound(raw):
+            return self.to_canonical(raw)
+        rest = {key: value for key, value in raw.items() if key not in _OUTER}
+        return self._borrowed(raw["name"], raw["inputSchema"], raw.get("outputSchema"), rest)
+
+    def _borrowed(self, name: str, schema: Any, output: Any, rest: dict[str, Any]) -> CanonicalTool:
+        said = {key: tuple(value) if type(value) is list else value for key, value in _fields(rest).items()}
+        return CanonicalTool.of_checked(
+            name=name,
+            input_schema=schema,
+            output_schema=output,
+            source_meta=rest,
+            source_format=self.name,
+            **said,
         )
 
     def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
@@ -109,6 +134,21 @@ class McpAdapter:
     def supports_feature(self, feature: SchemaFeature) -> bool:
         """Return True: MCP takes all of JSON Schema."""
         return True
+
+
+def _is_sound(raw: dict[str, Any]) -> bool:
+    """Return whether a definition is JSON, and has what the canonical form cannot do without."""
+    try:
+        measure(raw, max_depth=256)
+    except ValidationError:
+        return False
+    name, output = raw.get("name"), raw.get("outputSchema")
+    return (
+        type(name) is str
+        and bool(name)
+        and type(raw.get("inputSchema")) is dict
+        and (output is None or type(output) is dict)
+    )
 
 
 def _fields(rest: Mapping[str, Any]) -> dict[str, Any]:

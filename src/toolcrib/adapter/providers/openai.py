@@ -26,6 +26,7 @@ from toolcrib.adapter.rules import OPENAI, OPENAI_STRICT
 from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall, need_id, read_arguments, read_id
 from toolcrib.errors import ConversionError
 from toolcrib.model.canonical import CanonicalTool
+from toolcrib.model.plain import copy_json
 
 __all__ = ["OpenAIAdapter", "OpenAIOptions"]
 
@@ -155,7 +156,7 @@ class OpenAIAdapter:
         if wanted.defer_loading:
             flat["defer_loading"] = True
         if tool.source_format == self.name:
-            own = {key: tool.source_meta[key] for key in _NATIVE if key in tool.source_meta}
+            own = {key: copy_json(tool.source_meta[key]) for key in _NATIVE if key in tool.source_meta}
             flat, kept = own | flat, kept | own.keys()
         if wanted.output_schema and tool.output_schema is not None:
             flat["output_schema"] = convert_schema(tool.output_schema, OPENAI, losses, "output").schema

@@ -5,6 +5,7 @@ from threading import Lock
 from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, ValidationError
+from toolcrib.model.plain import copy_json
 from toolcrib.model.schema.validator import DefaultValidator
 
 __all__ = ["Alternatives"]
@@ -24,7 +25,9 @@ class Alternatives:
     def add(self, schemas: Sequence[Any]) -> Callable[[int, Any], bool]:
         """Take the alternatives of one union, and return what says whether a value fits one of them."""
         start = len(self._schemas)
-        self._schemas += schemas
+        if not self._schemas:
+            self._root = copy_json(self._root)  # asked about long after, when the original may have changed
+        self._schemas += copy_json(list(schemas))
         self._validator = None  # a default may have been encoded before all alternatives were known
         return lambda index, value: self._fits(start + index, value)
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.rewrite.codec import Codec, EnumCodec, to_text
 from toolcrib.adapter.rewrite.source import type_of
+from toolcrib.model.plain import copy_json
 
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Walk
@@ -75,7 +76,7 @@ def limit_values(walk: "Walk", found: dict[str, Any], values: list[Any], path: s
     walk.losses.note("enum", path, "its values are passed as text")
     found["type"] = "string"
     found["enum"] = list(dict.fromkeys(texts))
-    return EnumCodec(dict(zip(texts, values, strict=True)))
+    return EnumCodec(dict(zip(texts, copy_json(values), strict=True)))
 
 
 def _is_of(kind: str, kinds: list[str]) -> bool:

@@ -9,6 +9,7 @@ from toolcrib.adapter.rewrite.alternatives import Alternatives
 from toolcrib.adapter.rewrite.carry import carry
 from toolcrib.adapter.rewrite.codec import Codec, CodecError, JsonTextCodec, NullableCodec, encode
 from toolcrib.adapter.rewrite.describe import add_text, describe, hint
+from toolcrib.adapter.rewrite.leaves import rewrite_leaf
 from toolcrib.adapter.rewrite.references import References
 from toolcrib.adapter.rewrite.scalars import rewrite_scalar
 from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, Source, type_of
@@ -26,12 +27,10 @@ CONTAINERS: Final = frozenset({dict, list})
 _DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 _LEFT_OUT: Final = ANNOTATIONS | {"$schema", "$defs", "definitions", "$comment", "$id"}
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
-_NULLABLE_SCALARS: Final = [[kind, "null"] for kind in ("string", "boolean", "number", "integer")]
 _CHOOSING: Final = frozenset({"enum", "const", "anyOf", "oneOf", "allOf"})
 _COMPLEX: Final = _CHOOSING | combine.CONDITIONAL
-_SIMPLE: Final = frozenset({"type", "description"})
-"""What two subschemas in three say, and no more."""
 _TYPE: Final = frozenset({"type"})
+_NULL: Final = {"type": "null"}
 _CHECKED: Final = frozenset({"format", "pattern", "minItems", "nullable"})
 _LOOKS_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
@@ -70,13 +69,13 @@ class Walk:
         Raises:
             SchemaTooLargeError: there are too many, or they nest too deep.
         """
-        self.visit()
+        self._visited += 1
+        if self._visited > MAX_SUBSCHEMAS or self._depth >= MAX_DEPTH:
+            raise self._too_large()
         if type(schema) is not dict:
             return self._not_an_object(schema, path if name is None else step(path, "properties", name))
-        if schema.keys() <= _SIMPLE and type(schema.get("description", "")) is str:
-            kinds = schema.get("type")
-            if type(kinds) is str and kinds in _SCALARS:
-                return schema.copy(), None
+        if (leaf := rewrite_leaf(self, schema)) is not None:
+            return leaf, None
         if name is not None:
             path = step(path, "properties", name)
             self.level += 1
@@ -104,19 +103,18 @@ class Walk:
         return found
 
     def visit(self) -> None:
-        """Count one more subschema.
-
-        Raises:
-            SchemaTooLargeError: there are too many, or they nest too deep.
-        """
+        """Count one more subschema, which is not converted by itself."""
         self._visited += 1
         if self._visited > MAX_SUBSCHEMAS:
-            raise SchemaTooLargeError(
-                f"it has, or its references expand to, more than {MAX_SUBSCHEMAS:,} subschemas; "
-                "refer to fewer definitions, from fewer places"
-            )
+            raise self._too_large()
+
+    def _too_large(self) -> SchemaTooLargeError:
         if self._depth >= MAX_DEPTH:
-            raise SchemaTooLargeError(f"it nests subschemas over {MAX_DEPTH} levels deep; make it flatter")
+            return SchemaTooLargeError(f"it nests subschemas over {MAX_DEPTH} levels deep; make it flatter")
+        return SchemaTooLargeError(
+            f"it has, or its references expand to, more than {MAX_SUBSCHEMAS:,} subschemas; "
+            "refer to fewer definitions, from fewer places"
+        )
 
     def enter_object(self) -> None:
         """Count one more level of objects, until it is left."""
@@ -146,12 +144,8 @@ class Walk:
     def structured(self, node: dict[str, Any], path: str) -> Found:
         """Return a subschema without a reference, every value of it spelt out."""
         kinds = node.get("type")
-        if kinds is not None and _COMPLEX.isdisjoint(node):
-            if type(kinds) is str:
-                return self._of_one_type(kinds, node, path)
-            if kinds in _NULLABLE_SCALARS and self.rules.type_lists:
-                self.unions += 1
-                return self.finish(node, {"type": kinds.copy()}, None, _TYPE, path), None
+        if type(kinds) is str and _COMPLEX.isdisjoint(node):
+            return self._of_one_type(kinds, node, path)
         if "allOf" in node:
             return combine.rewrite_all(self, node, path)
         if "anyOf" in node or "oneOf" in node:
@@ -211,12 +205,12 @@ class Walk:
         return self.finish(node, found, codec, used, path), codec
 
     def nullable(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return a converted subschema that admits null too."""
+        """Return a converted subschema that admits null too; itself, if it does."""
         kinds = schema.get("type")
         if (
             type(kinds) is str
-            and kinds != "null"
             and not self.rules.nullable
+            and kinds != "null"
             and _CHOOSING.isdisjoint(schema)
         ):
             self.unions += 1
@@ -225,12 +219,11 @@ class Walk:
             return schema
         if self.rules.nullable:
             return {**schema, "nullable": True}
-        self.unions += "anyOf" not in schema and type(schema.get("type")) is not list
-        null = {"type": "null"}
+        self.unions += "anyOf" not in schema and type(kinds) is not list
         if "anyOf" in schema:
-            return {**schema, "anyOf": [*schema["anyOf"], null]}
+            return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
         if "$ref" in schema or "const" in schema:
-            return {"anyOf": [schema, null]}
+            return {"anyOf": [schema, {"type": "null"}]}
         wider = {**schema, "type": [*kinds, "null"] if type(kinds) is list else [kinds, "null"]}
         if "enum" in schema:
             wider["enum"] = [*schema["enum"], None]
@@ -242,6 +235,8 @@ class Walk:
         kinds = schema.get("type")
         if kinds is not None:
             return kinds == "null" or (type(kinds) is list and "null" in kinds) or "nullable" in schema
+        if _NULL in schema.get("anyOf", ()):
+            return True
         return "null" in self.references.kinds(schema, unknown=frozenset())
 
     def finish(
