@@ -434,7 +434,7 @@ def test_what_is_no_call_is_answered_with_what_to_send(payload: Any) -> None:
 
 
 def test_a_call_of_another_skill_is_refused() -> None:
-    with pytest.raises(ConversionError, match="the call is of 'n:other', and this tool is 'n:total'"):
+    with pytest.raises(ConversionError, match="the call is of 'n:other'; put the tools into a Bundle"):
         CALLED.decode_call(MESSAGE | {"metadata": {"skillId": "n:other"}})
 
 
@@ -484,7 +484,7 @@ def test_a_result_is_a_task_with_an_artifact(result: Any, parts: list[Any]) -> N
 @pytest.mark.parametrize(
     ("result", "parts"),
     [
-        (ValueError("too many"), [{"text": "too many"}]),
+        (ValueError("too many"), [{"text": "ValueError: too many"}]),
         (
             {"content": [{"type": "text", "text": "no"}, PNG], "isError": True},
             [{"text": "no"}, {"raw": "AAEC", "mediaType": "image/png"}],

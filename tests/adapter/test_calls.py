@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from adapter import oracles
 from adapter.support import CALL_ID, REGISTRY, accept_call, convert, obj
+from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
 from toolcrib.adapter import Bundle, Conversion, ToolCall
 from toolcrib.adapter.portability import TARGETS
@@ -124,13 +125,16 @@ def test_an_mcp_result_is_the_same_in_mcp() -> None:
 def test_errors_are_said_to_be_some_where_the_format_can() -> None:
     error = ValueError("no such file")
     assert made("mcp").encode_result(error) == {
-        "content": [{"type": "text", "text": "no such file"}],
+        "content": [{"type": "text", "text": "ValueError: no such file"}],
         "isError": True,
     }
     assert made("anthropic").encode_result(error, CALL_ID)["is_error"] is True
-    assert made("gemini").encode_result(error)["functionResponse"]["response"] == {"error": "no such file"}
+    assert made("gemini").encode_result(error)["functionResponse"]["response"] == {
+        "error": "ValueError: no such file"
+    }
     assert made("a2a").encode_result(error)["status"]["state"] == "TASK_STATE_FAILED"
-    assert made("openai chat").encode_result(error, CALL_ID)["content"] == "no such file"
+    said = "Error: ValueError: no such file"
+    assert made("openai chat").encode_result(error, CALL_ID)["content"] == said
 
 
 def test_images_reach_the_models_that_see() -> None:
@@ -245,3 +249,51 @@ def test_a_malformed_value_is_refused_with_words_for_the_model(target: str) -> N
         conversion.encode_args({"m": {1, 2}})
     with pytest.raises(ConversionError):
         conversion.encode_args({1: 2})
+
+
+def test_a_bundle_answers_the_calls_it_reads() -> None:
+    bundle = Bundle(REGISTRY.convert_many([RAW, {**RAW, "namespace": "b"}], source="mcp", target="anthropic"))
+    call = bundle.decode_call(
+        {"type": "tool_use", "id": "c1", "name": bundle.conversions[1].name, "input": {}}
+    )
+    assert bundle.encode_result(call, {"a": 1})["tool_use_id"] == "c1"
+    with pytest.raises(ConversionError, match="no tool of this bundle has the id 'other'"):
+        bundle.encode_result(ToolCall("other", {}), 1)
+
+
+def test_what_a_bundle_sends_may_be_changed() -> None:
+    bundle = Bundle(REGISTRY.convert_many([RAW], source="mcp", target="anthropic"))
+    bundle.tools[0]["name"] = "changed"
+    assert bundle.tools[0]["name"] == bundle.conversions[0].name
+    assert {tool_id for tool_id, _ in bundle.warnings} <= {bundle.conversions[0].tool_id}
+
+
+def test_a_bundle_is_for_one_provider_and_one_api() -> None:
+    mixed = [REGISTRY.convert(RAW, source="mcp", target="openai", api=api) for api in ("chat", "responses")]
+    with pytest.raises(ConversionError, match="different providers or APIs"):
+        Bundle(mixed)
+
+
+def test_a_call_may_be_an_object_of_the_vendor_s_sdk() -> None:
+    converted = REGISTRY.convert(RAW, source="mcp", target="openai")
+    function = {"name": converted.name, "arguments": "{}"}
+    given = ChatCompletionMessageFunctionToolCall.model_validate(
+        {"id": "c1", "type": "function", "function": function}
+    )
+    assert converted.decode_call(given).call_id == "c1"
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "meant"),
+    [
+        ("openai", "inputSchema", "mcp"),
+        ("openai", "input_schema", "anthropic"),
+        ("gemini", "inputSchema", "mcp"),
+    ],
+)
+def test_a_definition_of_another_provider_is_not_read_as_one_without_arguments(
+    source: str, key: str, meant: str
+) -> None:
+    raw = {"name": "t", key: {"type": "object", "properties": {"a": {"type": "string"}}}}
+    with pytest.raises(ConversionError, match=f"pass source='{meant}'"):
+        REGISTRY.convert(raw, source=source, target="mcp")

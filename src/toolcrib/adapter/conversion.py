@@ -1,6 +1,5 @@
 """A converted definition, with everything it takes to bring the model's call back and the result out."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,9 +10,8 @@ from toolcrib.adapter.rewrite import Codec, CodecError, decode, encode
 from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall
 from toolcrib.errors import ConversionError, ValidationError
 from toolcrib.model.plain import copy_json, measure
-from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Bundle", "Conversion", "ToolCall"]
+__all__ = ["Conversion", "ToolCall", "plain_payload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class ToolCall:
     """What the provider calls this call; its result must say it again."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Conversion:
     """One tool in a provider's format."""
 
@@ -68,15 +66,12 @@ class Conversion:
             ConversionError: it is no call of this format, it calls another tool, or its arguments cannot be
                 read; the message can be sent to the model.
         """
-        call = self.read(payload)
+        call = self._read(payload)
         if call.name is not None and call.name != self.name:
-            raise self._error(
-                f"the call is of {call.name[:200]!r}, and this tool is {self.name!r}", "decode_call"
+            reason = (
+                f"the call is of {call.name[:200]!r}; put the tools into a Bundle, which finds the right one"
             )
-        return self.decode(call)
-
-    def decode(self, call: WireCall) -> ToolCall:
-        """Return a call that is read already in the terms of the original schema."""
+            raise self._error(reason, "decode_call")
         return ToolCall(self.tool_id, self._across(decode, call.args, "decode_call"), call.call_id)
 
     def encode_call(self, args: Any, call_id: str | None = None) -> Any:
@@ -104,14 +99,9 @@ class Conversion:
         except (PayloadError, ResultError) as error:
             raise self._error(str(error), "encode_result") from error
 
-    def read(self, payload: Any) -> WireCall:
-        """Return what a call of this format says, in the converted terms.
-
-        Raises:
-            ConversionError: it is no call of this format.
-        """
+    def _read(self, payload: Any) -> WireCall:
         try:
-            return self.calls.read_call(payload)
+            return self.calls.read_call(plain_payload(payload))
         except PayloadError as error:
             raise self._error(str(error), "decode_call") from error
 
@@ -123,50 +113,11 @@ class Conversion:
             raise self._error(str(error), direction) from error
 
     def _error(self, reason: str, direction: str) -> ConversionError:
-        return ConversionError(
-            f"{reason}" if not self.tool_id else f"{self.tool_id}: {reason}", self.adapter, direction
-        )
+        return ConversionError(f"{self.name}: {reason}", self.adapter, direction)
 
 
-class Bundle:
-    """Many conversions to one provider: what a request says about tools, and whose call came back."""
-
-    def __init__(self, conversions: Iterable[Conversion]) -> None:
-        """Take conversions that `convert_many` made together, so that no two share a name."""
-        self.conversions = tuple(conversions)
-        self._by_name = {conversion.name: conversion for conversion in self.conversions}
-        if len(self._by_name) < len(self.conversions):
-            raise ConversionError("two of the tools share a name; use convert_many", self._adapter, "bundle")
-
-    @property
-    def tools(self) -> list[Any]:
-        """What to send as `tools`."""
-        if not self.conversions:
-            return []
-        return self.conversions[0].calls.bundle(conversion.payload for conversion in self.conversions)
-
-    def find(self, payload: Any) -> Conversion:
-        """Return the conversion whose tool a call is of.
-
-        Raises:
-            ConversionError: the call names none of them, with the nearest name.
-        """
-        if not self.conversions:
-            raise ConversionError("there are no tools", self._adapter, "decode_call")
-        name = self.conversions[0].read(payload).name
-        if name is None:
-            if len(self.conversions) == 1:
-                return self.conversions[0]
-            raise ConversionError("the call does not say which tool it is of", self._adapter, "decode_call")
-        if name not in self._by_name:
-            hint = did_you_mean(name, self._by_name)
-            raise ConversionError(f"no tool is called {name[:200]!r}{hint}", self._adapter, "decode_call")
-        return self._by_name[name]
-
-    def decode_call(self, payload: Any) -> ToolCall:
-        """Return what a call means, whichever of the tools it is of."""
-        return self.find(payload).decode_call(payload)
-
-    @property
-    def _adapter(self) -> str:
-        return self.conversions[0].adapter if self.conversions else "adapter"
+def plain_payload(payload: Any) -> Any:
+    """Return a call as JSON, where an SDK gave it as an object of its own."""
+    if hasattr(payload, "model_dump") and not isinstance(payload, type):
+        return payload.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return payload

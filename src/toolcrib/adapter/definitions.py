@@ -13,7 +13,19 @@ from toolcrib.model.docs import ToolExample
 from toolcrib.model.plain import parse_json
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["canonical", "convert_schema", "description_of", "note_lost", "read_definition", "read_options"]
+__all__ = [
+    "FIELDS",
+    "canonical",
+    "check_flags",
+    "convert_schema",
+    "description_of",
+    "note_lost",
+    "one_of",
+    "read_definition",
+    "read_examples",
+    "read_options",
+    "refuse_foreign",
+]
 
 O = TypeVar("O")  # noqa: E741
 
@@ -62,6 +74,24 @@ def read_definition(raw: Any, adapter: str, what: str) -> dict[str, Any]:
         reason = f"a {what} is a JSON object, not {type(data).__name__}"
         raise ConversionError(reason, adapter, "to_canonical")
     return data
+
+
+_SCHEMA_KEYS: Final = {
+    "inputSchema": "mcp",
+    "input_schema": "anthropic",
+    "parameters": "openai",
+    "parametersJsonSchema": "gemini",
+}
+
+
+def refuse_foreign(data: Mapping[str, Any], adapter: str, *own: str) -> None:
+    """Raise if a definition has its schema where another provider's would have it, and not its own."""
+    if any(key in data for key in own):
+        return
+    for key, other in _SCHEMA_KEYS.items():
+        if key in data:
+            reason = f"this looks like a tool of {other}, since it has {key!r}; pass source={other!r}"
+            raise ConversionError(reason, adapter, "to_canonical")
 
 
 def canonical(adapter: str, **given: Any) -> CanonicalTool:
@@ -147,7 +177,8 @@ def convert_schema(schema: dict[str, Any], rules: Rules, losses: Losses, part: P
 
 def description_of(tool: CanonicalTool) -> str | None:
     """Return what a tool says of itself, at whatever length it does."""
-    return tool.description or tool.summary or tool.display_name or tool.description
+    said = tool.description or tool.summary or tool.display_name
+    return tool.description if said is None else said
 
 
 def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None:

@@ -27,7 +27,7 @@ class FeatureLossWarning:
     """Which of the two schemas it is about, or the definition around them."""
 
     def __str__(self) -> str:
-        return f"{self.part} {self.path or '/'}, {self.feature}: {self.message}"
+        return f"{self.part} {self.path or '(root)'}, {self.feature}: {self.message}"
 
 
 @dataclass(slots=True)

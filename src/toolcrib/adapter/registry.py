@@ -1,6 +1,6 @@
 """The adapters by name, and conversion from any of their formats to any other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from threading import Lock
@@ -51,8 +51,11 @@ class AdapterRegistry:
         """
         name = getattr(adapter, "name", None)
         if not isinstance(name, str) or not name or not _is_adapter(adapter):
-            kind = type(adapter).__name__
-            reason = f"{kind} has not all of name, to_canonical, from_canonical and supports_feature"
+            kind = adapter.__name__ if isinstance(adapter, type) else type(adapter).__name__
+            wants = "an adapter has name, to_canonical, from_canonical and supports_feature"
+            reason = (
+                f"{kind} is no adapter; {'pass an instance of it' if isinstance(adapter, type) else wants}"
+            )
             raise ConversionError(reason, str(name or "adapter"), "register")
         with self._lock:
             if name in self._adapters:
@@ -84,7 +87,11 @@ class AdapterRegistry:
         if found is not None:
             return found
         known = self.names()
-        hint = did_you_mean(str(name), known) or f"; there are {', '.join(known) or 'none'}"
+        family = str(name).partition("-")[0]
+        if family in known:
+            reason = f"there is no adapter {name!r:.80}; take {family!r}, with its options"
+            raise ConversionError(reason, str(name)[:80], "get")
+        hint = did_you_mean(str(name).lower(), known) or f"; there are {', '.join(known) or 'none'}"
         raise ConversionError(f"there is no adapter {name!r:.80}{hint}", str(name)[:80], "get")
 
     def names(self) -> tuple[str, ...]:
@@ -112,6 +119,10 @@ class AdapterRegistry:
         self, raws: Iterable[Any], *, source: str, target: str, **options: Any
     ) -> list[Conversion]:
         """Return definitions in another format, in their order, each under a name of its own."""
+        if isinstance(raws, Mapping | str | bytes):
+            raise ConversionError(
+                "pass a list of definitions; one alone goes to convert", source, "to_canonical"
+            )
         reader, writer = self.get(source), self.get(target)
         read = reader.borrow if isinstance(reader, McpAdapter) else reader.to_canonical
         tools = [read(raw) for raw in raws]
@@ -130,7 +141,7 @@ class AdapterRegistry:
 
 
 def _is_adapter(candidate: object) -> bool:
-    return isinstance(candidate, Adapter)
+    return isinstance(candidate, Adapter) and not isinstance(candidate, type)
 
 
 def _translate(writer: Adapter, tool: CanonicalTool, options: dict[str, Any]) -> Conversion:
@@ -141,7 +152,13 @@ def _translate(writer: Adapter, tool: CanonicalTool, options: dict[str, Any]) ->
         for keyword, path in used_keywords(schema or {}):
             if keyword in _FEATURES and not writer.supports_feature(SchemaFeature(keyword)):
                 losses.note(keyword, path, "is not known to this format")
-    payload = writer.from_canonical(tool, **options)
+    try:
+        payload = writer.from_canonical(tool, **options)
+    except ConversionError:
+        raise
+    except Exception as error:
+        reason = f"the adapter failed: {type(error).__name__}: {error}"[:500]
+        raise ConversionError(reason, writer.name, "from_canonical") from error
     return Conversion(payload, writer.name, id_text(tool), tool.name, McpCalls(), None, losses)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from toolcrib.adapter.rewrite.codec import to_text
-from toolcrib.errors import ValidationError
+from toolcrib.errors import ToolcribError, ValidationError
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.results import RunResult
 
@@ -39,7 +39,8 @@ def read_outcome(result: Any) -> Outcome:
         ResultError: it is neither JSON, nor an MCP result, a `RunResult` or an exception.
     """
     if isinstance(result, BaseException):
-        return _of_text(str(result) or type(result).__name__, is_error=True)
+        text = str(result) if isinstance(result, ToolcribError) else f"{type(result).__name__}: {result}"
+        return _of_text(text.removesuffix(": "), is_error=True)
     may_be_mcp = True
     if isinstance(result, RunResult):
         may_be_mcp = result.mcp_result is not None

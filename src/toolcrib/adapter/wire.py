@@ -2,12 +2,22 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from toolcrib.adapter.results import Outcome
 from toolcrib.model.plain import parse_json
 
 __all__ = ["CallFormat", "PayloadError", "WireCall", "need_id", "read_arguments", "read_id"]
+
+
+_JSON_NAMES: Final = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+}
 
 
 class PayloadError(ValueError):
@@ -59,7 +69,8 @@ def read_arguments(value: Any) -> dict[str, Any]:
             reason = f"the arguments are not JSON: {error}; send one JSON object"
             raise PayloadError(reason) from error
     if not isinstance(value, dict):
-        raise PayloadError(f"the arguments must be a JSON object, not {type(value).__name__}")
+        kind = _JSON_NAMES.get(type(value), "a value of Python's own")
+        raise PayloadError(f"the arguments are {kind}; send one JSON object")
     return value
 
 

@@ -24,14 +24,16 @@ from toolcrib.adapter.rewrite import CodecError, Rewritten, encode
 from toolcrib.adapter.rewrite.codec import to_text
 from toolcrib.adapter.rules import ANTHROPIC, ANTHROPIC_STRICT
 from toolcrib.adapter.wire import PayloadError, WireCall, need_id, read_arguments, read_id
-from toolcrib.errors import ConversionError
+from toolcrib.errors import ConversionError, InvalidSchemaError, ValidationError
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.docs import ToolExample
 from toolcrib.model.plain import copy_json
+from toolcrib.model.schema.validator import DefaultValidator
 
 __all__ = ["AnthropicAdapter", "AnthropicOptions"]
 
 _NATIVE: Final = ("cache_control", "defer_loading", "allowed_callers", "eager_input_streaming", "type")
+_VALIDATOR: Final = DefaultValidator()
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
@@ -90,9 +92,8 @@ class AnthropicAdapter:
 
     def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
         """Return the client tool with its losses and its way back."""
-        own = copy_json(tool.source_meta) if tool.source_format == self.name else {}
-        if isinstance(own.get("strict"), bool):
-            options = {"strict": own["strict"], **options}
+        if tool.source_format == self.name and isinstance(tool.source_meta.get("strict"), bool):
+            options = {"strict": tool.source_meta["strict"], **options}
         wanted = read_options(AnthropicOptions, options, self.name)
         losses = Losses(self.name)
         rewritten, is_strict = self._input(tool, wanted, losses)
@@ -102,10 +103,10 @@ class AnthropicAdapter:
             payload["description"] = description
         payload["input_schema"] = rewritten.schema
         if called != tool.name:
-            losses.note("name", "/name", f"is {called!r}")
+            losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
         if is_strict:
             payload["strict"] = True
-        kept = self._add_native(payload, own, wanted, rewritten, losses)
+        kept = self._add_native(payload, tool, wanted, rewritten, losses)
         note_lost(tool, losses, kept)
         return Conversion(payload, self.name, id_text(tool), called, _Calls(), rewritten.codec, losses)
 
@@ -122,12 +123,13 @@ class AnthropicAdapter:
     def _add_native(
         self,
         payload: dict[str, Any],
-        own: dict[str, Any],
+        tool: CanonicalTool,
         wanted: AnthropicOptions,
         rewritten: Rewritten,
         losses: Losses,
     ) -> frozenset[str]:
         """Add the fields that Anthropic alone has, and return the names of those that are kept."""
+        own = copy_json(tool.source_meta) if tool.source_format == self.name else {}
         kept = {"strict"} | {key for key in _NATIVE if key in own}
         payload |= {key: own[key] for key in _NATIVE if key in own}
         if wanted.defer_loading:
@@ -138,18 +140,19 @@ class AnthropicAdapter:
         examples = [example.args for example in wanted.examples] or own.get("input_examples", [])
         if examples:
             kept |= {"input_examples", "examples"}
-            payload["input_examples"] = [
-                encoded
-                for args in examples
-                if (encoded := self._example(args, rewritten, losses)) is not None
-            ]
+            shown = [self._example(args, tool, rewritten, losses) for args in examples]
+            payload["input_examples"] = [args for args in shown if args is not None]
         return frozenset(kept)
 
-    def _example(self, args: Any, rewritten: Rewritten, losses: Losses) -> Any:
+    def _example(self, args: Any, tool: CanonicalTool, rewritten: Rewritten, losses: Losses) -> Any:
+        """Return the arguments of an example in the converted terms; None where they do not fit the tool."""
         try:
+            _VALIDATOR.validate(tool.input_schema, args)
             return encode(rewritten.codec, args)
-        except CodecError as error:
-            losses.note("examples", "/examples", f"one does not fit the schema, and is left out: {error}")
+        except (CodecError, ValidationError, InvalidSchemaError) as error:
+            losses.note(
+                "examples", "/examples", f"one does not fit the schema, and is left out: {error}"[:500]
+            )
             return None
 
     def supports_feature(self, feature: SchemaFeature) -> bool:

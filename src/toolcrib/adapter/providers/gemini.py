@@ -15,6 +15,7 @@ from toolcrib.adapter.definitions import (
     one_of,
     read_definition,
     read_options,
+    refuse_foreign,
 )
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
@@ -72,6 +73,7 @@ class GeminiAdapter:
                 )
             data = declarations[0]
         data = {_camel(key): value for key, value in data.items()}
+        refuse_foreign(data, self.name, "parameters", "parametersJsonSchema")
         return canonical(
             self.name,
             name=data.get("name"),
@@ -96,7 +98,7 @@ class GeminiAdapter:
         if (description := description_of(tool)) is not None:
             declaration["description"] = description
         if called != tool.name:
-            losses.note("name", "/name", f"is {called!r}")
+            losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
         parameters, response = _KEYS[wanted.style]
         rewritten = convert_schema(tool.input_schema, rules, losses)
         declaration[parameters] = rewritten.schema
@@ -155,6 +157,11 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "type": [schema["type"], "null"]} if isinstance(schema.get("type"), str) else schema
 
 
+def _media(block: dict[str, Any]) -> dict[str, Any]:
+    """Return an image or a sound of MCP content as Gemini writes it."""
+    return {"inlineData": {"mimeType": block.get("mimeType"), "data": block.get("data")}}
+
+
 class _Calls:
     """`functionCall` parts, and the `functionResponse` that answers one."""
 
@@ -175,7 +182,9 @@ class _Calls:
     def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
         named = {"id": call_id} if call_id else {}
         response = {"error": outcome.text} if outcome.is_error else {"output": outcome.value}
-        return {"functionResponse": {**named, "name": name, "response": response}}
+        media = [_media(block) for block in outcome.blocks if block["type"] in {"image", "audio"}]
+        parts = {"parts": media} if media else {}
+        return {"functionResponse": {**named, "name": name, "response": response, **parts}}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
         """Return one tool with all declarations."""

@@ -16,6 +16,7 @@ from toolcrib.adapter.definitions import (
     one_of,
     read_definition,
     read_options,
+    refuse_foreign,
 )
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
@@ -84,6 +85,7 @@ class OpenAIAdapter:
         inner = data.get("function", data)
         if not isinstance(inner, dict):
             raise ConversionError("'function' must be an object", self.name, "to_canonical")
+        refuse_foreign(inner, self.name, "parameters")
         rest = {key: value for key, value in {**data, **inner}.items() if key not in _OUTER}
         output = rest.pop("output_schema", None)
         return canonical(
@@ -114,7 +116,7 @@ class OpenAIAdapter:
             function["description"] = description
         function["parameters"] = rewritten.schema
         if called != tool.name:
-            losses.note("name", "/name", f"is {called!r}")
+            losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
         if len(description or "") > _MAX_DESCRIPTION:
             losses.note(
                 "description",
@@ -122,7 +124,8 @@ class OpenAIAdapter:
                 f"is longer than {_MAX_DESCRIPTION} characters, which older models refuse",
             )
         payload = self._payload(tool, function, wanted, losses, is_strict=is_strict)
-        calls: CallFormat = _ChatCalls() if wanted.api == "chat" else _ResponsesCalls()
+        space = payload["name"] if payload["type"] == "namespace" else None
+        calls: CallFormat = _ChatCalls() if wanted.api == "chat" else _ResponsesCalls(space)
         return Conversion(payload, self.name, id_text(tool), called, calls, rewritten.codec, losses)
 
     def _parameters(
@@ -166,7 +169,7 @@ class OpenAIAdapter:
             flat = {
                 "type": "namespace",
                 "name": self.names.fit(tool.namespace),
-                "description": "",
+                "description": f"The tools of {tool.namespace}.",
                 "tools": [flat],
             }
         note_lost(tool, losses, frozenset(kept))
@@ -175,6 +178,11 @@ class OpenAIAdapter:
     def supports_feature(self, feature: SchemaFeature) -> bool:
         """Return whether plain function tools can say a keyword."""
         return OPENAI.takes(feature)
+
+
+def _said(outcome: Outcome) -> str:
+    """Return a result as text, which has no other way to say that it is an error."""
+    return f"Error: {outcome.text}" if outcome.is_error else outcome.text
 
 
 def _dumped(args: Any) -> str:
@@ -188,7 +196,8 @@ class _ChatCalls:
         function = payload.get("function") if isinstance(payload, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise PayloadError(
-                "a call is an object with 'id' and 'function', which has 'name' and 'arguments'"
+                "a call is an item of tool_calls: an object with 'id' and 'function', which has 'name' and "
+                "'arguments'"
             )
         return WireCall(
             function["name"], read_arguments(function.get("arguments", "")), read_id(payload.get("id"))
@@ -199,33 +208,39 @@ class _ChatCalls:
         return {"id": need_id(call.call_id), "type": "function", "function": function}
 
     def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
-        return {"role": "tool", "tool_call_id": need_id(call_id), "content": outcome.text}
+        return {"role": "tool", "tool_call_id": need_id(call_id), "content": _said(outcome)}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
         return list(payloads)
 
 
+@dataclass(frozen=True, slots=True)
 class _ResponsesCalls:
     """`function_call` items, and the `function_call_output` that answers one."""
 
+    namespace: str | None = None
+    """The one that the tool stands in, where it does."""
+
     def read_call(self, payload: Any) -> WireCall:
         if not isinstance(payload, dict) or not isinstance(payload.get("name"), str):
-            raise PayloadError("a call is an object with 'call_id', 'name' and 'arguments'")
+            hint = (
+                "; this is a call of the chat API"
+                if isinstance(payload, dict) and "function" in payload
+                else ""
+            )
+            raise PayloadError(f"a call is an object with 'call_id', 'name' and 'arguments'{hint}")
         return WireCall(
             payload["name"], read_arguments(payload.get("arguments", "")), read_id(payload.get("call_id"))
         )
 
     def write_call(self, call: WireCall) -> dict[str, Any]:
         call_id = need_id(call.call_id)
-        return {
-            "type": "function_call",
-            "call_id": call_id,
-            "name": call.name,
-            "arguments": _dumped(call.args),
-        }
+        space = {"namespace": self.namespace} if self.namespace else {}
+        said = {"name": call.name, "arguments": _dumped(call.args), **space}
+        return {"type": "function_call", "call_id": call_id, **said}
 
     def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
-        output: Any = outcome.text
+        output: Any = _said(outcome)
         if any(block["type"] == "image" for block in outcome.blocks):
             output = [_item(block) for block in outcome.blocks]
         return {"type": "function_call_output", "call_id": need_id(call_id), "output": output}

@@ -73,7 +73,7 @@ def _complete(walk: "Walk", found: dict[str, Any], path: str) -> None:
     kinds = [said] if type(said) is str else said or ()
     if "object" in kinds and walk.rules.needs_properties and "properties" not in found:
         found["properties"] = {}
-        walk.losses.note("properties", path, "are said to be none in particular, since they must be said")
+        walk.losses.note("properties", path, "are added, empty, since the provider wants them")
     if "array" in kinds and walk.rules.needs_items and "items" not in found and "prefixItems" not in found:
         found["items"] = {}
-        walk.losses.note("items", path, "are said to be anything, since they must be said")
+        walk.losses.note("items", path, "are added, and may be anything, since the provider wants them")

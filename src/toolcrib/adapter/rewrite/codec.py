@@ -89,9 +89,12 @@ class JsonTextCodec:
         try:
             return parse_json(value)
         except ValueError as error:
-            raise CodecError(
-                path, f"must be JSON text, with quotes around a string, such as '\"text\"'; {error}"
-            ) from None
+            advice = (
+                ""
+                if value.lstrip()[:1] in set('{["')
+                else ", with quotes around a string, such as '\"text\"'"
+            )
+            raise CodecError(path, f"must be JSON text{advice}; {error}") from None
 
 
 @dataclass(slots=True)

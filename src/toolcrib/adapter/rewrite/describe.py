@@ -28,9 +28,10 @@ def add_text(description: Any, text: str) -> str:
 
 
 def hint(schema: dict[str, Any], *, left_out: frozenset[str]) -> str:
-    """Return a short quotation of what a schema says, or nothing if it says nothing."""
+    """Return a short quotation of what a schema says; nothing if it says nothing, or refers elsewhere."""
     said = {word: value for word, value in schema.items() if word not in left_out}
-    return f" that fits {_short(said, MAX_HINT)}" if said else ""
+    text = _short(said, MAX_HINT)
+    return f" that fits {text}" if said and '"$ref"' not in text else ""
 
 
 def _short(value: Any, limit: int) -> str:

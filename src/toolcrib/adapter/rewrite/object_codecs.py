@@ -136,6 +136,9 @@ class TupleCodec:
     def decode(self, value: Any, path: str, known: Known) -> Any:
         if not isinstance(value, dict):
             return value
+        known_names = {name for name, _, _ in self.items} | ({self.rest[0]} if self.rest else set())
+        if surplus := value.keys() - known_names:
+            raise CodecError(path, f"has no place for {min(surplus)[:80]!r}; leave it out")
         further = value.get(self.rest[0]) if self.rest else None
         given = len(self.items)
         while given and not further and self._is_absent(value, given - 1):

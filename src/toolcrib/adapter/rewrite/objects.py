@@ -125,7 +125,7 @@ def _named(
     if optional:
         walk.losses.note_in("required", path, _NULL_IS_ABSENT, optional)
     if taken:
-        walk.losses.note_in("required", path, f"{_NULL_IS_ABSENT}, and its own null is taken for that", taken)
+        walk.losses.note_in("nullable", path, f"{_NULL_IS_ABSENT}, and its own null is taken for that", taken)
     return found, needed, fields, changes
 
 

@@ -134,6 +134,22 @@ class References:
                 walk.losses.note(word, path, "may not stand beside $ref, and is left out")
         return found | {word: value for word, value in beside.items() if allowed is None or word in allowed}
 
+    def used(self, root: dict[str, Any]) -> dict[str, Any]:
+        """Return the definitions that a converted root refers to, at first or second hand."""
+        used: set[str] = set()
+        pending: list[Any] = [root] if self.definitions else []
+        while pending:
+            value = pending.pop()
+            if type(value) is list:
+                pending += value
+            elif type(value) is dict:
+                pending += value.values()
+                name = str(value.get("$ref", "")).removeprefix("#/$defs/")
+                if name in self.definitions and name not in used:
+                    used.add(name)
+                    pending.append(self.definitions[name])
+        return {name: found for name, found in self.definitions.items() if name in used}
+
     def converted(self, reference: str) -> Any:
         """Return the converted definition that a converted reference leads to; None while it is made."""
         return self.definitions.get(reference.removeprefix("#/$defs/"))

@@ -119,28 +119,30 @@ def _wrap(walk: "Walk") -> "Found":
 
 def _with_definitions(walk: "Walk", found: dict[str, Any]) -> dict[str, Any]:
     """Return a converted root with the definitions that it refers to, or all where these stay in place."""
-    for word in _DEFINITIONS:
+    for word in walk.references.definitions_stay:
         given = walk.source.root.get(word)
-        if type(given) is not dict:
-            continue
-        if word not in walk.references.definitions_stay:
-            _note_definitions(walk, word, given)
-        elif word not in found:
+        if type(given) is dict and word not in found:
             found[word] = {
                 name: walk.schema(member, step("", word, name))[0] for name, member in given.items()
             }
-    if walk.references.definitions:
-        found["$defs"] = {**found.get("$defs", {}), **walk.references.definitions}
+    used = walk.references.used(found)
+    for word in _DEFINITIONS:
+        given = walk.source.root.get(word)
+        if type(given) is dict and word not in walk.references.definitions_stay:
+            _note_definitions(walk, word, given.keys() - used.keys())
+    if used:
+        found["$defs"] = {**found.get("$defs", {}), **used}
     return found
 
 
-def _note_definitions(walk: "Walk", word: str, given: dict[str, Any]) -> None:
+def _note_definitions(walk: "Walk", word: str, missing: set[str]) -> None:
     """Tell which definitions the converted schema does not have, or has elsewhere."""
     if not walk.rules.refs:
-        walk.losses.note(word, "", "are copied to where they are referred to")
+        size = f"{walk.visited:,} subschemas in all"
+        walk.losses.note(word, "", f"are copied to where they are referred to, {size}")
         return
     if word != "$defs":
         walk.losses.note(word, "", "are under $defs")
-    for name in given:
-        if name not in walk.references.definitions:
-            walk.losses.note(word, step("", word, name), "is not referred to by this name, and is left out")
+    for name in missing:
+        message = "is left out: nothing refers to it, or only what is merged or passed as text"
+        walk.losses.note(word, step("", word, name), message)

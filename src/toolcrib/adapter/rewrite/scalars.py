@@ -53,7 +53,7 @@ def _limit(walk: "Walk", found: dict[str, Any], node: dict[str, Any], path: str)
         return None
     kinds = found["type"] if type(found["type"]) is list else [found["type"]]
     values = [value for value in given if _is_of(type_of(value), kinds)]
-    if len(values) < len(given):
+    if len(values) < sum(value is not None for value in given):
         walk.losses.note("enum", path, "only values of the type are kept")
     return limit_values(walk, found, values or given, path)
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from toolcrib.adapter.paths import step
+from toolcrib.errors.base import shown
 
 __all__ = [
     "ARRAY_WORDS",
@@ -121,7 +122,7 @@ class Source:
                 continue
             if word != "items" or type(value) is not list or not value:
                 read = {key: kept for key, kept in read.items() if key != word}
-                note(word, path, "means nothing as it stands, and is left out")
+                note(word, path, f"is {shown(value)}, which it must not be, and is left out")
             elif self._modern:
                 note(word, path, "is a list of items, and is said by prefixItems")
                 read = _modern_tuple(read)

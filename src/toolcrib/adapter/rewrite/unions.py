@@ -1,5 +1,6 @@
 """Unions: one of several alternatives, told apart when a value comes back."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
@@ -7,7 +8,7 @@ from toolcrib.adapter.rewrite.codec import Codec, NullableCodec
 from toolcrib.adapter.rewrite.combine import hoist, resolved
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.merge import merge
-from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, type_of
+from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, TYPES, type_of
 from toolcrib.adapter.rewrite.union_codec import Branch, UnionCodec, hides
 
 if TYPE_CHECKING:
@@ -17,6 +18,14 @@ __all__ = ["rewrite_union", "split_types"]
 
 _CHOICES: Final = ("anyOf", "oneOf")
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "nullable"})
+_ASSERTING: Final = (
+    OBJECT_WORDS
+    | ARRAY_WORDS
+    | {"type", "enum", "const", "not", "if", "then", "else", "anyOf", "oneOf", "allOf", "$ref"}
+    | {"minLength", "maxLength", "pattern", "format"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+)
+"""The keywords that say what a value must be; the others stay outside of a union."""
 _ONLY_FOR: Final = {
     "object": OBJECT_WORDS,
     "array": ARRAY_WORDS,
@@ -59,7 +68,7 @@ def rewrite_union(walk: "Walk", node: dict[str, Any], path: str, *, noted: bool 
     word = "anyOf" if "anyOf" in node else "oneOf"
     if node.keys() <= _PLAIN_UNION and len(node[word]) == _PAIR and node[word][1] == _NULL:
         return _or_null(walk, node, path)
-    base = {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != word}
+    base = {key: value for key, value in node.items() if key in _ASSERTING and key != word}
     members = _alternatives(walk, base, node[word], path)
     if members is None:
         return walk.structured(hoist(walk, node, path, words=_CHOICES), path)
@@ -77,10 +86,9 @@ def rewrite_union(walk: "Walk", node: dict[str, Any], path: str, *, noted: bool 
         codec = _codec(walk, members, found, kinds, path)
     if not found:
         return walk.anything(node, path)
-    outer = {key: value for key, value in node.items() if key in _ANNOTATIONS}
-    return _outside(
-        walk, outer, _union(walk, [schema for schema, _ in found], word, path), codec, path
-    ), codec
+    outer = {key: value for key, value in node.items() if key not in _ASSERTING}
+    converted = _union(walk, [schema for schema, _ in found], word, path)
+    return _outside(walk, outer, converted, codec, path), codec
 
 
 def _union(walk: "Walk", schemas: list[Any], word: str, path: str) -> dict[str, Any]:
@@ -141,26 +149,34 @@ def _could_be_mistaken(
     walk: "Walk", members: list[Any], found: list["Found"], kinds: list[frozenset[str]], path: str
 ) -> bool:
     """Return whether a value that hides its type could pass for one of another alternative."""
-    hiding = [hides(codec) for _, codec in found]
-    for index, ours in enumerate(kinds):
-        for other in range(index):
-            is_alike = not (ours & kinds[other]).issubset({"null"})
-            if is_alike and (hiding[index] or hiding[other]):
-                one, two = (resolved(walk, members[place], path) for place in (index, other))
-                if not _are_told_apart(one, two):
-                    return True
-    return False
-
-
-def _are_told_apart(one: Any, other: Any) -> bool:
-    """Return whether two alternatives require different values of one property."""
-    if type(one) is not dict or type(other) is not dict:
-        return False
-    for name in set(one.get("required", ())) & set(other.get("required", ())):
-        ours, theirs = (_values(schema.get("properties", {}).get(name)) for schema in (one, other))
-        if ours and theirs and ours.isdisjoint(theirs):
+    hiding = {index for index, (_, codec) in enumerate(found) if hides(codec)}
+    for kind in TYPES:
+        alike = [index for index, ours in enumerate(kinds) if kind in ours]
+        if kind == "null" or len(alike) == 1 or hiding.isdisjoint(alike):
+            continue
+        originals = {index: resolved(walk, members[index], path) for index in alike}
+        if kind != "object" or not _are_told_apart(originals, hiding):
             return True
     return False
+
+
+def _are_told_apart(members: dict[int, Any], hiding: set[int]) -> bool:
+    """Return whether some property, required in all, has values in those that hide that no other has."""
+    if not all(type(member) is dict for member in members.values()):
+        return False
+    names = set.intersection(*(set(member.get("required", ())) for member in members.values()))
+    for name in sorted(names):
+        given = {index: _values(_property(member, name)) for index, member in members.items()}
+        count = Counter(value for values in given.values() for value in values)
+        if all(given.values()) and all(
+            count[value] == 1 for index in hiding & given.keys() for value in given[index]
+        ):
+            return True
+    return False
+
+
+def _property(schema: dict[str, Any], name: str) -> Any:
+    return schema.get("properties", {}).get(name)
 
 
 def _values(schema: Any) -> set[tuple[str, Any]]:

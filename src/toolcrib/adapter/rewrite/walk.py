@@ -61,7 +61,7 @@ class Walk:
         self.merging: set[int] = set()
         """The targets of references that are merged into what is being converted."""
         self.depth = self.enum_chars = 0
-        self.object_depth = self._visited = self._depth = 0
+        self.object_depth = self.visited = self._depth = 0
 
     def schema(self, schema: Any, path: str, name: str | None = None) -> Found:
         """Return any subschema converted: the one at a path, or that of a property of the object there.
@@ -69,8 +69,8 @@ class Walk:
         Raises:
             SchemaTooLargeError: there are too many, or they nest too deep.
         """
-        self._visited += 1
-        if self._visited > MAX_SUBSCHEMAS or self._depth >= MAX_DEPTH:
+        self.visited += 1
+        if self.visited > MAX_SUBSCHEMAS or self._depth >= MAX_DEPTH:
             raise self._too_large()
         if type(schema) is not dict:
             return self._not_an_object(schema, path if name is None else step(path, "properties", name))
@@ -104,8 +104,8 @@ class Walk:
 
     def visit(self) -> None:
         """Count one more subschema, which is not converted by itself."""
-        self._visited += 1
-        if self._visited > MAX_SUBSCHEMAS:
+        self.visited += 1
+        if self.visited > MAX_SUBSCHEMAS:
             raise self._too_large()
 
     def _too_large(self) -> SchemaTooLargeError:

@@ -1,0 +1,84 @@
+"""Many tools for one provider: what a request says about them, and whose call came back."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolcrib.adapter.conversion import Conversion, ToolCall, plain_payload
+from toolcrib.adapter.loss import FeatureLossWarning
+from toolcrib.adapter.wire import PayloadError
+from toolcrib.errors import ConversionError
+from toolcrib.model.plain import copy_json
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["Bundle"]
+
+
+class Bundle:
+    """The conversions of one `convert_many`."""
+
+    def __init__(self, conversions: Iterable[Conversion]) -> None:
+        """Take conversions that were made together, so that no two share a name.
+
+        Raises:
+            ConversionError: they are for different providers or APIs, or two have the same name.
+        """
+        self.conversions = tuple(conversions)
+        self._by_name = {conversion.name: conversion for conversion in self.conversions}
+        self._by_id = {conversion.tool_id: conversion for conversion in self.conversions}
+        if len({(one.adapter, type(one.calls)) for one in self.conversions}) > 1:
+            raise self._error(
+                "the tools are for different providers or APIs; make a bundle for each", "bundle"
+            )
+        if len(self._by_name) < len(self.conversions):
+            raise self._error("two of the tools share a name; convert them with convert_many", "bundle")
+
+    @property
+    def tools(self) -> list[Any]:
+        """What to send as `tools`; a copy, which may be changed."""
+        if not self.conversions:
+            return []
+        payloads = (copy_json(conversion.payload) for conversion in self.conversions)
+        return self.conversions[0].calls.bundle(payloads)
+
+    @property
+    def warnings(self) -> tuple[tuple[str, FeatureLossWarning], ...]:
+        """Everything that was lost or rewritten, with the id of its tool."""
+        return tuple((one.tool_id, warning) for one in self.conversions for warning in one.warnings)
+
+    def find(self, payload: Any) -> Conversion:
+        """Return the conversion whose tool a call is of.
+
+        Raises:
+            ConversionError: it is no call, or names none of the tools, with the nearest name.
+        """
+        if not self.conversions:
+            raise self._error("there are no tools in this bundle", "decode_call")
+        try:
+            name = self.conversions[0].calls.read_call(plain_payload(payload)).name
+        except PayloadError as error:
+            raise self._error(str(error), "decode_call") from error
+        if name is None and len(self.conversions) == 1:
+            return self.conversions[0]
+        if name is None:
+            reason = "the call does not say which tool it is of; name it (an A2A message in metadata.skillId)"
+            raise self._error(reason, "decode_call")
+        if name not in self._by_name:
+            reason = f"no tool is called {name[:200]!r}{did_you_mean(name, self._by_name)}"
+            raise self._error(reason, "decode_call")
+        return self._by_name[name]
+
+    def decode_call(self, payload: Any) -> ToolCall:
+        """Return what a call means, whichever of the tools it is of."""
+        return self.find(payload).decode_call(payload)
+
+    def encode_result(self, call: ToolCall, result: Any) -> Any:
+        """Return what came of a call in the provider's format."""
+        conversion = self._by_id.get(call.tool_id)
+        if conversion is None:
+            raise self._error(f"no tool of this bundle has the id {call.tool_id[:200]!r}", "encode_result")
+        return conversion.encode_result(result, call.call_id)
+
+    def _error(self, reason: str, direction: str) -> ConversionError:
+        return ConversionError(
+            reason, self.conversions[0].adapter if self.conversions else "bundle", direction
+        )
