@@ -6,9 +6,9 @@ from typing import Any
 
 from toolcrib.adapter.loss import FeatureLossWarning, Losses
 from toolcrib.adapter.results import ResultError, read_outcome
-from toolcrib.adapter.rewrite import Codec, CodecError, decode, encode
+from toolcrib.adapter.rewrite import Codec, decode, encode
 from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall
-from toolcrib.errors import ConversionError, ValidationError
+from toolcrib.errors import ConversionError
 from toolcrib.model.plain import copy_json, measure
 
 __all__ = ["Conversion", "ToolCall", "plain_payload"]
@@ -109,7 +109,7 @@ class Conversion:
         try:
             measure(value)
             return copy_json(way(self.codec, value))
-        except (CodecError, ValidationError) as error:
+        except ValueError as error:  # of a codec, of what is not JSON, or of too many values
             raise self._error(str(error), direction) from error
 
     def _error(self, reason: str, direction: str) -> ConversionError:

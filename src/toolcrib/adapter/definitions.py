@@ -7,10 +7,10 @@ from typing import Any, Final, TypeVar
 from toolcrib.adapter.loss import Losses, Part
 from toolcrib.adapter.rewrite import Rewritten, SchemaTooLargeError, rewrite
 from toolcrib.adapter.rules import Rules
-from toolcrib.errors import ConversionError, InvalidToolError
+from toolcrib.errors import ConversionError, InvalidToolError, ValidationError
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.docs import ToolExample
-from toolcrib.model.plain import parse_json
+from toolcrib.model.plain import measure, parse_json
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = [
@@ -54,6 +54,7 @@ FIELDS: Final[Mapping[str, str]] = {
 
 
 _EMPTY: Final[tuple[Any, ...]] = ((), {})
+"""What says nothing, but for a schema."""
 
 
 def read_definition(raw: Any, adapter: str, what: str) -> dict[str, Any]:
@@ -73,6 +74,10 @@ def read_definition(raw: Any, adapter: str, what: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         reason = f"a {what} is a JSON object, not {type(data).__name__}"
         raise ConversionError(reason, adapter, "to_canonical")
+    try:
+        measure(data, max_depth=256)
+    except ValidationError as error:
+        raise ConversionError(f"the {what} is not JSON: {error}", adapter, "to_canonical") from error
     return data
 
 
@@ -139,7 +144,7 @@ def _made(options: type[O], given: Mapping[str, Any]) -> O:
     return made
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256, typed=True)
 def _kept(options: Callable[..., Any], *given: tuple[str, Any]) -> Any:
     return options(**dict(given))
 
@@ -165,12 +170,19 @@ def convert_schema(schema: dict[str, Any], rules: Rules, losses: Losses, part: P
         ConversionError: it is too large, or its references expand to too much.
     """
     losses.part = part
+    known = losses.count
     try:
-        return rewrite(schema, rules, losses)
+        rewritten = rewrite(schema, rules, losses)
+    except RecursionError:
+        reason = f"the {part} schema is nested too deep to be converted; make it flatter"
+        raise ConversionError(reason, losses.adapter, "from_canonical") from None
     except SchemaTooLargeError as error:
-        raise ConversionError(
-            f"the {part} schema cannot be converted: {error}", losses.adapter, "from_canonical"
-        ) from error
+        reason = f"the {part} schema cannot be converted: {error}"
+        raise ConversionError(reason, losses.adapter, "from_canonical") from error
+    else:
+        if losses.count == known and rewritten.schema != schema:
+            losses.note("schema", "", "is written in other words")
+        return rewritten
     finally:
         losses.part = "definition"
 
@@ -186,7 +198,7 @@ def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None
     inner = _within(tool)
     for field in tool.model_fields_set & FIELDS.keys():
         name, value = FIELDS[field], getattr(tool, field)
-        is_said = value is not None and value not in _EMPTY
+        is_said = value is not None and (value not in _EMPTY or field == "output_schema")
         if is_said and name not in kept and name not in tool.source_meta and name not in inner:
             losses.note(name, f"/{name}", "has no place in this format, and is left out")
     for name in tool.source_meta:

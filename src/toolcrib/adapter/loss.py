@@ -40,6 +40,11 @@ class Losses:
     _noted: list[tuple[Part, str, str, str]] = field(default_factory=list)
     _noted_in: list[tuple[Part, str, str, str, list[str]]] = field(default_factory=list)
 
+    @property
+    def count(self) -> int:
+        """How many were noted so far."""
+        return len(self._noted) + len(self._noted_in)
+
     def __bool__(self) -> bool:
         return bool(self._noted or self._noted_in)
 

@@ -63,12 +63,12 @@ def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:
     names = _told_apart(
         names, [rule.mark(name, id_text(tool)) for name, tool in zip(names, tools, strict=True)]
     )
-    seen: set[str] = set()
+    taken, seen, counts = set(names), set[str](), Counter[str]()
     for index, name in enumerate(names):
-        wanted, count = name, 1
-        while wanted in seen or (count > 1 and wanted in names):
-            count += 1
-            wanted = rule.mark(name, f"{id_text(tools[index])} {count}")
+        wanted = name
+        while wanted in seen or (wanted is not name and wanted in taken):
+            counts[name] += 1
+            wanted = rule.mark(name, f"{id_text(tools[index])} {counts[name]}")
         names[index] = wanted
         seen.add(wanted)
     return names

@@ -110,7 +110,7 @@ class AdapterRegistry:
 
     def convert_canonical(self, tool: CanonicalTool, *, target: str, **options: Any) -> Conversion:
         """Return a definition in the canonical form in a provider's."""
-        translator = self._translators.get(target)
+        translator = self._translators.get(str(target))
         if translator is None:
             return _translate(self.get(target), tool, options)
         return translator.translate(tool, **options)

@@ -40,7 +40,8 @@ def read_outcome(result: Any) -> Outcome:
     """
     if isinstance(result, BaseException):
         text = str(result) if isinstance(result, ToolcribError) else f"{type(result).__name__}: {result}"
-        return _of_text(text.removesuffix(": "), is_error=True)
+        text = text.removesuffix(": ").encode(errors="replace").decode()
+        return _of_text(text, is_error=True)
     may_be_mcp = True
     if isinstance(result, RunResult):
         may_be_mcp = result.mcp_result is not None

@@ -10,6 +10,7 @@ from toolcrib.model.plain import parse_json
 __all__ = ["CallFormat", "PayloadError", "WireCall", "need_id", "read_arguments", "read_id"]
 
 
+_LARGEST_ID: Final = 1 << 64
 _JSON_NAMES: Final = {
     type(None): "null",
     bool: "a boolean",
@@ -76,11 +77,15 @@ def read_arguments(value: Any) -> dict[str, Any]:
 
 def read_id(value: Any) -> str | None:
     """Return what a provider calls a call, as text."""
-    return None if value is None else str(value)
+    if value is None or isinstance(value, str):
+        return value
+    if type(value) is int and abs(value) < _LARGEST_ID:
+        return str(value)
+    raise PayloadError("the id of a call is text, or a number")
 
 
 def need_id(call_id: str | None) -> str:
     """Return the id of a call, which some formats cannot do without."""
-    if not call_id:
+    if not call_id or not isinstance(call_id, str):
         raise PayloadError("this format needs the id of the call; pass call_id=")
     return call_id

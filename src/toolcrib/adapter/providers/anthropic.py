@@ -130,13 +130,13 @@ class AnthropicAdapter:
     ) -> frozenset[str]:
         """Add the fields that Anthropic alone has, and return the names of those that are kept."""
         own = copy_json(tool.source_meta) if tool.source_format == self.name else {}
-        kept = {"strict"} | {key for key in _NATIVE if key in own}
+        kept = {key for key in (*_NATIVE, "strict") if key in own}
         payload |= {key: own[key] for key in _NATIVE if key in own}
         if wanted.defer_loading:
             payload["defer_loading"] = True
         if wanted.cache_control:
             is_plain = wanted.cache_control is True
-            payload["cache_control"] = {"type": "ephemeral"} if is_plain else wanted.cache_control
+            payload["cache_control"] = {"type": "ephemeral"} if is_plain else copy_json(wanted.cache_control)
         examples = [example.args for example in wanted.examples] or own.get("input_examples", [])
         if examples:
             kept |= {"input_examples", "examples"}
@@ -148,7 +148,7 @@ class AnthropicAdapter:
         """Return the arguments of an example in the converted terms; None where they do not fit the tool."""
         try:
             _VALIDATOR.validate(tool.input_schema, args)
-            return encode(rewritten.codec, args)
+            return copy_json(encode(rewritten.codec, args))
         except (CodecError, ValidationError, InvalidSchemaError) as error:
             losses.note(
                 "examples", "/examples", f"one does not fit the schema, and is left out: {error}"[:500]
@@ -186,7 +186,8 @@ class _Calls:
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block of MCP content as Anthropic writes it."""
-    if block["type"] == "image" and block.get("mimeType") in _IMAGES and isinstance(block.get("data"), str):
+    kind, data = block.get("mimeType"), block.get("data")
+    if block["type"] == "image" and isinstance(kind, str) and kind in _IMAGES and isinstance(data, str):
         source = {"type": "base64", "media_type": block["mimeType"], "data": block["data"]}
         return {"type": "image", "source": source}
     return {"type": "text", "text": block_text(block)}

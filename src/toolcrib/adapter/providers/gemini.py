@@ -32,6 +32,7 @@ _KEYS: Final = {
     "json-schema": ("parametersJsonSchema", "responseJsonSchema"),
     "openapi": ("parameters", "response"),
 }
+_TOOL: Final = ("functionDeclarations", "function_declarations")
 _OUTER: Final = frozenset({"name", "description", *(key for keys in _KEYS.values() for key in keys)})
 _TYPES: Final = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
 
@@ -71,7 +72,8 @@ class GeminiAdapter:
                     self.name,
                     "to_canonical",
                 )
-            data = declarations[0]
+            beside = {key: kept for key, kept in data.items() if key not in _TOOL}
+            data = {**beside, **declarations[0]}
         data = {_camel(key): value for key, value in data.items()}
         refuse_foreign(data, self.name, "parameters", "parametersJsonSchema")
         return canonical(
@@ -150,7 +152,7 @@ def _plain(schema: Any) -> Any:
 
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that admits null, as JSON Schema says it."""
-    if "anyOf" in schema:
+    if isinstance(schema.get("anyOf"), list):
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
     if "enum" in schema and isinstance(schema["enum"], list):
         schema = {**schema, "enum": [*schema["enum"], None]}

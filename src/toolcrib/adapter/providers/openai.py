@@ -149,7 +149,7 @@ class OpenAIAdapter:
         *,
         is_strict: bool,
     ) -> dict[str, Any]:
-        kept = {"strict"}
+        kept = {"strict"} if tool.source_format == self.name else set()
         if wanted.api == "chat":
             if is_strict:
                 function["strict"] = True
@@ -166,9 +166,12 @@ class OpenAIAdapter:
             kept.add("outputSchema")
         if wanted.namespace and tool.namespace is not None:
             kept.add("namespace")
+            space = self.names.fit(tool.namespace)
+            if space != tool.namespace:
+                losses.note("namespace", "/namespace", f"is {space!r}")
             flat = {
                 "type": "namespace",
-                "name": self.names.fit(tool.namespace),
+                "name": space,
                 "description": f"The tools of {tool.namespace}.",
                 "tools": [flat],
             }

@@ -1,7 +1,7 @@
 """Which alternative of a union a value fits, asked of the original schema."""
 
-from collections.abc import Callable, Sequence
-from threading import Lock
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, ValidationError
@@ -20,35 +20,53 @@ class Alternatives:
         self._root = root
         self._schemas: list[Any] = []
         self._validator: DefaultValidator | None = None
-        self._lock = Lock()
 
-    def add(self, schemas: Sequence[Any]) -> Callable[[int, Any], bool]:
+    def add(self, schemas: Sequence[Any]) -> "Fits":
         """Take the alternatives of one union, and return what says whether a value fits one of them."""
         start = len(self._schemas)
         if not self._schemas:
             self._root = copy_json(self._root)  # asked about long after, when the original may have changed
         self._schemas += copy_json(list(schemas))
         self._validator = None  # a default may have been encoded before all alternatives were known
-        return lambda index, value: self._fits(start + index, value)
+        return Fits(self, start)
 
-    def _fits(self, index: int, value: Any) -> bool:
-        dialect = self._root.get("$schema")
-        asked = {"$ref": f"{_URI}#/$defs/{_key(index)}"} | ({"$schema": dialect} if dialect else {})
+    def fits(self, index: int, value: Any) -> bool:
+        """Return whether a value fits one of all alternatives."""
+        asked = {"$ref": f"{_URI}#/$defs/{_key(index)}", **self._dialect()}
         try:
             self._compiled().validate(asked, value)
         except (ValidationError, InvalidSchemaError):
             return False
         return True
 
+    def _dialect(self) -> dict[str, Any]:
+        """Return `$schema` as the original has it, if that is one that we know."""
+        said = self._root.get("$schema")
+        return {"$schema": said} if isinstance(said, str) and "draft-07" in said else {}
+
     def _compiled(self) -> DefaultValidator:
-        with self._lock:
-            if self._validator is None:
-                given = self._root.get("$defs")
-                added = {_key(index): schema for index, schema in enumerate(self._schemas)}
-                document = {**self._root, "$defs": {**(given if isinstance(given, dict) else {}), **added}}
-                document.pop("$id", None)
-                self._validator = DefaultValidator(documents={_URI: document})
-            return self._validator
+        validator = self._validator
+        if validator is None:
+            given = self._root.get("$defs")
+            added = {_key(index): schema for index, schema in enumerate(self._schemas)}
+            document = {word: value for word, value in self._root.items() if word not in {"$id", "$schema"}}
+            document |= {"$defs": {**(given if isinstance(given, dict) else {}), **added}, **self._dialect()}
+            self._validator = validator = DefaultValidator(documents={_URI: document})
+        return validator
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_validator": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """Whether a value fits one alternative of one union, by its index there."""
+
+    alternatives: Alternatives
+    start: int
+
+    def __call__(self, index: int, value: Any) -> bool:
+        return self.alternatives.fits(self.start + index, value)
 
 
 def _key(index: int) -> str:

@@ -25,7 +25,7 @@ def rewrite_array(
     if "enum" in node or "const" in node:
         limited: dict[str, Any] = {"type": "string"}
         values = [value for value in node.get("enum", [node.get("const")]) if type(value) is list]
-        return limited, limit_values(walk, limited, values, path), _USED
+        return (limited, limit_values(walk, limited, values, path), _USED) if values else (None, None, _USED)
     if "prefixItems" in node:
         found, codec = _rewrite_tuple(walk, node, path)
         if found is not None:

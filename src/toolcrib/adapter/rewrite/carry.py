@@ -23,7 +23,11 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
     said = walk.said.pop(path, [])
     for word, value in node.items():
         if rules.takes(word) and walk.may_stay(word, value):
+            known = walk.losses.count
             found[word] = _inside(walk, word, value, path)
+            if word == "oneOf" and walk.losses.count > known and rules.keywords and "anyOf" not in node:
+                found["anyOf"] = found.pop("oneOf")
+                walk.losses.note(word, path, "is anyOf: more than one alternative may fit, as they are said")
         elif word == "const":
             walk.losses.note(word, path, "is an enum of one value")
             found["enum"] = [copy_json(value)]

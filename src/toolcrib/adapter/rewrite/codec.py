@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from toolcrib.adapter.paths import step
-from toolcrib.adapter.rewrite.source import type_of
-from toolcrib.model.plain import parse_json
+from toolcrib.adapter.rewrite.source import identity
+from toolcrib.model.plain import measure, parse_json
 
 __all__ = [
     "ArrayCodec",
@@ -87,7 +87,8 @@ class JsonTextCodec:
         if not isinstance(value, str):
             return value
         try:
-            return parse_json(value)
+            found = parse_json(value)
+            measure(found, max_depth=256)
         except ValueError as error:
             advice = (
                 ""
@@ -95,6 +96,7 @@ class JsonTextCodec:
                 else ", with quotes around a string, such as '\"text\"'"
             )
             raise CodecError(path, f"must be JSON text{advice}; {error}") from None
+        return found
 
 
 @dataclass(slots=True)
@@ -105,9 +107,9 @@ class EnumCodec:
     opaque: bool = True
 
     def encode(self, value: Any, path: str) -> Any:
-        kind = type_of(value)
+        wanted = identity(value)
         for text, member in self.values.items():
-            if member == value and type_of(member) == kind:
+            if identity(member) == wanted:
                 return text
         raise CodecError(path, "is none of the allowed values")
 

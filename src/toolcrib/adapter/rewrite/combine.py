@@ -14,7 +14,11 @@ CONDITIONAL: Final = frozenset({"if", "then", "else", "not", "dependentSchemas"}
 _COMBINING: Final = ("anyOf", "oneOf", "allOf", "if", "then", "else", "not", "dependentSchemas")
 _DECLARING: Final = frozenset(_COMBINING) - {"if", "not"}
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
-_NAMING: Final = frozenset({"$ref", "properties", "allOf", "additionalProperties"})
+_NAMING: Final = frozenset(
+    {"$ref", "properties", "additionalProperties", "patternProperties", "dependentSchemas"}
+    | {"allOf", "anyOf", "oneOf", "then", "else"}
+)
+_SIZED: Final = frozenset({dict, list, str})
 _MAX_FOLLOWED: Final = 64
 
 
@@ -58,7 +62,7 @@ def merge_all(walk: "Walk", node: dict[str, Any], path: str) -> tuple[dict[str, 
         if type(part) is not dict:
             parts.append({"not": {}})
             continue
-        walk.visit()
+        walk.spend(sum(len(value) for value in part.values() if type(value) in _SIZED))
         read = walk.source.read(part, walk.losses.note, path) if part is not node else node
         parts.append({word: value for word, value in read.items() if word not in {"allOf", "$ref"}})
         pending += read.get("allOf", ())
@@ -130,9 +134,11 @@ def hoist(
         if name not in own
     }
     kept = {word: value for word, value in node.items() if word not in words}
-    if hoisted and node.get("additionalProperties") is not False:
+    is_object = "object" in node.get("type", "object")
+    if hoisted and is_object and node.get("additionalProperties") is not False:
         kept["properties"] = {**own, **hoisted}
     walk.said.setdefault(path, []).extend((word, node[word]) for word in used)
+    walk.spend(len(used))
     return kept
 
 
@@ -147,14 +153,16 @@ def _collect(walk: "Walk", schemas: list[Any], path: str, declared: dict[str, li
     """Collect the properties that subschemas and what they refer to declare."""
     pending = list(schemas)
     seen: set[int] = set()
-    while pending and len(seen) < _MAX_FOLLOWED:
+    while pending:
         schema = resolved(walk, pending.pop(), path)
         if type(schema) is not dict or id(schema) in seen:
             continue
         seen.add(id(schema))
         for name, found in schema.get("properties", {}).items():
-            if found is not False and found not in declared.setdefault(name, []):
-                declared[name].append(found)
+            known = declared.setdefault(name, [])
+            walk.spend(len(known))
+            if found is not False and found not in known:
+                known.append(found)
         for word in _DECLARING & schema.keys():
             pending += _members(word, schema[word])
         if "$ref" in schema:

@@ -1,14 +1,14 @@
 """What a schema can no longer say, said in its description."""
 
 from collections.abc import Iterable
+from json import JSONEncoder
 from typing import Any, Final
-
-from toolcrib.adapter.rewrite.codec import to_text
 
 __all__ = ["MAX_HINT", "add_text", "describe", "hint"]
 
 MAX_HINT: Final = 600
 """How much of a schema is quoted in a description, in characters."""
+_ENCODER: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_NOTE: Final = 300
 
 
@@ -35,5 +35,12 @@ def hint(schema: dict[str, Any], *, left_out: frozenset[str]) -> str:
 
 
 def _short(value: Any, limit: int) -> str:
-    text = value if isinstance(value, str) else to_text(value)
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    """Return a value as text, written out no further than to a limit."""
+    if isinstance(value, str):
+        return value if len(value) <= limit else f"{value[:limit]}…"
+    text = ""
+    for piece in _ENCODER.iterencode(value):
+        text += piece
+        if len(text) > limit:
+            return f"{text[:limit]}…"
+    return text

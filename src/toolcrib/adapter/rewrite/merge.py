@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from toolcrib.adapter.rewrite.source import type_of
+from toolcrib.adapter.rewrite.source import identity
 
 __all__ = ["merge"]
 
@@ -80,11 +80,8 @@ def _join_types(one: Any, other: Any) -> tuple[Any] | None:
 
 
 def _join_enums(one: list[Any], other: list[Any]) -> tuple[Any] | None:
-    both = [
-        value
-        for value in one
-        if any(value == member and type_of(value) == type_of(member) for member in other)
-    ]
+    theirs = set(map(identity, other))
+    both = [value for value in one if identity(value) in theirs]
     return (both,) if both else None
 
 

@@ -22,6 +22,7 @@ class ObjectCodec:
     extra: tuple[str, Codec | None] | None = None
     """The property that lists what the schema does not name."""
     opaque: bool = False
+    _names: dict[str, str] | None = None
 
     def encode(self, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
@@ -44,7 +45,9 @@ class ObjectCodec:
     def decode(self, value: Any, path: str, known: Known) -> Any:
         if not isinstance(value, dict):
             return value
-        names: dict[str, str] = {key: name for name, (key, _, _) in self.fields.items()}
+        if self._names is None:
+            self._names = {key: name for name, (key, _, _) in self.fields.items()}
+        names = self._names
         found: dict[str, Any] = {}
         for key, member in value.items():
             if self.extra and key == self.extra[0]:

@@ -30,7 +30,7 @@ def rewrite_object(
     if not is_root and ("enum" in node or "const" in node):
         found: dict[str, Any] = {"type": "string"}
         values = [value for value in node.get("enum", [node.get("const")]) if type(value) is dict]
-        return found, limit_values(walk, found, values, path)
+        return (found, limit_values(walk, found, values, path)) if values else (None, None)
     properties = _declared(node)
     others = _others(node)
     if not properties and not is_root:
@@ -56,11 +56,10 @@ def _declared(node: dict[str, Any]) -> dict[str, Any]:
     """Return the properties of an object, those included that are only required."""
     declared: dict[str, Any] = node.get("properties", {})
     other = node.get("additionalProperties", True)
-    if other is not False:
-        for name in node.get("required", ()):
-            if name not in declared:
-                declared = {**declared, name: other}
-    return declared
+    if other is False:
+        return declared
+    further = {name: other for name in node.get("required", ()) if name not in declared}
+    return {**declared, **further} if further else declared
 
 
 def _others(node: dict[str, Any]) -> Any:
@@ -96,7 +95,7 @@ def _named(
     walk: "Walk", node: dict[str, Any], properties: dict[str, Any], path: str, *, is_root: bool
 ) -> tuple[dict[str, Any], list[str], dict[str, Field], bool]:
     """Return the named properties converted, the required ones, the way back, and if that is needed."""
-    rules, required = walk.rules, node.get("required", ())
+    rules, required = walk.rules, frozenset(node.get("required", ()))
     keys = _keys(walk, properties, path, is_root=is_root)
     found: dict[str, Any] = {}
     fields: dict[str, Field] = {}
@@ -159,6 +158,8 @@ def _closed(
 ) -> dict[str, Any]:
     """Return the schema of an object with these properties."""
     given = node.get("additionalProperties")
+    if undeclared := [name for name in node.get("required", ()) if name not in node.get("properties", ())]:
+        walk.losses.note("required", path, f"names what is not declared: {', '.join(undeclared)[:200]}")
     if walk.rules.closed and given is not False:
         walk.losses.note("additionalProperties", path, "nothing but the properties named can be passed")
     elif not walk.rules.closed and given is not None:

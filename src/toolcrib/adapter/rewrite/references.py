@@ -36,6 +36,8 @@ class References:
         self._names: dict[int, str] = {}
         self._done: dict[str, Found] = {}
         self._levels: dict[str, int] = {}
+        self._kinds: dict[str, frozenset[str]] = {}
+        self._counts: dict[str, int] = {}
         self._open: set[int] = set()
 
     def rewrite(self, walk: "Walk", node: dict[str, Any], path: str) -> "Found":
@@ -87,11 +89,12 @@ class References:
         if id(target) in self._names:
             return self._names[id(target)]
         wanted = _FOREIGN.sub("_", reference.rpartition("/")[2]).strip("_") or "root"
-        name, count = wanted, 1
+        name, count = wanted, self._counts.get(wanted, 1)
         taken = walk.source.root.get("$defs", ()) if "$defs" in self.definitions_stay else ()
         while name in self.definitions or name in taken:
             count += 1
             name = f"{wanted}_{count}"
+        self._counts[wanted] = count
         if reference != f"#/$defs/{name}":
             walk.losses.note("$ref", path, f"{reference[:100]!r} is the definition {name!r} under $defs")
         self._names[id(target)] = name
@@ -156,9 +159,13 @@ class References:
 
     def kinds(self, schema: dict[str, Any], unknown: frozenset[str] = _ALL) -> frozenset[str]:
         """Return the JSON types that a converted subschema admits; `unknown` while a definition is made."""
+        only = schema.get("$ref")
+        if only in self._kinds:
+            return self._kinds[only]
         pending = [schema]
         kinds: set[str] = set()
         seen: set[str] = set()
+        is_known = True
         while pending:
             schema = pending.pop()
             reference = schema.get("$ref")
@@ -166,7 +173,10 @@ class References:
                 seen.add(reference)
                 target = self.converted(reference)
                 if target is None:
+                    is_known = False
                     kinds |= unknown
+                elif reference in self._kinds:
+                    kinds |= self._kinds[reference]
                 else:
                     pending.append(target)
             said = schema.get("type", ())
@@ -174,7 +184,10 @@ class References:
             if schema.get("nullable"):
                 kinds.add("null")
             pending += schema.get("anyOf", ())
-        return frozenset(kinds | {"integer"} if "number" in kinds else kinds)
+        found = frozenset(kinds | {"integer"} if "number" in kinds else kinds)
+        if is_known and only is not None:
+            self._kinds[only] = found
+        return found
 
     def keep_root(self, codec: Codec | None) -> None:
         """Take the codec of the root, for what refers to it."""

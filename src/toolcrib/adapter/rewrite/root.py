@@ -84,7 +84,7 @@ def _renamed(walk: "Walk", node: dict[str, Any]) -> dict[str, str]:
     if rule is None:
         return {}
     fine = {name for name in properties if rule.fullmatch(name)}
-    fitting = Keys(fine)
+    fitting = Keys(fine.union(node.get("required", ())))
     return {name: fitting.fit(name) for name in properties if name not in fine}
 
 
@@ -108,7 +108,9 @@ def _rename(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> dict
 def _wrap(walk: "Walk") -> "Found":
     """Return an object whose one property is the root."""
     walk.losses.note("type", "", f"the schema is no plain object, and is the property {WRAPPED!r} of one")
-    around = {word: walk.source.root[word] for word in ("$schema",) if word in walk.source.root}
+    around: dict[str, Any] = {
+        word: walk.source.root[word] for word in ("$schema", "$id") if word in walk.source.root
+    }
     root = {word: value for word, value in walk.source.root.items() if word not in {*_DEFINITIONS, *around}}
     walk.enter_object()
     inner, codec = walk.below(root, "")

@@ -18,7 +18,7 @@ _USED: Final = frozenset({"type", "enum", "const"})
 
 def rewrite_scalar(
     walk: "Walk", kinds: list[str], node: dict[str, Any], path: str
-) -> tuple[dict[str, Any], Codec | None, frozenset[str]]:
+) -> tuple[dict[str, Any] | None, Codec | None, frozenset[str]]:
     """Return a subschema of scalar types converted, its codec, and the keywords that are done with."""
     if not kinds:
         return _null(walk, path), None, _USED
@@ -27,8 +27,10 @@ def rewrite_scalar(
     if "type" not in node:
         walk.losses.note("type", path, f"is said to be {' or '.join(kinds)}")
     codec = None
+    if "enum" in node and not any(_is_of(type_of(value), kinds) for value in node["enum"]):
+        return None, None, _USED
     if "const" in node and walk.rules.takes("const"):
-        found["const"] = node["const"]
+        found["const"] = copy_json(node["const"])
         walk.name_chars += len(node["const"]) if type(node["const"]) is str else 0
     elif "enum" in node or "const" in node:
         codec = _limit(walk, found, node, path)
@@ -55,11 +57,12 @@ def _limit(walk: "Walk", found: dict[str, Any], node: dict[str, Any], path: str)
     values = [value for value in given if _is_of(type_of(value), kinds)]
     if len(values) < sum(value is not None for value in given):
         walk.losses.note("enum", path, "only values of the type are kept")
-    return limit_values(walk, found, values or given, path)
+    return limit_values(walk, found, values, path)
 
 
 def limit_values(walk: "Walk", found: dict[str, Any], values: list[Any], path: str) -> Codec | None:
     """Add an enum in the form that the provider takes, and return the codec of its values."""
+    walk.spend(len(values))
     walk.enum_values += len(values)
     chars = sum(len(value) for value in values if type(value) is str)
     walk.name_chars += chars
@@ -68,7 +71,7 @@ def limit_values(walk: "Walk", found: dict[str, Any], values: list[Any], path: s
     scalars_only = all(type(value) is not dict and type(value) is not list for value in values)
     strings_only = all(type(value) is str for value in values)
     if strings_only or (scalars_only and walk.rules.enums != "string"):
-        found["enum"] = values
+        found["enum"] = copy_json(values)
         return None
     texts = [value if type(value) is str else to_text(value) for value in values]
     if len(set(texts)) < len(texts):

@@ -1,5 +1,6 @@
 """A schema as it is read: which draft it follows, where its references lead, what its keywords may hold."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
@@ -15,6 +16,7 @@ __all__ = [
     "ONE_SCHEMA",
     "TYPES",
     "Source",
+    "identity",
     "type_of",
 ]
 
@@ -36,6 +38,11 @@ ARRAY_WORDS: Final = frozenset(
 )
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 _ANNOTATIONS: Final = frozenset({"$ref", "title", "description", "default", "examples"})
+_NEWER: Final = frozenset(
+    {"prefixItems", "dependentRequired", "dependentSchemas", "minContains", "maxContains"}
+    | {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef"}
+)
+"""What draft-07 does not know."""
 _MAX_DIGITS: Final = 9
 _NUMBERS: Final = frozenset({int, float})
 _TYPE_NAMES: Final = frozenset(TYPES)
@@ -53,6 +60,17 @@ def type_of(value: Any) -> str:
         return "integer" if value.is_integer() else "number"
     names = {dict: "object", list: "array", str: "string", int: "integer", type(None): "null"}
     return names[type(value)]
+
+
+def identity(value: Any) -> str:
+    """Return a text that two JSON values share if, and only if, they are equal.
+
+    >>> identity(1.0) == identity(1), identity([True]) == identity([1])
+    (True, False)
+    """
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is str else f"\0{json.dumps(value, sort_keys=True)}"
 
 
 def _is_count(value: float) -> bool:
@@ -107,6 +125,7 @@ class Source:
         """Whether anything was said in newer words than those of the schema's own draft."""
         self._is_draft_7 = "draft-07" in str(root.get("$schema", ""))
         self._found: dict[str, Any] = {}
+        self._anchors: dict[str, tuple[str, Any]] | None = None
 
     def read(
         self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str
@@ -115,6 +134,8 @@ class Source:
 
         What that changes is noted. The result may be the subschema itself: it is not to be changed.
         """
+        if self._modern:
+            schema = self._modernised(schema, note, path)
         read = schema
         for word, value in schema.items():
             kinds, fits = _SHAPES.get(word, _ANY)
@@ -127,12 +148,16 @@ class Source:
                 note(word, path, "is a list of items, and is said by prefixItems")
                 read = _modern_tuple(read)
                 self.changed = True
-        return self._modernised(read, note, path) if self._modern else read
+        return read
 
     def _modernised(
         self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str
     ) -> dict[str, Any]:
         """Return a subschema with what 2020-12 says in other words said in these."""
+        if self._is_draft_7 and not _NEWER.isdisjoint(schema):
+            for word in _NEWER & schema.keys():
+                note(word, path, "means nothing in draft-07, and is left out")
+            schema = {key: kept for key, kept in schema.items() if key not in _NEWER}
         if "$dynamicRef" in schema and "$ref" not in schema:
             note("$dynamicRef", path, "is said by $ref")
             schema = {"$ref" if key == "$dynamicRef" else key: kept for key, kept in schema.items()}
@@ -150,7 +175,7 @@ class Source:
         """Return where the target of a reference stands, as a JSON Pointer."""
         if reference[1:2] in {"", "/"}:
             return unquote(reference[1:])
-        return next((path for path, member in _members(self.root) if _is_called(member, reference[1:])), "")
+        return self._anchored(reference[1:])[0]
 
     def find(self, reference: str) -> Any:
         """Return the subschema that a reference leads to; None where it leads nowhere within the schema."""
@@ -164,7 +189,7 @@ class Source:
         if reference == "#":
             return self.root
         if not reference.startswith("#/"):
-            return self._anchored(reference[1:])
+            return self._anchored(reference[1:])[1]
         value: Any = self.root
         for part in unquote(reference[2:]).split("/"):
             key = part.replace("~1", "/").replace("~0", "~")
@@ -176,8 +201,16 @@ class Source:
                 return None
         return value if _is_schema(value) else None
 
-    def _anchored(self, name: str) -> Any:
-        return next((member for _, member in _members(self.root) if _is_called(member, name)), None)
+    def _anchored(self, name: str) -> tuple[str, Any]:
+        """Return where the subschema with an anchor stands, and itself."""
+        if self._anchors is None:
+            self._anchors = {
+                member[word]: (path, member)
+                for path, member in _members(self.root)
+                for word in ("$anchor", "$dynamicAnchor")
+                if type(member.get(word)) is str
+            }
+        return self._anchors.get(name, ("", None))
 
 
 def _members(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -189,10 +222,6 @@ def _members(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             pending += [(step(path, key), member) for key, member in value.items()]
         elif type(value) is list:
             pending += [(step(path, index), member) for index, member in enumerate(value)]
-
-
-def _is_called(schema: dict[str, Any], anchor: str) -> bool:
-    return anchor in (schema.get("$anchor"), schema.get("$dynamicAnchor"))
 
 
 def _is_index(key: str) -> bool:

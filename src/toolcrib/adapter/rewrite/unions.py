@@ -8,6 +8,7 @@ from toolcrib.adapter.rewrite.codec import Codec, NullableCodec
 from toolcrib.adapter.rewrite.combine import hoist, resolved
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.merge import merge
+from toolcrib.adapter.rewrite.object_codecs import ObjectCodec
 from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, TYPES, type_of
 from toolcrib.adapter.rewrite.union_codec import Branch, UnionCodec, hides
 
@@ -152,12 +153,30 @@ def _could_be_mistaken(
     hiding = {index for index, (_, codec) in enumerate(found) if hides(codec)}
     for kind in TYPES:
         alike = [index for index, ours in enumerate(kinds) if kind in ours]
-        if kind == "null" or len(alike) == 1 or hiding.isdisjoint(alike):
+        if kind == "null" or len(alike) == 1:
             continue
+        if kind == "object" and _names_differ(walk, [found[index] for index in alike]):
+            return True
         originals = {index: resolved(walk, members[index], path) for index in alike}
-        if kind != "object" or not _are_told_apart(originals, hiding):
+        if not hiding.isdisjoint(alike) and (kind != "object" or not _are_told_apart(originals, hiding)):
             return True
     return False
+
+
+def _names_differ(walk: "Walk", found: list["Found"]) -> bool:
+    """Return whether a property, or its null, means one thing in one alternative and another in the next."""
+    names: dict[str, str] = {}
+    absent: set[str] = set()
+    nulls: set[str] = set()
+    for schema, codec in found:
+        fields = codec.fields if isinstance(codec, ObjectCodec) else {}
+        for name, (key, _, null_is_absent) in fields.items():
+            if names.setdefault(key, name) != name:
+                return True
+            (absent if null_is_absent else nulls).add(key)
+        inner = schema.get("properties", {})
+        nulls -= {key for key in nulls if key in inner and not walk.admits_null(inner[key])}
+    return not absent.isdisjoint(nulls)
 
 
 def _are_told_apart(members: dict[int, Any], hiding: set[int]) -> bool:
@@ -184,7 +203,7 @@ def _values(schema: Any) -> set[tuple[str, Any]]:
     if type(schema) is not dict:
         return set()
     given = [schema["const"]] if "const" in schema else schema.get("enum", [])
-    if any(type(value) is dict or type(value) is list for value in given):
+    if type(given) is not list or any(type(value) is dict or type(value) is list for value in given):
         return set()
     return {(type_of(value), value) for value in given}
 

@@ -12,7 +12,15 @@ from toolcrib.adapter.rewrite.describe import add_text, describe, hint
 from toolcrib.adapter.rewrite.leaves import rewrite_leaf
 from toolcrib.adapter.rewrite.references import References
 from toolcrib.adapter.rewrite.scalars import rewrite_scalar
-from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, Source, type_of
+from toolcrib.adapter.rewrite.source import (
+    ARRAY_WORDS,
+    MANY_SCHEMAS,
+    MAP_OF_SCHEMAS,
+    OBJECT_WORDS,
+    ONE_SCHEMA,
+    Source,
+    type_of,
+)
 from toolcrib.adapter.rules import Rules
 from toolcrib.model.plain import copy_json
 
@@ -20,7 +28,9 @@ __all__ = ["MAX_DEPTH", "MAX_SUBSCHEMAS", "Found", "SchemaTooLargeError", "Walk"
 
 MAX_SUBSCHEMAS: Final = 20_000
 """How many subschemas a conversion may visit, those behind references included."""
-MAX_DEPTH: Final = 100
+MAX_SPENT: Final = 200_000
+"""How many values may be merged into others, or be quoted, in all."""
+MAX_DEPTH: Final = 64
 """How deep subschemas may nest."""
 ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated"})
 CONTAINERS: Final = frozenset({dict, list})
@@ -30,6 +40,7 @@ _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 _CHOOSING: Final = frozenset({"enum", "const", "anyOf", "oneOf", "allOf"})
 _COMPLEX: Final = _CHOOSING | combine.CONDITIONAL
 _TYPE: Final = frozenset({"type"})
+_SUBSCHEMAS: Final = ONE_SCHEMA | MANY_SCHEMAS | MAP_OF_SCHEMAS
 _NULL: Final = {"type": "null"}
 _CHECKED: Final = frozenset({"format", "pattern", "minItems", "nullable"})
 _LOOKS_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
@@ -61,7 +72,7 @@ class Walk:
         self.merging: set[int] = set()
         """The targets of references that are merged into what is being converted."""
         self.depth = self.enum_chars = 0
-        self.object_depth = self.visited = self._depth = 0
+        self.object_depth = self.visited = self._depth = self._spent = 0
 
     def schema(self, schema: Any, path: str, name: str | None = None) -> Found:
         """Return any subschema converted: the one at a path, or that of a property of the object there.
@@ -102,11 +113,13 @@ class Walk:
         self.level -= 1
         return found
 
-    def visit(self) -> None:
-        """Count one more subschema, which is not converted by itself."""
-        self.visited += 1
-        if self.visited > MAX_SUBSCHEMAS:
-            raise self._too_large()
+    def spend(self, values: int) -> None:
+        """Count values that are looked at once more, since their subschema is merged or quoted elsewhere."""
+        self._spent += values + 1
+        if self._spent > MAX_SPENT:
+            raise SchemaTooLargeError(
+                f"its parts are merged or quoted over {MAX_SPENT:,} times; combine fewer of them"
+            )
 
     def _too_large(self) -> SchemaTooLargeError:
         if self._depth >= MAX_DEPTH:
@@ -153,15 +166,19 @@ class Walk:
                 return unions.rewrite_union(self, node, path)
             node = combine.hoist(self, node, path)
         kinds = kinds_of(node)
-        if "object" in kinds and not combine.CONDITIONAL.isdisjoint(node):
+        if kinds and "object" in kinds and not combine.CONDITIONAL.isdisjoint(node):
             node = combine.hoist(self, node, path)
         return self._of_types(kinds, node, path)
 
     def _of_types(self, kinds: list[str], node: dict[str, Any], path: str) -> Found:
         """Return a subschema of some JSON types, which may be limited to some values."""
+        if "null" in kinds and None not in node.get("enum", [node.get("const")]):
+            kinds = [kind for kind in kinds if kind != "null"]
         plain = [kind for kind in kinds if kind != "null"]
         if not kinds:
             return self.anything(node, path)
+        if "type" not in node and "enum" not in node and "const" not in node:
+            self.losses.note("type", path, f"is said to be {kinds[0]}, which it is not bound to")
         if len(plain) > 1 and (not self.rules.type_lists or not {"object", "array"}.isdisjoint(plain)):
             return unions.split_types(self, node, kinds, path)
         found, codec, used = self._of_kind(plain, node, path)
@@ -250,20 +267,19 @@ class Walk:
         """Add to a converted subschema the other keywords of its original, as they are or described."""
         if node.keys() <= used and path not in self.said:
             return found
-        rules, said = self.rules, self.said.pop(path, [])
+        said = self.said.pop(path, [])
         for word, value in node.items():
             if word in used or word in found:
                 continue
             if word in _DEFINITIONS:
                 if path:
                     self.losses.note(word, path, "what is referred to is among the definitions of the root")
-                continue
-            if word in (rules.keywords or ()) and (word not in _CHECKED or self.may_stay(word, value)):
+            elif self._stays(word, value):
                 if word == "default" and codec is not None:
                     self._keep_default(found, codec, value, path)
                 else:
                     found[word] = value if type(value) not in CONTAINERS else copy_json(value)
-            elif word in rules.dropped or word.startswith("x-"):
+            elif word in self.rules.dropped or word.startswith("x-"):
                 self.losses.note(word, path, "is left out")
             else:
                 said.append((word, value))
@@ -271,6 +287,12 @@ class Walk:
         if said:
             found["description"] = describe(found.get("description", node.get("description")), said)
         return found
+
+    def _stays(self, word: str, value: Any) -> bool:
+        """Return whether a keyword that the conversion of its type left over is kept as it is."""
+        if word not in (self.rules.keywords or ()) or word in _SUBSCHEMAS:
+            return False
+        return word not in _CHECKED or self.may_stay(word, value)
 
     def may_stay(self, word: str, value: Any) -> bool:
         """Return whether a keyword that may stay may do so with this value."""
