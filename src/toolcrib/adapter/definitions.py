@@ -138,15 +138,15 @@ def _made(options: type[O], given: Mapping[str, Any]) -> O:
     """Return options, the same as before where they can be hashed."""
     made: O
     try:
-        made = _kept(options, *given.items())  # type: ignore[arg-type]  # classes can be hashed
+        made = _kept(options, **given)  # type: ignore[arg-type]  # classes can be hashed
     except TypeError:
         return options(**given)
     return made
 
 
 @lru_cache(maxsize=256, typed=True)
-def _kept(options: Callable[..., Any], *given: tuple[str, Any]) -> Any:
-    return options(**dict(given))
+def _kept(options: Callable[..., Any], /, **given: Any) -> Any:
+    return options(**given)
 
 
 def one_of(option: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -27,8 +27,8 @@ class Branch:
     kinds: frozenset[str]
     """The JSON types of its converted values."""
     codec: Codec | None
-    declared: frozenset[str] = frozenset()
-    """The properties that it names."""
+    declared: frozenset[str] | None = frozenset()
+    """The properties that it names; None where it says what any property must be."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class UnionCodec:
         chosen: Branch | None = None
         for index, branch in enumerate(self.branches):
             if self.fits(index, value):
-                if not isinstance(value, dict) or value.keys() <= branch.declared:
+                if not isinstance(value, dict) or branch.declared is None or value.keys() <= branch.declared:
                     return encode(branch.codec, value, path)
                 chosen = chosen or branch
         if chosen is None:

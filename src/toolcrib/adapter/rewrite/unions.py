@@ -8,7 +8,7 @@ from toolcrib.adapter.rewrite.codec import Codec, NullableCodec
 from toolcrib.adapter.rewrite.combine import hoist, resolved
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.merge import merge
-from toolcrib.adapter.rewrite.object_codecs import ObjectCodec
+from toolcrib.adapter.rewrite.object_codecs import Field, ObjectCodec
 from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, TYPES, type_of
 from toolcrib.adapter.rewrite.union_codec import Branch, UnionCodec, hides
 
@@ -169,12 +169,13 @@ def _names_differ(walk: "Walk", found: list["Found"]) -> bool:
     absent: set[str] = set()
     nulls: set[str] = set()
     for schema, codec in found:
-        fields = codec.fields if isinstance(codec, ObjectCodec) else {}
+        inner = schema.get("properties", {})
+        same: dict[str, Field] = {key: (key, None, False) for key in inner}
+        fields = codec.fields if isinstance(codec, ObjectCodec) else same
         for name, (key, _, null_is_absent) in fields.items():
             if names.setdefault(key, name) != name:
                 return True
             (absent if null_is_absent else nulls).add(key)
-        inner = schema.get("properties", {})
         nulls -= {key for key in nulls if key in inner and not walk.admits_null(inner[key])}
     return not absent.isdisjoint(nulls)
 
@@ -222,5 +223,9 @@ def _codec(
     return UnionCodec(branches, walk.alternatives.add(members))
 
 
-def _declared(schema: Any) -> frozenset[str]:
-    return frozenset(schema.get("properties", ())) if type(schema) is dict else frozenset()
+def _declared(schema: Any) -> frozenset[str] | None:
+    """Return the properties that an alternative names; None where it says what any property must be."""
+    if type(schema) is not dict:
+        return frozenset()
+    is_map = type(schema.get("additionalProperties")) is dict or "patternProperties" in schema
+    return None if is_map else frozenset(schema.get("properties", ()))
