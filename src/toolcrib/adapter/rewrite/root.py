@@ -19,6 +19,7 @@ WRAPPED: Final = "arguments"
 _COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf", "if", "then", "else", "not", "enum", "const"})
 _NAMING: Final = ("patternProperties", "propertyNames", "dependentRequired", "dependentSchemas")
 _DEFINITIONS: Final = ("$defs", "definitions")
+_OUTSIDE: Final = frozenset({"$schema", "$id", *_DEFINITIONS})
 
 
 def rewrite_root(walk: "Walk") -> "Found":
@@ -108,15 +109,17 @@ def _rename(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> dict
 def _wrap(walk: "Walk") -> "Found":
     """Return an object whose one property is the root."""
     walk.losses.note("type", "", f"the schema is no plain object, and is the property {WRAPPED!r} of one")
-    around: dict[str, Any] = {
-        word: walk.source.root[word] for word in ("$schema", "$id") if word in walk.source.root
-    }
-    root = {word: value for word, value in walk.source.root.items() if word not in {*_DEFINITIONS, *around}}
+    root = {word: value for word, value in walk.source.root.items() if word not in _OUTSIDE}
     walk.enter_object()
     inner, codec = walk.below(root, "")
     walk.object_depth -= 1
     found = walk.closed_object({WRAPPED: inner}, [WRAPPED])
-    return walk.finish(around, found, None, frozenset(), ""), WrapCodec(WRAPPED, codec)
+    for word in ("$schema", "$id"):
+        if word in walk.source.root and walk.rules.takes(word):
+            found[word] = walk.source.root[word]
+        elif word in walk.source.root:
+            walk.losses.note(word, "", "is left out")
+    return found, WrapCodec(WRAPPED, codec)
 
 
 def _with_definitions(walk: "Walk", found: dict[str, Any]) -> dict[str, Any]:

@@ -308,7 +308,7 @@ class Walk:
     def _keep_default(self, found: dict[str, Any], codec: Codec, value: Any, path: str) -> None:
         """Add a default value in the converted terms, if it has any."""
         try:
-            found["default"] = encode(codec, value)
+            found["default"] = copy_json(encode(codec, value))
         except (CodecError, KeyError):
             self.losses.note("default", path, "does not fit its own schema, and is left out")
         else:
