@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from json import JSONEncoder
 from typing import Any, Final
 
+from toolcrib.adapter.rewrite.codec import to_text
+
 __all__ = ["MAX_HINT", "add_text", "describe", "hint"]
 
 MAX_HINT: Final = 600
@@ -38,6 +40,8 @@ def _short(value: Any, limit: int) -> str:
     """Return a value as text, written out no further than to a limit."""
     if isinstance(value, str):
         return value if len(value) <= limit else f"{value[:limit]}…"
+    if not isinstance(value, dict | list):
+        return to_text(value)
     text = ""
     for piece in _ENCODER.iterencode(value):
         text += piece

@@ -96,6 +96,8 @@ def _named(
 ) -> tuple[dict[str, Any], list[str], dict[str, Field], bool]:
     """Return the named properties converted, the required ones, the way back, and if that is needed."""
     rules, required = walk.rules, frozenset(node.get("required", ()))
+    if not node.get("properties", {}).keys() >= required:
+        walk.losses.note("required", path, "names properties that are not declared")
     keys = _keys(walk, properties, path, is_root=is_root)
     found: dict[str, Any] = {}
     fields: dict[str, Field] = {}
@@ -158,8 +160,6 @@ def _closed(
 ) -> dict[str, Any]:
     """Return the schema of an object with these properties."""
     given = node.get("additionalProperties")
-    if undeclared := [name for name in node.get("required", ()) if name not in node.get("properties", ())]:
-        walk.losses.note("required", path, f"names what is not declared: {', '.join(undeclared)[:200]}")
     if walk.rules.closed and given is not False:
         walk.losses.note("additionalProperties", path, "nothing but the properties named can be passed")
     elif not walk.rules.closed and given is not None:

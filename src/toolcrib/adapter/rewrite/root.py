@@ -130,7 +130,7 @@ def _with_definitions(walk: "Walk", found: dict[str, Any]) -> dict[str, Any]:
             found[word] = {
                 name: walk.schema(member, step("", word, name))[0] for name, member in given.items()
             }
-    used = walk.references.used(found)
+    used = walk.references.used(found) if walk.has_text else walk.references.definitions
     for word in _DEFINITIONS:
         given = walk.source.root.get(word)
         if type(given) is dict and word not in walk.references.definitions_stay:

@@ -43,6 +43,7 @@ _NEWER: Final = frozenset(
     | {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef"}
 )
 """What draft-07 does not know."""
+_OLDER_OR_NEWER: Final = _NEWER | {"dependencies", "$ref"}
 _MAX_DIGITS: Final = 9
 _NUMBERS: Final = frozenset({int, float})
 _TYPE_NAMES: Final = frozenset(TYPES)
@@ -134,7 +135,7 @@ class Source:
 
         What that changes is noted. The result may be the subschema itself: it is not to be changed.
         """
-        if self._modern:
+        if self._modern and not _OLDER_OR_NEWER.isdisjoint(schema):
             schema = self._modernised(schema, note, path)
         read = schema
         for word, value in schema.items():

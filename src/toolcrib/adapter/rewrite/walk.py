@@ -12,15 +12,7 @@ from toolcrib.adapter.rewrite.describe import add_text, describe, hint
 from toolcrib.adapter.rewrite.leaves import rewrite_leaf
 from toolcrib.adapter.rewrite.references import References
 from toolcrib.adapter.rewrite.scalars import rewrite_scalar
-from toolcrib.adapter.rewrite.source import (
-    ARRAY_WORDS,
-    MANY_SCHEMAS,
-    MAP_OF_SCHEMAS,
-    OBJECT_WORDS,
-    ONE_SCHEMA,
-    Source,
-    type_of,
-)
+from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, Source, type_of
 from toolcrib.adapter.rules import Rules
 from toolcrib.model.plain import copy_json
 
@@ -40,9 +32,7 @@ _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 _CHOOSING: Final = frozenset({"enum", "const", "anyOf", "oneOf", "allOf"})
 _COMPLEX: Final = _CHOOSING | combine.CONDITIONAL
 _TYPE: Final = frozenset({"type"})
-_SUBSCHEMAS: Final = ONE_SCHEMA | MANY_SCHEMAS | MAP_OF_SCHEMAS
 _NULL: Final = {"type": "null"}
-_CHECKED: Final = frozenset({"format", "pattern", "minItems", "nullable"})
 _LOOKS_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
 Found = tuple[Any, Codec | None]
@@ -64,6 +54,8 @@ class Walk:
         self.references = References()
         self.said: dict[str, list[tuple[str, Any]]] = {}
         """What is still to be said in the description of the subschema at a path."""
+        self.has_text = False
+        """Whether anything is passed as JSON text, so that a definition may be needed no more."""
         self.recursive = False
         """Whether the converted schema refers back to itself."""
         self.unions = self.optional = self.properties = self.enum_values = self.name_chars = 0
@@ -214,6 +206,7 @@ class Walk:
     def anything(self, node: dict[str, Any], path: str, kind: str = "value") -> Found:
         """Return the schema of a value that has no other form here than JSON text in a string."""
         self.losses.note("type", path, f"the {kind} is free-form, and is passed as JSON text in a string")
+        self.has_text = True
         codec = JsonTextCodec()
         article = "an" if kind == "object" else "any" if kind == "value" else "a"
         text = f"JSON text of {article} {kind}{hint(node, left_out=_LEFT_OUT)}"
@@ -274,7 +267,7 @@ class Walk:
             if word in _DEFINITIONS:
                 if path:
                     self.losses.note(word, path, "what is referred to is among the definitions of the root")
-            elif self._stays(word, value):
+            elif word in self.rules.plain or (word in self.rules.checked and self.may_stay(word, value)):
                 if word == "default" and codec is not None:
                     self._keep_default(found, codec, value, path)
                 else:
@@ -287,12 +280,6 @@ class Walk:
         if said:
             found["description"] = describe(found.get("description", node.get("description")), said)
         return found
-
-    def _stays(self, word: str, value: Any) -> bool:
-        """Return whether a keyword that the conversion of its type left over is kept as it is."""
-        if word not in (self.rules.keywords or ()) or word in _SUBSCHEMAS:
-            return False
-        return word not in _CHECKED or self.may_stay(word, value)
 
     def may_stay(self, word: str, value: Any) -> bool:
         """Return whether a keyword that may stay may do so with this value."""

@@ -17,6 +17,10 @@ __all__ = [
     "Rules",
 ]
 
+_CHECKED: Final = frozenset({"format", "pattern", "minItems", "nullable"})
+_STRUCTURAL: Final = frozenset(
+    {"properties", "additionalProperties", "items", "prefixItems", "anyOf", "oneOf", "allOf", "$defs"}
+)
 Enums = Literal["any", "scalar", "string"]
 
 
@@ -91,6 +95,15 @@ class Rules:
     keys: re.Pattern[str] | None = None
     """What the names of all properties must look like."""
     limits: Limits = field(default_factory=Limits)
+    plain: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The keywords that may stay whatever their value, and hold no subschema."""
+    checked: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The keywords that may stay with some values."""
+
+    def __post_init__(self) -> None:
+        kept = self.keywords or frozenset()
+        object.__setattr__(self, "plain", kept - _STRUCTURAL - _CHECKED)
+        object.__setattr__(self, "checked", kept & _CHECKED)
 
     def takes(self, keyword: str) -> bool:
         """Return whether a keyword may stay."""
