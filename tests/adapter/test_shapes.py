@@ -180,3 +180,13 @@ def test_names_with_spaces_and_digits_in_front(target: str, name: str) -> None:
     elif target != "a2a":
         assert conversion.name.isascii()
         assert len(conversion.name) <= 128
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_reference_to_where_it_stands_keeps_what_it_says(target: str) -> None:
+    node = obj(name={"type": "string"}, children={"type": "array", "items": {"$ref": "#/properties/data"}})
+    conversion = convert(obj(data=node), target)
+    value = {"data": {"name": "a", "children": [{"name": "b", "children": []}]}}
+    assert_comes_back(conversion, target, value)
+    if schema_of(conversion) is not None and target != "gemini-openapi":
+        assert not [each for each in conversion.warnings if "anything" in each.message]

@@ -1,6 +1,6 @@
 """Schemas for providers that take JSON Schema nearly whole: kept as they are, but for single keywords."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
 from toolcrib.adapter.rewrite.combine import merge_all
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Walk
 
 __all__ = ["carry"]
+
+_IN_PLACE: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas"})
+"""The keywords whose subschemas look at the same value."""
 
 
 def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
@@ -62,12 +65,13 @@ def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
     if word == "items" and type(value) is bool and walk.rules.needs_items:
         walk.losses.note(word, path, "must be a schema, and are said to be anything")
         return {}
+    convert = walk.schema if word in _IN_PLACE else walk.below
     if word in ONE_SCHEMA and type(value) is not list:
-        return walk.schema(value, step(path, word))[0]
+        return convert(value, step(path, word))[0]
     if word in MANY_SCHEMAS or word == "items":
-        return [walk.schema(member, step(path, word, index))[0] for index, member in enumerate(value)]
+        return [convert(member, step(path, word, index))[0] for index, member in enumerate(value)]
     if word in MAP_OF_SCHEMAS:
-        return {name: walk.schema(member, step(path, word, name))[0] for name, member in value.items()}
+        return {name: convert(member, step(path, word, name))[0] for name, member in value.items()}
     return copy_json(value) if type(value) is list or type(value) is dict else value
 
 
