@@ -95,7 +95,7 @@ def _named(
     walk: "Walk", node: dict[str, Any], properties: dict[str, Any], path: str, *, is_root: bool
 ) -> tuple[dict[str, Any], list[str], dict[str, Field], bool]:
     """Return the named properties converted, the required ones, the way back, and if that is needed."""
-    rules, required = walk.rules, frozenset(node.get("required", ()))
+    required = frozenset(node.get("required", ()))
     if not node.get("properties", {}).keys() >= required:
         walk.losses.note("required", path, "names properties that are not declared")
     keys = _keys(walk, properties, path, is_root=is_root)
@@ -103,7 +103,7 @@ def _named(
     fields: dict[str, Field] = {}
     needed: list[str] = []
     optional: list[str] = []
-    taken: list[str] = []
+    nullable: list[str] = []
     changes = bool(keys)
     for name, given in properties.items():
         if given is False:
@@ -112,11 +112,11 @@ def _named(
             )
             continue
         key = keys.get(name, name)
-        null_is_absent = rules.all_required and name not in required
         schema, codec = walk.schema(given, path, name)
+        null_is_absent = walk.rules.all_required and name not in required
         if null_is_absent:
             wider = walk.nullable(schema)
-            (taken if wider is schema else optional).append(name)
+            (nullable if wider is schema else optional).append(name)
             schema = wider
         if null_is_absent or name in required:
             needed.append(key)
@@ -125,8 +125,10 @@ def _named(
         changes = changes or null_is_absent or codec is not None
     if optional:
         walk.losses.note_in("required", path, _NULL_IS_ABSENT, optional)
-    if taken:
-        walk.losses.note_in("nullable", path, f"{_NULL_IS_ABSENT}, and its own null is taken for that", taken)
+    if nullable:
+        walk.losses.note_in(
+            "nullable", path, f"{_NULL_IS_ABSENT}, and its own null is taken for that", nullable
+        )
     return found, needed, fields, changes
 
 
