@@ -6,16 +6,17 @@ what is not in the shape asked for is passed on as it is, for the validator of t
 unless it cannot be read at all.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from json import JSONEncoder
+from typing import Any, Final, Protocol
 
 from toolcrib.adapter.paths import step
 from toolcrib.adapter.rewrite.source import identity
 from toolcrib.model.plain import measure, parse_json
 
 __all__ = [
+    "COMPACT",
     "ArrayCodec",
     "Codec",
     "CodecError",
@@ -69,9 +70,13 @@ def decode(codec: Codec | None, value: Any, path: str = "", known: Known | None 
     return value if codec is None else codec.decode(value, path, {} if known is None else known)
 
 
+COMPACT: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+"""Writes JSON without spaces."""
+
+
 def to_text(value: Any) -> str:
     """Return a JSON value as compact text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return COMPACT.encode(value)
 
 
 @dataclass(slots=True)

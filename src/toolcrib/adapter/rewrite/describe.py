@@ -1,16 +1,14 @@
 """What a schema can no longer say, said in its description."""
 
 from collections.abc import Iterable
-from json import JSONEncoder
 from typing import Any, Final
 
-from toolcrib.adapter.rewrite.codec import to_text
+from toolcrib.adapter.rewrite.codec import COMPACT, to_text
 
 __all__ = ["MAX_HINT", "add_text", "describe", "hint"]
 
 MAX_HINT: Final = 600
 """How much of a schema is quoted in a description, in characters."""
-_ENCODER: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_NOTE: Final = 300
 
 
@@ -43,7 +41,7 @@ def _short(value: Any, limit: int) -> str:
     if not isinstance(value, dict | list):
         return to_text(value)
     text = ""
-    for piece in _ENCODER.iterencode(value):
+    for piece in COMPACT.iterencode(value):
         text += piece
         if len(text) > limit:
             return f"{text[:limit]}…"

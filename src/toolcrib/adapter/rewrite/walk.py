@@ -217,21 +217,14 @@ class Walk:
     def nullable(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Return a converted subschema that admits null too; itself, if it does."""
         kinds = schema.get("type")
-        if (
-            type(kinds) is str
-            and not self.rules.nullable
-            and kinds != "null"
-            and _CHOOSING.isdisjoint(schema)
-        ):
-            self.unions += 1
-            return {**schema, "type": [kinds, "null"]}
-        if self.admits_null(schema):
-            return schema
-        if self.rules.nullable:
-            return {**schema, "nullable": True}
-        self.unions += "anyOf" not in schema and type(kinds) is not list
+        if type(kinds) is not str or kinds == "null" or self.rules.nullable:
+            if self.admits_null(schema):
+                return schema
+            if self.rules.nullable:
+                return {**schema, "nullable": True}
         if "anyOf" in schema:
             return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+        self.unions += type(kinds) is not list
         if "$ref" in schema or "const" in schema:
             return {"anyOf": [schema, {"type": "null"}]}
         wider = {**schema, "type": [*kinds, "null"] if type(kinds) is list else [kinds, "null"]}
