@@ -153,32 +153,29 @@ def _is_sound(raw: dict[str, Any]) -> bool:
 
 def _fields(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the canonical fields that a definition without its schemas says."""
-    said = {
-        "namespace": rest.get("namespace"),
-        "version": rest.get("version"),
-        "description": rest.get("description"),
-        "tags": _texts(rest.get("tags")),
-        "display_name": rest.get("title"),
-    }
-    annotations = rest.get("annotations")
+    said = {field: rest[key] for key, field in _TEXTS.items() if isinstance(rest.get(key), str)}
+    if "tags" in rest and (tags := _texts(rest["tags"])) is not None:
+        said["tags"] = tags
+    annotations, meta = rest.get("annotations"), rest.get("_meta")
     if isinstance(annotations, dict):
         said["annotations"] = annotations
-        said["display_name"] = said["display_name"] or annotations.get("title")
-        said["idempotent"] = annotations.get("idempotentHint")
-    meta = rest.get("_meta")
+        if not said.get("display_name") and isinstance(annotations.get("title"), str):
+            said["display_name"] = annotations["title"]
+        if isinstance(annotations.get("idempotentHint"), bool):
+            said["idempotent"] = annotations["idempotentHint"]
     if isinstance(meta, dict):
-        said |= {field: _in_meta(field, meta.get(key)) for field, key in _IN_META.items()}
-    return {field: value for field, value in said.items() if _is_fit(field, value)}
+        found = {field: _in_meta(field, meta[key]) for field, key in _IN_META.items() if key in meta}
+        said |= {field: value for field, value in found.items() if value is not None}
+    return said
 
 
-def _is_fit(field: str, value: Any) -> bool:
-    """Return whether the value of a field is of the kind that it must be."""
-    if field in _TEXTS:
-        return isinstance(value, str)
-    return isinstance(value, bool) if field == "idempotent" else value is not None
-
-
-_TEXTS: Final = frozenset({"namespace", "version", "description", "display_name"})
+_TEXTS: Final = {
+    "description": "description",
+    "title": "display_name",
+    "namespace": "namespace",
+    "version": "version",
+}
+"""The fields of text, by what they are called in JSON."""
 _CARRIED: Final = (
     "namespace",
     "version",

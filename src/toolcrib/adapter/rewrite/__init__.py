@@ -1,7 +1,6 @@
 """Schemas rewritten for a provider: one walk, the rules as data, and the way back for every value."""
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.rewrite.codec import Codec, CodecError, decode, encode
@@ -13,8 +12,7 @@ from toolcrib.adapter.rules import MCP, Rules
 __all__ = ["Codec", "CodecError", "Rewritten", "SchemaTooLargeError", "decode", "encode", "rewrite"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewritten(NamedTuple):
     """A schema in the form that a provider takes."""
 
     schema: dict[str, Any]
