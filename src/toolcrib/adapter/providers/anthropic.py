@@ -104,8 +104,8 @@ class AnthropicAdapter:
         payload["input_schema"] = rewritten.schema
         if called != tool.name:
             losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
-        if is_strict:
-            payload["strict"] = True
+        if is_strict or (tool.source_format == self.name and "strict" in tool.source_meta):
+            payload["strict"] = is_strict
         kept = self._add_native(payload, tool, wanted, rewritten, losses)
         note_lost(tool, losses, kept)
         return Conversion(payload, self.name, id_text(tool), called, _Calls(), rewritten.codec, losses)

@@ -151,8 +151,8 @@ class OpenAIAdapter:
     ) -> dict[str, Any]:
         kept = {"strict"} if tool.source_format == self.name else set()
         if wanted.api == "chat":
-            if is_strict:
-                function["strict"] = True
+            if is_strict or (kept and "strict" in tool.source_meta):
+                function["strict"] = is_strict
             note_lost(tool, losses, frozenset(kept))
             return {"type": "function", "function": function}
         flat = {"type": "function", **function, "strict": is_strict}
