@@ -260,3 +260,14 @@ def test_true_and_one_are_not_the_same_option() -> None:
     REGISTRY.convert(raw, source="mcp", target="openai", strict=True)
     with pytest.raises(ConversionError, match="strict must be True or False, not 1"):
         REGISTRY.convert(raw, source="mcp", target="openai", strict=1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "word", ["anyOf", "oneOf", "allOf", "properties", "required", "enum", "type", "items"]
+)
+@pytest.mark.parametrize("wrong", [None, 5, "x", True])
+def test_a_union_of_what_is_no_schema_is_converted_or_refused(target: str, word: str, wrong: Any) -> None:
+    for schema in ({"anyOf": [{word: wrong}]}, {"anyOf": [{"anyOf": [{word: wrong}]}], word: wrong}):
+        with suppress(ConversionError):
+            convert(schema, target)

@@ -46,8 +46,8 @@ def _is_object(node: dict[str, Any]) -> bool:
     """Return whether the root is, or may be taken for, the schema of an object."""
     if "type" in node:
         return node["type"] == "object" or (type(node["type"]) is list and "object" in node["type"])
-    members = [*node.get("anyOf", ()), *node.get("oneOf", ())]
-    return all(type(member) is not dict or _is_object(member) for member in members)
+    choices = [node[word] for word in ("anyOf", "oneOf") if type(node.get(word)) is list]
+    return all(type(member) is not dict or _is_object(member) for members in choices for member in members)
 
 
 def _is_flat(node: dict[str, Any]) -> bool:
