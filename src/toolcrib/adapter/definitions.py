@@ -17,6 +17,7 @@ __all__ = [
     "FIELDS",
     "canonical",
     "check_flags",
+    "convert_input",
     "convert_schema",
     "description_of",
     "note_lost",
@@ -25,6 +26,7 @@ __all__ = [
     "read_examples",
     "read_options",
     "refuse_foreign",
+    "write_head",
 ]
 
 O = TypeVar("O")  # noqa: E741
@@ -185,6 +187,31 @@ def convert_schema(schema: dict[str, Any], rules: Rules, losses: Losses, part: P
         return rewritten
     finally:
         losses.part = "definition"
+
+
+def convert_input(
+    tool: CanonicalTool, plain: Rules, strict: Rules | None, losses: Losses
+) -> tuple[Rewritten, bool]:
+    """Return the input schema rewritten, and whether by the strict rules, where they are asked for and hold.
+
+    Raises:
+        ConversionError: it is too large, or its references expand to too much.
+    """
+    if strict is not None:
+        rewritten = convert_schema(tool.input_schema, strict, losses)
+        if not rewritten.obstacle:
+            return rewritten, True
+        losses.forget()
+        losses.note("strict", "", f"the model is not held to the schema: {rewritten.obstacle}")
+    return convert_schema(tool.input_schema, plain, losses), False
+
+
+def write_head(tool: CanonicalTool, called: str, losses: Losses) -> dict[str, Any]:
+    """Return the name and the description, with which most definitions begin."""
+    if called != tool.name:
+        losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
+    description = description_of(tool)
+    return {"name": called} if description is None else {"name": called, "description": description}
 
 
 def description_of(tool: CanonicalTool) -> str | None:

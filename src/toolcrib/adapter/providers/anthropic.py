@@ -9,12 +9,12 @@ from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
     canonical,
     check_flags,
-    convert_schema,
-    description_of,
+    convert_input,
     note_lost,
     read_definition,
     read_examples,
     read_options,
+    write_head,
 )
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
@@ -96,29 +96,15 @@ class AnthropicAdapter:
             options = {"strict": tool.source_meta["strict"], **options}
         wanted = read_options(AnthropicOptions, options, self.name)
         losses = Losses(self.name)
-        rewritten, is_strict = self._input(tool, wanted, losses)
+        strict = ANTHROPIC_STRICT if wanted.strict else None
+        rewritten, is_strict = convert_input(tool, ANTHROPIC, strict, losses)
         called = name or self.names.fit(tool.name)
-        payload: dict[str, Any] = {"name": called}
-        if (description := description_of(tool)) is not None:
-            payload["description"] = description
-        payload["input_schema"] = rewritten.schema
-        if called != tool.name:
-            losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
+        payload = {**write_head(tool, called, losses), "input_schema": rewritten.schema}
         if is_strict or (tool.source_format == self.name and "strict" in tool.source_meta):
             payload["strict"] = is_strict
         kept = self._add_native(payload, tool, wanted, rewritten, losses)
         note_lost(tool, losses, kept)
         return Conversion(payload, self.name, id_text(tool), called, _Calls(), rewritten.codec, losses)
-
-    def _input(self, tool: CanonicalTool, wanted: AnthropicOptions, losses: Losses) -> tuple[Rewritten, bool]:
-        if not wanted.strict:
-            return convert_schema(tool.input_schema, ANTHROPIC, losses), False
-        rewritten = convert_schema(tool.input_schema, ANTHROPIC_STRICT, losses)
-        if not rewritten.obstacle:
-            return rewritten, True
-        losses.forget()
-        losses.note("strict", "", f"the model is not held to the schema: {rewritten.obstacle}")
-        return convert_schema(tool.input_schema, ANTHROPIC, losses), False
 
     def _add_native(
         self,

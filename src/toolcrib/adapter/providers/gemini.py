@@ -10,12 +10,12 @@ from toolcrib.adapter.definitions import (
     canonical,
     check_flags,
     convert_schema,
-    description_of,
     note_lost,
     one_of,
     read_definition,
     read_options,
     refuse_foreign,
+    write_head,
 )
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
@@ -96,11 +96,7 @@ class GeminiAdapter:
         losses = Losses(self.name)
         rules = GEMINI_JSON_SCHEMA if wanted.style == "json-schema" else GEMINI_OPENAPI
         called = name or self.names.fit(tool.name)
-        declaration: dict[str, Any] = {"name": called}
-        if (description := description_of(tool)) is not None:
-            declaration["description"] = description
-        if called != tool.name:
-            losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
+        declaration = write_head(tool, called, losses)
         parameters, response = _KEYS[wanted.style]
         rewritten = convert_schema(tool.input_schema, rules, losses)
         declaration[parameters] = rewritten.schema

@@ -10,19 +10,19 @@ from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
     canonical,
     check_flags,
+    convert_input,
     convert_schema,
-    description_of,
     note_lost,
     one_of,
     read_definition,
     read_options,
     refuse_foreign,
+    write_head,
 )
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
 from toolcrib.adapter.results import Outcome, block_text
-from toolcrib.adapter.rewrite import Rewritten
 from toolcrib.adapter.rules import OPENAI, OPENAI_STRICT
 from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall, need_id, read_arguments, read_id
 from toolcrib.errors import ConversionError
@@ -109,15 +109,11 @@ class OpenAIAdapter:
             options = {"strict": tool.source_meta["strict"], **options}
         wanted = read_options(OpenAIOptions, options, self.name)
         losses = Losses(self.name)
-        rewritten, is_strict = self._parameters(tool, wanted, losses)
+        strict = OPENAI_STRICT if wanted.strict else None
+        rewritten, is_strict = convert_input(tool, OPENAI, strict, losses)
         called = name or self.names.fit(tool.name)
-        function: dict[str, Any] = {"name": called}
-        if (description := description_of(tool)) is not None:
-            function["description"] = description
-        function["parameters"] = rewritten.schema
-        if called != tool.name:
-            losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
-        if len(description or "") > _MAX_DESCRIPTION:
+        function = {**write_head(tool, called, losses), "parameters": rewritten.schema}
+        if len(function.get("description", "")) > _MAX_DESCRIPTION:
             losses.note(
                 "description",
                 "/description",
@@ -127,18 +123,6 @@ class OpenAIAdapter:
         space = payload["name"] if payload["type"] == "namespace" else None
         calls: CallFormat = _ChatCalls() if wanted.api == "chat" else _ResponsesCalls(space)
         return Conversion(payload, self.name, id_text(tool), called, calls, rewritten.codec, losses)
-
-    def _parameters(
-        self, tool: CanonicalTool, wanted: OpenAIOptions, losses: Losses
-    ) -> tuple[Rewritten, bool]:
-        if not wanted.strict:
-            return convert_schema(tool.input_schema, OPENAI, losses), False
-        rewritten = convert_schema(tool.input_schema, OPENAI_STRICT, losses)
-        if not rewritten.obstacle:
-            return rewritten, True
-        losses.forget()
-        losses.note("strict", "", f"the model is not held to the schema: {rewritten.obstacle}")
-        return convert_schema(tool.input_schema, OPENAI, losses), False
 
     def _payload(
         self,
