@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.rewrite.merge import merge
+from toolcrib.adapter.rewrite.source import ANNOTATIONS
 
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
@@ -13,7 +14,6 @@ CONDITIONAL: Final = frozenset({"if", "then", "else", "not", "dependentSchemas"}
 """What holds for some values and not for others."""
 _COMBINING: Final = ("anyOf", "oneOf", "allOf", "if", "then", "else", "not", "dependentSchemas")
 _DECLARING: Final = frozenset(_COMBINING) - {"if", "not"}
-_ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 _NAMING: Final = frozenset(
     {"$ref", "properties", "additionalProperties", "patternProperties", "dependentSchemas"}
     | {"allOf", "anyOf", "oneOf", "then", "else"}
@@ -31,7 +31,7 @@ def rewrite_all(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
     merged, followed = merge_all(walk, node, path)
     if not followed.isdisjoint(walk.merging):
         walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
-        return walk.anything({word: node[word] for word in node.keys() & _ANNOTATIONS}, path)
+        return walk.anything({word: node[word] for word in node.keys() & ANNOTATIONS}, path)
     walk.merging |= followed
     found = walk.structured(merged, path)
     walk.merging -= followed
@@ -42,7 +42,7 @@ def _lone_reference(node: dict[str, Any]) -> str:
     """Return the reference that all of a subschema comes to, if it does."""
     members = node.get("allOf", ())
     is_lone = len(members) == 1 and type(members[0]) is dict and members[0].keys() == {"$ref"}
-    if not is_lone or not node.keys() <= _ANNOTATIONS | {"allOf"} or type(members[0]["$ref"]) is not str:
+    if not is_lone or not node.keys() <= ANNOTATIONS | {"allOf"} or type(members[0]["$ref"]) is not str:
         return ""
     reference: str = members[0]["$ref"]
     return reference

@@ -6,12 +6,13 @@ the same before and after, and nothing is lost: the long way would come to the s
 
 from typing import TYPE_CHECKING, Any, Final
 
+from toolcrib.adapter.rewrite.source import SCALARS
+
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Walk
 
 __all__ = ["rewrite_leaf"]
 
-_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 _NULLABLE: Final = [[kind, "null"] for kind in ("string", "boolean", "number", "integer")]
 _SIMPLE: Final = frozenset({"type", "description"})
 _LIST: Final = _SIMPLE | {"items"}
@@ -26,7 +27,7 @@ def rewrite_leaf(walk: "Walk", schema: dict[str, Any]) -> dict[str, Any] | None:
     keys, kinds = schema.keys(), schema.get("type")
     if type(kinds) is str:
         if keys <= _SIMPLE:
-            return schema.copy() if kinds in _SCALARS else None
+            return schema.copy() if kinds in SCALARS else None
         if kinds == "array":
             return _list(walk, schema) if keys <= _LIST else None
         return _enum(walk, schema) if kinds == "string" and keys <= _ENUM else None

@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 from toolcrib.adapter.rewrite.carry import carry
 from toolcrib.adapter.rewrite.codec import Codec, RefCodec
 from toolcrib.adapter.rewrite.combine import rewrite_all
-from toolcrib.adapter.rewrite.source import TYPES
+from toolcrib.adapter.rewrite.source import ANNOTATIONS, TYPES
 
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
 
 __all__ = ["References"]
 
-_ANNOTATIONS: Final = frozenset(
-    {"$ref", "title", "description", "default", "examples", "deprecated", "$comment"}
-)
 _DEFINITION: Final = re.compile(r"#/(\$defs|definitions)/([^/]+)")
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 ROOT: Final = "#"
@@ -53,7 +50,7 @@ class References:
             return walk.schema(siblings, path)
         if type(target) is bool:
             return walk.schema(siblings if target else False, path)
-        if walk.rules.structured and not siblings.keys() <= _ANNOTATIONS:
+        if walk.rules.structured and not siblings.keys() <= ANNOTATIONS:
             members = [*siblings.get("allOf", ()), {"$ref": reference}]
             return rewrite_all(walk, {**siblings, "allOf": members}, path)
         if not walk.rules.refs:

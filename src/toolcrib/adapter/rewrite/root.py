@@ -8,6 +8,7 @@ from toolcrib.adapter.rewrite.codec import WrapCodec
 from toolcrib.adapter.rewrite.combine import CONDITIONAL, hoist, is_object_with_choices, merge_all
 from toolcrib.adapter.rewrite.object_codecs import ObjectCodec
 from toolcrib.adapter.rewrite.objects import USED, Keys, rewrite_object
+from toolcrib.adapter.rewrite.source import DEFINITIONS
 
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
@@ -18,8 +19,7 @@ WRAPPED: Final = "arguments"
 """The property that holds a root which is no plain object."""
 _COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf", "if", "then", "else", "not", "enum", "const"})
 _NAMING: Final = ("patternProperties", "propertyNames", "dependentRequired", "dependentSchemas")
-_DEFINITIONS: Final = ("$defs", "definitions")
-_OUTSIDE: Final = frozenset({"$schema", "$id", *_DEFINITIONS})
+_OUTSIDE: Final = frozenset({"$schema", "$id", *DEFINITIONS})
 
 
 def rewrite_root(walk: "Walk") -> "Found":
@@ -60,7 +60,7 @@ def _keep_references(walk: "Walk", *, is_plain: bool) -> None:
     references, rules = walk.references, walk.rules
     references.root_stays = is_plain and rules.refs and "$ref" not in walk.source.root
     if not rules.structured:
-        references.definitions_stay = tuple(word for word in _DEFINITIONS if rules.takes(word))
+        references.definitions_stay = tuple(word for word in DEFINITIONS if rules.takes(word))
 
 
 def _plain(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> "Found":
@@ -131,7 +131,7 @@ def _with_definitions(walk: "Walk", found: dict[str, Any]) -> dict[str, Any]:
                 name: walk.schema(member, step("", word, name))[0] for name, member in given.items()
             }
     used = walk.references.used(found) if walk.has_text else walk.references.definitions
-    for word in _DEFINITIONS:
+    for word in DEFINITIONS:
         given = walk.source.root.get(word)
         if type(given) is dict and word not in walk.references.definitions_stay:
             _note_definitions(walk, word, given.keys() - used.keys())

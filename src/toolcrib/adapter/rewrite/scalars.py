@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.rewrite.codec import Codec, EnumCodec, to_text
-from toolcrib.adapter.rewrite.source import type_of
+from toolcrib.adapter.rewrite.source import is_of, type_of
 from toolcrib.model.plain import copy_json
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def rewrite_scalar(
     if "type" not in node:
         walk.losses.note("type", path, f"is said to be {' or '.join(kinds)}")
     codec = None
-    if "enum" in node and not any(_is_of(type_of(value), kinds) for value in node["enum"]):
+    if "enum" in node and not any(is_of(type_of(value), kinds) for value in node["enum"]):
         return None, None, _USED
     if "const" in node and walk.rules.takes("const"):
         found["const"] = copy_json(node["const"])
@@ -54,7 +54,7 @@ def _limit(walk: "Walk", found: dict[str, Any], node: dict[str, Any], path: str)
         walk.losses.note("enum", path, "has no values, and is left out")
         return None
     kinds = found["type"] if type(found["type"]) is list else [found["type"]]
-    values = [value for value in given if _is_of(type_of(value), kinds)]
+    values = [value for value in given if is_of(type_of(value), kinds)]
     if len(values) < sum(value is not None for value in given):
         walk.losses.note("enum", path, "only values of the type are kept")
     return limit_values(walk, found, values, path)
@@ -80,7 +80,3 @@ def limit_values(walk: "Walk", found: dict[str, Any], values: list[Any], path: s
     found["type"] = "string"
     found["enum"] = list(dict.fromkeys(texts))
     return EnumCodec(dict(zip(texts, copy_json(values), strict=True)))
-
-
-def _is_of(kind: str, kinds: list[str]) -> bool:
-    return kind in kinds or (kind == "integer" and "number" in kinds)

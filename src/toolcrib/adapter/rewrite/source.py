@@ -9,14 +9,18 @@ from toolcrib.adapter.paths import step
 from toolcrib.errors.base import shown
 
 __all__ = [
+    "ANNOTATIONS",
     "ARRAY_WORDS",
+    "DEFINITIONS",
     "MANY_SCHEMAS",
     "MAP_OF_SCHEMAS",
     "OBJECT_WORDS",
     "ONE_SCHEMA",
+    "SCALARS",
     "TYPES",
     "Source",
     "identity",
+    "is_of",
     "type_of",
 ]
 
@@ -37,7 +41,11 @@ ARRAY_WORDS: Final = frozenset(
     | {"uniqueItems", "unevaluatedItems"}
 )
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
-_ANNOTATIONS: Final = frozenset({"$ref", "title", "description", "default", "examples"})
+SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
+ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
+"""What says nothing about which values fit."""
+DEFINITIONS: Final = ("$defs", "definitions")
+_BESIDE_REF: Final = ANNOTATIONS | {"$ref"}
 _NEWER: Final = frozenset(
     {"prefixItems", "dependentRequired", "dependentSchemas", "minContains", "maxContains"}
     | {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef"}
@@ -61,6 +69,11 @@ def type_of(value: Any) -> str:
         return "integer" if value.is_integer() else "number"
     names = {dict: "object", list: "array", str: "string", int: "integer", type(None): "null"}
     return names[type(value)]
+
+
+def is_of(kind: str, kinds: list[str]) -> bool:
+    """Return whether a value of a JSON type is of one of the types that a schema says."""
+    return kind in kinds if kind != "integer" else "integer" in kinds or "number" in kinds
 
 
 def identity(value: Any) -> str:
@@ -166,10 +179,10 @@ class Source:
             note("dependencies", path, "are said by dependentRequired and dependentSchemas")
             schema = _modern_dependencies(schema)
             self.changed = True
-        if self._is_draft_7 and "$ref" in schema and not schema.keys() <= _ANNOTATIONS:
-            for word in schema.keys() - _ANNOTATIONS:
+        if self._is_draft_7 and "$ref" in schema and not schema.keys() <= _BESIDE_REF:
+            for word in schema.keys() - _BESIDE_REF:
                 note(word, path, "means nothing beside $ref in draft-07, and is left out")
-            schema = {key: kept for key, kept in schema.items() if key in _ANNOTATIONS}
+            schema = {key: kept for key, kept in schema.items() if key in _BESIDE_REF}
         return schema
 
     def pointer(self, reference: str) -> str:

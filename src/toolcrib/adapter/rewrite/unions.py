@@ -9,7 +9,7 @@ from toolcrib.adapter.rewrite.combine import hoist, resolved
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.merge import merge
 from toolcrib.adapter.rewrite.object_codecs import Field, ObjectCodec
-from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, TYPES, type_of
+from toolcrib.adapter.rewrite.source import ANNOTATIONS, ARRAY_WORDS, OBJECT_WORDS, TYPES, is_of, type_of
 from toolcrib.adapter.rewrite.union_codec import Branch, UnionCodec, hides
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["rewrite_union", "split_types"]
 
 _CHOICES: Final = ("anyOf", "oneOf")
-_ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "nullable"})
+_ANNOTATIONS: Final = ANNOTATIONS | {"nullable"}
 _ASSERTING: Final = (
     OBJECT_WORDS
     | ARRAY_WORDS
@@ -55,13 +55,9 @@ def _only(kind: str, node: dict[str, Any]) -> dict[str, Any] | None:
     foreign = (_ONLY_FOR_SOME - own) | _ANNOTATIONS
     only = {word: value for word, value in node.items() if word not in foreign} | {"type": kind}
     if "enum" in only:
-        only["enum"] = [value for value in only["enum"] if _is_of(type_of(value), kind)]
-    is_left = only.get("enum", True) and ("const" not in only or _is_of(type_of(only["const"]), kind))
+        only["enum"] = [value for value in only["enum"] if is_of(type_of(value), [kind])]
+    is_left = only.get("enum", True) and ("const" not in only or is_of(type_of(only["const"]), [kind]))
     return only if is_left else None
-
-
-def _is_of(kind: str, wanted: str) -> bool:
-    return kind == wanted or (kind == "integer" and wanted == "number")
 
 
 def rewrite_union(walk: "Walk", node: dict[str, Any], path: str, *, noted: bool = False) -> "Found":

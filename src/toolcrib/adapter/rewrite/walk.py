@@ -12,7 +12,15 @@ from toolcrib.adapter.rewrite.describe import add_text, describe, hint
 from toolcrib.adapter.rewrite.leaves import rewrite_leaf
 from toolcrib.adapter.rewrite.references import References
 from toolcrib.adapter.rewrite.scalars import rewrite_scalar
-from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS, Source, type_of
+from toolcrib.adapter.rewrite.source import (
+    ANNOTATIONS,
+    ARRAY_WORDS,
+    DEFINITIONS,
+    OBJECT_WORDS,
+    SCALARS,
+    Source,
+    type_of,
+)
 from toolcrib.adapter.rules import Rules
 from toolcrib.model.plain import copy_json
 
@@ -24,11 +32,8 @@ MAX_SPENT: Final = 200_000
 """How many values may be merged into others, or be quoted, in all."""
 MAX_DEPTH: Final = 64
 """How deep subschemas may nest."""
-ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated"})
-CONTAINERS: Final = frozenset({dict, list})
-_DEFINITIONS: Final = frozenset({"$defs", "definitions"})
-_LEFT_OUT: Final = ANNOTATIONS | {"$schema", "$defs", "definitions", "$comment", "$id"}
-_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
+_CONTAINERS: Final = frozenset({dict, list})
+_LEFT_OUT: Final = ANNOTATIONS | {"$schema", "$id", *DEFINITIONS}
 _CHOOSING: Final = frozenset({"enum", "const", "anyOf", "oneOf", "allOf"})
 _COMPLEX: Final = _CHOOSING | combine.CONDITIONAL
 _TYPE: Final = frozenset({"type"})
@@ -185,7 +190,7 @@ class Walk:
 
     def _of_one_type(self, kind: str, node: dict[str, Any], path: str) -> Found:
         """Return a subschema of one JSON type that may have any value of it."""
-        if kind in _SCALARS:
+        if kind in SCALARS:
             return self.finish(node, {"type": kind}, None, _TYPE, path), None
         found, codec, used = self._of_kind([] if kind == "null" else [kind], node, path)
         if found is None:
@@ -257,14 +262,14 @@ class Walk:
         for word, value in node.items():
             if word in used or word in found:
                 continue
-            if word in _DEFINITIONS:
+            if word in DEFINITIONS:
                 if path:
                     self.losses.note(word, path, "what is referred to is among the definitions of the root")
             elif word in self.rules.plain or (word in self.rules.checked and self.may_stay(word, value)):
                 if word == "default" and codec is not None:
                     self._keep_default(found, codec, value, path)
                 else:
-                    found[word] = value if type(value) not in CONTAINERS else copy_json(value)
+                    found[word] = value if type(value) not in _CONTAINERS else copy_json(value)
             elif word in self.rules.dropped or word.startswith("x-"):
                 self.losses.note(word, path, "is left out")
             else:
