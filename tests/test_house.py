@@ -24,7 +24,16 @@ PACKAGES = [
     "toolcrib.model.argschema",
     "toolcrib.adapter",
     "toolcrib.adapter.rules",
+    "toolcrib.discovery",
+    "toolcrib.discovery.docs",
+    "toolcrib.discovery.evaluation",
+    "toolcrib.discovery.index",
+    "toolcrib.discovery.lexical",
+    "toolcrib.discovery.semantic",
+    "toolcrib.discovery.store",
+    "toolcrib.discovery.text",
 ]
+EXTRAS = {"mcp", "mcp_types", "click", "rich", "httpx", "onnxruntime", "tokenizers", "usearch"}
 HOSTS = re.compile(r"pythonhosted|pypi\.org|registry\.npmjs|index-url|/simple\b")
 
 
@@ -109,4 +118,9 @@ def test_using_every_floor_loads_no_extra() -> None:
     floors = [module.name for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib.")]
     code = f"import sys, json, {', '.join(floors)}; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(subprocess.check_output([sys.executable, "-c", code], text=True)))
-    assert loaded.isdisjoint({"mcp", "mcp_types", "numpy", "click", "rich", "httpx"})
+    assert loaded.isdisjoint(EXTRAS)
+
+
+def test_numpy_is_loaded_by_discovery_alone() -> None:
+    code = "import sys, toolcrib, toolcrib.adapter, toolcrib.model; print('numpy' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -23,6 +23,7 @@ from toolcrib.model import (
     ToolGateway,
     ToolId,
 )
+from toolcrib.model.docs import ObservedOutput
 from toolcrib.model.record import Record
 
 ADD = Tool(name="add", input_schema={"type": "object"})
@@ -135,6 +136,7 @@ PAIRS: list[tuple[Record, dict[str, Any]]] = [
             security_summary="none",
             annotations=ToolAnnotations(read_only_hint=True),
             schema_info=SchemaInfo(required=("a",)),
+            observed_output=ObservedOutput(observed=2, json_schema={"type": "number"}),
             notes="N",
             examples=(ToolExample(id="1"),),
             external_refs=("https://x.test",),
@@ -147,6 +149,7 @@ PAIRS: list[tuple[Record, dict[str, Any]]] = [
             "securitySummary": "none",
             "annotations": {"readOnlyHint": True},
             "schemaInfo": {"required": ["a"]},
+            "observedOutput": {"observed": 2, "jsonSchema": {"type": "number"}},
             "notes": "N",
             "examples": [{"id": "1"}],
             "externalRefs": ["https://x.test"],

@@ -6,7 +6,7 @@ own message from them: what was wrong, then what to do.
     ToolcribError
     ├── InvalidVersionError, InvalidConstraintError, InvalidToolError, InvalidToolIdError,
     │   InvalidBackendError, ArgsTooLargeError, InvalidCursorError      (ValueError)
-    ├── NoCompatibleVersionError, ToolNotFoundError                     (LookupError)
+    ├── NoCompatibleVersionError, ToolNotFoundError, ProviderNotFoundError (LookupError)
     ├── InvalidSchemaError                                              (ValueError)
     │   ├── UnsupportedDialectError, ExternalRefError, SchemaTooComplexError
     │   └── UnknownMetaSchemaError      (UnsupportedDialectError, ExternalRefError)
@@ -19,6 +19,8 @@ own message from them: what was wrong, then what to do.
     │   └── PolicyDeniedError (PermissionError)
     ├── ChainError
     ├── RuntimeUnavailableError, SandboxViolationError, LimitExceededError, CodeError
+    ├── StoreError                                                      (OSError)
+    ├── EmbeddingError                                                  (RuntimeError)
     └── MissingExtraError                                               (ImportError)
 """
 
@@ -35,6 +37,7 @@ from toolcrib.errors.definitions import (
     InvalidToolIdError,
     InvalidVersionError,
     NoCompatibleVersionError,
+    ProviderNotFoundError,
     SchemaTooComplexError,
     ToolNotFoundError,
     UnknownMetaSchemaError,
@@ -45,6 +48,7 @@ from toolcrib.errors.running import (
     BackendUnavailableError,
     ChainError,
     CodeError,
+    EmbeddingError,
     InputValidationError,
     LimitExceededError,
     MissingExtraError,
@@ -54,6 +58,7 @@ from toolcrib.errors.running import (
     PolicyDeniedError,
     RuntimeUnavailableError,
     SandboxViolationError,
+    StoreError,
     StreamNotSupportedError,
     ToolCancelledError,
     ToolError,
@@ -67,6 +72,7 @@ __all__ = [
     "ChainError",
     "CodeError",
     "ConversionError",
+    "EmbeddingError",
     "ExternalRefError",
     "InputValidationError",
     "InvalidBackendError",
@@ -84,9 +90,11 @@ __all__ = [
     "OutputValidationError",
     "PolicyDeniedError",
     "Problem",
+    "ProviderNotFoundError",
     "RuntimeUnavailableError",
     "SandboxViolationError",
     "SchemaTooComplexError",
+    "StoreError",
     "StreamNotSupportedError",
     "ToolCancelledError",
     "ToolError",

@@ -100,10 +100,27 @@ class ToolNotFoundError(ToolcribError, LookupError):
 
     ref: str
     suggestions: tuple[str, ...] = ()
+    reason: str = ""
+    """Why not, where there is more to say."""
 
     def __str__(self) -> str:
-        hint = f"; did you mean {either(self.suggestions)}?" if self.suggestions else ""
-        return f"no tool named {shown(self.ref)}{hint}"
+        reason = f"; {self.reason}" if self.reason else ""
+        return f"no tool named {shown(self.ref)}{reason}{_hint(self.suggestions)}"
+
+
+@dataclass(eq=False)
+class ProviderNotFoundError(ToolcribError, LookupError):
+    """No provider is registered under this id."""
+
+    id: object
+    suggestions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"no provider named {shown(self.id)}{_hint(self.suggestions)}"
+
+
+def _hint(suggestions: tuple[str, ...]) -> str:
+    return f"; did you mean {either(suggestions)}?" if suggestions else ""
 
 
 @dataclass(eq=False)

@@ -174,6 +174,32 @@ class CodeError(ToolcribError):
 
 
 @dataclass(eq=False)
+class StoreError(ToolcribError, OSError):
+    """A store that cannot be opened, read or written, or a value that it cannot keep."""
+
+    path: str
+    """The file, or the name of a store that is none."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"store {self.path!r}: {self.reason}"
+
+
+@dataclass(eq=False)
+class EmbeddingError(ToolcribError, RuntimeError):
+    """A model that cannot be read or reached, that gave no vectors, or gave something else."""
+
+    reason: str
+    model: str = ""
+    """The folder of the model, or its name and address, where known."""
+    status: int | None = None
+    """The HTTP status of the answer, where there was one."""
+
+    def __str__(self) -> str:
+        return f"embedding{' with ' if self.model else ''}{self.model} failed: {self.reason}"
+
+
+@dataclass(eq=False)
 class MissingExtraError(ToolcribError, ImportError):
     """A feature whose optional dependencies are not installed."""
 

@@ -12,7 +12,7 @@ from toolcrib.model.argschema import (
 )
 from toolcrib.model.backend import LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
-from toolcrib.model.docs import SchemaInfo, ToolDoc, ToolExample
+from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
 from toolcrib.model.local import LocalTool, tool
 from toolcrib.model.protocols import Resolver, ToolGateway
 from toolcrib.model.results import RunResult, ToolCallRecord
@@ -32,6 +32,7 @@ __all__ = [
     "LocalBackend",
     "LocalTool",
     "McpBackend",
+    "ObservedOutput",
     "ProviderBackend",
     "Resolver",
     "RunResult",

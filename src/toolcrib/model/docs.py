@@ -5,7 +5,7 @@ from pydantic import Field
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.tool import Tool, ToolAnnotations
 
-__all__ = ["SchemaInfo", "ToolDoc", "ToolExample"]
+__all__ = ["ObservedOutput", "SchemaInfo", "ToolDoc", "ToolExample"]
 
 
 class ToolExample(Record):
@@ -27,6 +27,15 @@ class SchemaInfo(Record):
     types: dict[str, str] = Field(default_factory=dict)
 
 
+class ObservedOutput(Record):
+    """What a tool that declares no output schema has been seen to give back: shapes, never values."""
+
+    observed: int
+    """How many results this was learnt from."""
+    json_schema: JsonObject
+    """What each of them fits; the next one need not."""
+
+
 class ToolDoc(Record):
     """What is said about a tool at the depth asked for; what belongs to a deeper level is absent."""
 
@@ -37,6 +46,7 @@ class ToolDoc(Record):
     security_summary: str | None = None
     annotations: ToolAnnotations | None = None
     schema_info: SchemaInfo | None = None
+    observed_output: ObservedOutput | None = None
     notes: str | None = None
     examples: tuple[ToolExample, ...] = ()
     external_refs: tuple[str, ...] = ()
