@@ -1,0 +1,9 @@
+"""Documentation of tools at the depth asked for: a summary, the schema, or everything."""
+
+from toolcrib.discovery.docs.entry import DocEntry
+from toolcrib.discovery.docs.glance import schema_info
+from toolcrib.discovery.docs.level import DetailLevel
+from toolcrib.discovery.docs.observed import ObservedShape
+from toolcrib.discovery.docs.store import DocStore
+
+__all__ = ["DetailLevel", "DocEntry", "DocStore", "ObservedShape", "schema_info"]

@@ -1,0 +1,27 @@
+"""Under which key a tool id is kept, however it was written."""
+
+from toolcrib.model.toolid import ToolId
+
+__all__ = ["key_of", "without_version"]
+
+
+def key_of(tool_id: str | ToolId) -> str:
+    """Return the text that all spellings of one id share.
+
+    >>> key_of("git:log:v1.2.0+build.5")
+    'git:log:1.2.0'
+
+    Raises:
+        InvalidToolIdError: it is no id.
+    """
+    parsed = tool_id if isinstance(tool_id, ToolId) else ToolId.parse(tool_id)
+    return str(parsed).partition("+")[0]
+
+
+def without_version(key: str) -> str:
+    """Return the key of whatever version a key names.
+
+    >>> without_version("git:log:1.2.0")
+    'git:log'
+    """
+    return ":".join(key.split(":")[:2])

@@ -1,0 +1,133 @@
+"""What a tool has been seen to give back: learnt from its results, kept as a shape and never as values."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from toolcrib.discovery.docs.shape_schema import shape_schema
+from toolcrib.discovery.docs.shapes import MAX_DEPTH, MAX_WEIGHT, Shape
+from toolcrib.errors import Problem, ValidationError
+from toolcrib.model.plain import measure
+from toolcrib.model.record import Record
+
+__all__ = ["MAX_OBSERVED", "ObservedShape"]
+
+MAX_OBSERVED = 50_000
+"""How many values, containers included, a result may hold to be learnt from: some 30 ms of looking."""
+_MAX_LEVELS = 256
+
+_Kind = Literal["object", "array", "string", "integer", "number", "boolean", "null"]
+_Count = Annotated[int, Field(ge=0)]
+
+
+class _Place(Record):
+    """A shape as it is written."""
+
+    kinds: tuple[_Kind, ...] = ()
+    objects: _Count = 0
+    named: dict[str, tuple[_Count, "_Place"]] = Field(default_factory=dict)
+    rest: "_Place | None" = None
+    is_map: bool = False
+    items: "_Place | None" = None
+
+
+class _Written(Record):
+    observed: _Count
+    depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)]
+    shape: _Place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedShape:
+    """What some JSON values have in common; it does not change, and no value can be told from it.
+
+    The same values give the same shape in whatever order they come, and each of them fits its JSON Schema.
+    Keys that look like data, such as numbers, addresses and file names, are not kept either.
+
+    >>> one, other = ObservedShape.of({"id": 1, "name": "a"}), ObservedShape.of({"id": 2})
+    >>> one.merge(other).json_schema()["required"]
+    ['id']
+    """
+
+    observed: int = 0
+    """How many values it was learnt from."""
+    shape: Shape = field(default_factory=Shape, repr=False)
+    """Not to be changed."""
+    depth: int = MAX_DEPTH
+    """How many levels of objects and arrays are told."""
+
+    @classmethod
+    def of(cls, value: Any) -> "ObservedShape":
+        """Return the shape of one value.
+
+        Raises:
+            ValidationError: it is not plain JSON, or too large to look at.
+        """
+        nodes, *_ = measure(value, max_depth=_MAX_LEVELS)
+        if nodes > MAX_OBSERVED:
+            message = f"the value holds {nodes:,} values, and at most {MAX_OBSERVED:,} are looked at"
+            raise ValidationError((Problem("", "size", message),))
+        shape = Shape()
+        shape.add(value, MAX_DEPTH)
+        return cls._bounded(1, shape, MAX_DEPTH)
+
+    def merge(self, other: "ObservedShape") -> "ObservedShape":
+        """Return the shape of the values of both."""
+        depth = min(self.depth, other.depth)
+        shape = self.shape.to_depth(depth)
+        shape.join(other.shape, depth)
+        return self._bounded(self.observed + other.observed, shape, depth)
+
+    @classmethod
+    def _bounded(cls, observed: int, shape: Shape, told: int) -> "ObservedShape":
+        """Return a shape told to the depth to which it is not too large."""
+        depth = told
+        while shape.weight(depth) > MAX_WEIGHT:
+            depth -= 1
+        return cls(observed, shape if depth == told else shape.to_depth(depth), depth)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return a JSON Schema, of bounded size, that every value seen fits; anything does where none was."""
+        return shape_schema(self.shape, self.depth) if self.observed else {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, from which learning can go on."""
+        return {"observed": self.observed, "depth": self.depth, "shape": _written(self.shape)}
+
+    @classmethod
+    def from_json(cls, source: str | bytes | bytearray | dict[str, Any]) -> "ObservedShape":
+        """Return the shape that was once written.
+
+        Raises:
+            InvalidToolError: it is no such shape.
+        """
+        read = _Written.from_json(source)
+        return cls._bounded(read.observed, _shape(read.shape, read.depth).to_depth(read.depth), read.depth)
+
+
+def _written(shape: Shape) -> dict[str, Any]:
+    data: dict[str, Any] = {"kinds": sorted(shape.kinds)}
+    if shape.objects:
+        data["objects"] = shape.objects
+    if shape.named:
+        named = sorted(shape.named.items())
+        data["named"] = {name: [count, _written(inner)] for name, (count, inner) in named}
+    if shape.is_map:
+        data["isMap"] = True
+    for key, inner in (("rest", shape.rest), ("items", shape.items)):
+        if inner:
+            data[key] = _written(inner)
+    return data
+
+
+def _shape(place: _Place, depth: int) -> Shape:
+    shape = Shape()
+    shape.kinds, shape.objects, shape.is_map = set(place.kinds), place.objects, place.is_map
+    if depth > 0:
+        shape.named = {
+            name: (count, _shape(inner, depth - 1)) for name, (count, inner) in place.named.items()
+        }
+        shape.rest = _shape(place.rest, depth - 1) if place.rest else None
+        shape.items = _shape(place.items, depth - 1) if place.items else None
+    return shape

@@ -1,0 +1,280 @@
+"""The documentation of many tools, told at the depth asked for."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from toolcrib.discovery import facts
+from toolcrib.discovery.copies import own
+from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
+from toolcrib.discovery.docs.glance import schema_info
+from toolcrib.discovery.docs.keys import key_of, without_version
+from toolcrib.discovery.docs.learnt import Learnt
+from toolcrib.discovery.docs.level import DetailLevel
+from toolcrib.discovery.docs.observed import ObservedShape
+from toolcrib.discovery.kept import Kept, Texts
+from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
+from toolcrib.errors.base import shown
+from toolcrib.model.docs import SchemaInfo, ToolDoc, ToolExample
+from toolcrib.model.protocols import Resolver
+from toolcrib.model.suggest import nearest
+from toolcrib.model.tool import Tool
+from toolcrib.model.toolid import ToolId
+
+__all__ = ["DocStore"]
+
+_MAX_GLANCES = 2048
+_MAX_SUGGESTIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a reference means."""
+
+    ref: str
+    key: str | None
+    """None for a reference that is no id, such as one with a constraint."""
+    tool: Tool | None = None
+    error: ToolNotFoundError | None = None
+    """Why there is no tool, where somebody was asked."""
+
+    def places(self) -> list[str]:
+        """Return the keys under which documentation may stand, the most exact one first."""
+        exact = [key_of(self.tool.id)] if self.tool else []
+        asked = [self.key] if self.key else []
+        is_any_version_meant = self.tool is not None or self.error is None
+        general = [without_version(key) for key in (*exact, *asked)] if is_any_version_meant else []
+        return list(dict.fromkeys((*exact, *asked, *general)))
+
+
+class DocStore:
+    """Documentation by tool id, and what is told of a tool at each level.
+
+    An id is text or a `ToolId`; `git:log:v1.2.0` and `git:log:1.2.0` are one. What is said of `git:log` is
+    said of all its versions, except where something is said of that version. Tools come from the resolver:
+    an id without a version, or with a constraint, means what it resolves to. What is registered and what is
+    returned shares nothing with the store. Every method may be called from any thread.
+
+    >>> docs = DocStore()
+    >>> docs.register_doc("git:log", summary="Show the history.", notes="Newest first.")
+    >>> docs.describe("git:log").summary
+    'Show the history.'
+    """
+
+    def __init__(
+        self,
+        resolver: Resolver | None = None,
+        *,
+        max_examples: int | None = 10,
+        texts: Texts | None = None,
+    ) -> None:
+        """Read what `texts` has kept, if given, and keep what is registered there.
+
+        Raises:
+            StoreError: what was kept cannot be read.
+            ValidationError: `max_examples` is negative.
+        """
+        self._resolver = resolver
+        self._max_examples = _checked_count("max_examples", max_examples)
+        self._kept = Kept(texts, "docs")
+        self._entries = self._kept.load(DocEntry.from_json)
+        self._learnt = Learnt(texts)
+        self._glances: dict[str, tuple[Tool, SchemaInfo]] = {}
+        self._glancing = Lock()
+        self._lock = Lock()
+
+    def register_doc(
+        self,
+        tool_id: str | ToolId,
+        doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Keep documentation of a tool, in place of what was said before; the tool need not exist yet.
+
+        It is given as a `DocEntry`, as a `ToolDoc`, as a dict, or by its fields `summary`, `notes`,
+        `examples` and `external_refs`. Longer texts are cut.
+
+        Raises:
+            InvalidToolIdError: the id is none.
+            InvalidToolError: the documentation is none, with every problem found; nothing is changed.
+            ArgsTooLargeError: the arguments of an example are too deep or too many; nothing is changed.
+        """
+        key, entry = key_of(tool_id), DocEntry.of(doc, **fields)
+        with self._lock:
+            self._put(key, entry)
+
+    def register_examples(
+        self, tool_id: str | ToolId, examples: Iterable[ToolExample | Mapping[str, Any]]
+    ) -> None:
+        """Keep examples of a tool, in place of those before; what else is said of it stays.
+
+        Raises:
+            InvalidToolIdError: the id is none.
+            InvalidToolError: an example is none, with every problem found; nothing is changed.
+            ArgsTooLargeError: the arguments of an example are too deep or too many; nothing is changed.
+        """
+        key, given = key_of(tool_id), DocEntry.of(examples=examples)
+        with self._lock:
+            entry = self._entries.get(key) or DocEntry()
+            self._put(key, entry.model_copy(update={"examples": given.examples}))
+
+    def _put(self, key: str, entry: DocEntry) -> None:
+        self._kept.put(key, entry.to_json())
+        self._entries[key] = entry
+
+    def forget(self, tool_id: str | ToolId) -> None:
+        """Forget what is said of precisely this id, and what was observed; it need not be known."""
+        key = key_of(tool_id)
+        with self._lock:
+            if key in self._entries:
+                self._kept.delete(key)
+                del self._entries[key]
+        with self._glancing:
+            self._glances.pop(key, None)
+        self._learnt.forget(key)
+
+    def observe(self, tool_id: str | ToolId, result: Any) -> bool:
+        """Learn from a result what a tool gives back; the result itself is not kept.
+
+        Returns:
+            Whether there was anything to learn: not from a tool that is unknown or declares its output
+            schema, nor from a result that is not plain JSON or too large to look at.
+        """
+        found = self._find(tool_id)
+        if found.error or (found.tool and found.tool.output_schema is not None):
+            return False
+        try:
+            shape = ObservedShape.of(result)
+        except ValidationError:
+            return False
+        self._learnt.add(found.places()[0], shape)
+        return True
+
+    def flush(self) -> None:
+        """Write to `texts` what was observed since it was last written; call it before leaving."""
+        self._learnt.flush()
+
+    def describe(self, tool_id: str | ToolId, level: DetailLevel | str = DetailLevel.SUMMARY) -> ToolDoc:
+        """Return what is known of a tool, at the depth asked for.
+
+        Raises:
+            ValidationError: there is no such level, with the nearest one.
+            InvalidToolIdError: the id is none.
+            ToolNotFoundError: there is no such tool, with suggestions; the summary of a tool that is only
+                documented can be told, and no more.
+        """
+        level = DetailLevel(level)
+        found = self._find(tool_id)
+        entry = self._entry(found)
+        if found.tool is None:
+            return self._described_only(found, entry, level)
+        fields = _facts(found.tool) | {"summary": _summary(entry, found.tool)}
+        if level is not DetailLevel.SUMMARY:
+            fields |= self._definition(found.tool, found.places()[0])
+        if level is DetailLevel.FULL and entry is not None:
+            examples = self._shown(entry, None)
+            fields |= {"notes": entry.notes, "examples": examples, "external_refs": entry.external_refs}
+        return ToolDoc.of_checked(**fields)
+
+    def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - the word for it
+        """Return the examples of a tool, at most `max` of them and never more than the store shows.
+
+        Raises:
+            ValidationError: `max` is negative.
+            InvalidToolIdError: the id is none.
+            ToolNotFoundError: there is neither such a tool nor documentation of it.
+        """
+        limit = _checked_count("max", max)
+        found = self._find(tool_id)
+        entry = self._entry(found)
+        if entry is None and found.tool is None:
+            raise self._missing(found)
+        return self._shown(entry or DocEntry(), limit)
+
+    def _shown(self, entry: DocEntry, limit: int | None) -> tuple[ToolExample, ...]:
+        limits = [count for count in (limit, self._max_examples) if count is not None]
+        return tuple(own(example) for example in entry.examples[: min(limits, default=None)])
+
+    def _find(self, tool_id: str | ToolId) -> _Found:
+        """Return what a reference means; a tool that is not there is not an error yet."""
+        key = None
+        try:
+            key = key_of(tool_id)
+        except InvalidToolIdError:
+            if self._resolver is None or not isinstance(tool_id, str):
+                raise
+        ref = str(tool_id)
+        if self._resolver is None:
+            return _Found(ref, key)
+        try:
+            return _Found(ref, key, self._resolver.resolve(tool_id))
+        except ToolNotFoundError as error:
+            return _Found(ref, key, error=error)
+
+    def _entry(self, found: _Found) -> DocEntry | None:
+        """Return what is said of a tool: each field where it is said most exactly."""
+        said = [entry for key in found.places() if (entry := self._entries.get(key))]
+        if not said:
+            return None
+        first, *others = said
+        for other in others:
+            first = first.over(other)
+        return first
+
+    def _described_only(self, found: _Found, entry: DocEntry | None, level: DetailLevel) -> ToolDoc:
+        """Return what can be said without the tool."""
+        if entry is None:
+            raise self._missing(found)
+        if level is not DetailLevel.SUMMARY:
+            reason = "only documentation is registered for it; register the tool, or ask for the summary"
+            suggestions = found.error.suggestions if found.error else ()
+            raise ToolNotFoundError(found.ref, suggestions, reason) from found.error
+        return ToolDoc.of_checked(summary=_summary(entry, None))
+
+    def _missing(self, found: _Found) -> ToolNotFoundError:
+        if found.error is not None:
+            return found.error
+        key = found.key or ""
+        known = list(self._entries)
+        versions = [other for other in known if without_version(other) == key]
+        close = nearest(key, known)
+        return ToolNotFoundError(found.ref, tuple(versions[:_MAX_SUGGESTIONS] or ([close] if close else [])))
+
+    def _definition(self, tool: Tool, key: str) -> dict[str, Any]:
+        """Return what tells how a tool is called, and what it gives back."""
+        observed = self._learnt.of(key) if tool.output_schema is None else None
+        return {"tool": own(tool), "schema_info": self._glance(tool, key), "observed_output": observed}
+
+    def _glance(self, tool: Tool, key: str) -> SchemaInfo:
+        known, info = self._glances.get(key, (None, None))
+        if known is not tool or info is None:
+            info = schema_info(tool.input_schema)
+            with self._glancing:
+                self._glances.pop(key, None)
+                if len(self._glances) >= _MAX_GLANCES:
+                    del self._glances[next(iter(self._glances))]
+                self._glances[key] = tool, info
+        return own(info)
+
+
+def _facts(tool: Tool) -> dict[str, Any]:
+    return {
+        "input_modes": facts.input_modes(tool),
+        "output_modes": facts.output_modes(tool),
+        "security_summary": facts.security_summary(tool),
+        "annotations": own(tool.annotations) if tool.annotations else None,
+    }
+
+
+def _summary(entry: DocEntry | None, tool: Tool | None) -> str:
+    """Return what was written, else what the tool says of itself, else how the notes begin."""
+    own_words = facts.summary_text(tool, MAX_SUMMARY) if tool else ""
+    return (entry and entry.summary) or own_words or facts.short((entry and entry.notes) or "", MAX_SUMMARY)
+
+
+def _checked_count(name: str, count: Any) -> int | None:
+    if count is None or (type(count) is int and count >= 0):
+        return count
+    message = f"{name} must be a whole number from 0, or None, not {shown(count)}"
+    raise ValidationError((Problem(f"/{name}", "minimum", message),), message)
