@@ -1,0 +1,42 @@
+"""How far a result can be trusted to fit, from what was measured about it and not from how it was ranked.
+
+The weights are those of logistic regressions on labelled questions, on questions that no tool answers, and on
+questions whose tools were taken out; `docs/search-measurements.md` says how well they tell them apart.
+"""
+
+from math import exp, log1p
+
+__all__ = ["by_meaning", "by_words", "by_words_and_meaning"]
+
+_STEEPEST = 60.0
+"""Beyond this a probability is 0 or 1 in all digits that matter."""
+
+
+def by_words(*, matched: float, coverage: float) -> float:
+    """Return the confidence in a tool found by words.
+
+    `matched` is how many of the rarest words its score is worth, `coverage` the share of the question that it
+    says.
+
+    >>> by_words(matched=0, coverage=0) < 0.01 < 0.7 < by_words(matched=4, coverage=1)
+    True
+    """
+    return _logistic(3.46 * log1p(matched) + 1.0 * min(coverage, 1.0) - 5.25)
+
+
+def by_meaning(exponent: float) -> float:
+    """Return the confidence in a tool whose cosine gives these logarithmic odds.
+
+    >>> by_meaning(0)
+    0.5
+    """
+    return _logistic(exponent)
+
+
+def by_words_and_meaning(*, matched: float, coverage: float, meaning: float) -> float:
+    """Return the confidence in a tool of which both are known; `meaning` is what `by_meaning` takes."""
+    return _logistic(2.45 * log1p(matched) + 0.82 * min(coverage, 1.0) + 0.454 * meaning - 3.61)
+
+
+def _logistic(exponent: float) -> float:
+    return 1 / (1 + exp(min(max(-exponent, -_STEEPEST), _STEEPEST)))

@@ -1,0 +1,188 @@
+"""The vectors of documents by id, and the documents nearest to a query."""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.discovery.semantic.neighbours import Neighbours
+from toolcrib.discovery.semantic.vectors import Floats, Packed, Precision, Slots, VectorTable
+
+__all__ = ["Change", "DocumentVectors", "Method"]
+
+Method = Literal["exact", "graph"]
+
+_MIN_NEAR = 64
+"""How many neighbours a graph is asked for at least: the more, the surer the best are among them."""
+_MAX_NEAR = 1_000
+"""Beyond as many, looking at each vector is as fast."""
+_OVER = 4
+"""How many times as many neighbours are looked at as are wanted."""
+_MAX_STALE = 3
+"""A graph with more than one stale vector to so many live ones is built afresh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of some documents, all at once."""
+
+    removed: Sequence[str]
+    ids: Sequence[str]
+    """The documents that are put, none of them twice and none of them removed."""
+    hashes: Sequence[str]
+    """Their content hashes."""
+    packed: Packed
+    """Their vectors."""
+
+
+class DocumentVectors:
+    """Documents by id, each with a vector and the hash of what the vector was made of.
+
+    Up to `exact_limit` documents, and for searches among given ids, every vector is looked at. Above it a
+    graph finds candidates, once `link` has put them in it; whatever is not in it yet is looked at beside
+    them, and the cosines that count are the table's. It is not safe to change in one thread while another
+    reads it.
+    """
+
+    def __init__(self, dimensions: int, *, precision: Precision, exact_limit: int) -> None:
+        self.table = VectorTable(dimensions, precision=precision)
+        self._exact_limit = exact_limit
+        self._slots: dict[str, int] = {}
+        self._ids: list[str] = []
+        self._hashes: list[str] = []
+        self._holders: dict[str, int] = {}
+        """A slot whose vector was made of the content with this hash."""
+        self._graph: Neighbours | None = None
+        self._loose: set[int] = set()
+        """The slots that the graph does not hold."""
+        self._listed: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def method(self) -> Method:
+        """How a search among all documents goes about it."""
+        return "graph" if self._graph is not None and len(self._loose) * 2 < len(self) else "exact"
+
+    def hash_of(self, document_id: str) -> str | None:
+        """Return the content hash of a document, or nothing if it is unknown."""
+        slot = self._slots.get(document_id)
+        return None if slot is None else self._hashes[slot]
+
+    def holder(self, content_hash: str) -> int | None:
+        """Return a slot with the vector of some content, if there is one."""
+        return self._holders.get(content_hash)
+
+    def apply(self, change: Change) -> None:
+        """Forget the removed documents and put the others in place of those with the same ids."""
+        if not change.removed and not change.ids:
+            return
+        self._listed = None
+        gone = [self._slots.pop(name) for name in change.removed if name in self._slots]
+        self._vacate(gone)
+        self.table.remove(np.array(gone, np.intp))
+        places = self._find(change.ids)
+        known = places >= 0
+        self._vacate(places[known].tolist())
+        self.table.replace(places[known], change.packed.take(np.flatnonzero(known)))
+        places[~known] = self.table.add(change.packed.take(np.flatnonzero(~known)))
+        self._occupy(places.tolist(), change)
+        if self._graph is not None and self._graph.stale > len(self._graph):
+            self._graph = None
+
+    def cosines(self, query: NDArray[Any], ids: Iterable[str]) -> Floats:
+        """Return the cosine of a query to each of these documents, and 0 for one that is unknown."""
+        slots = self._find(ids)
+        known = slots >= 0
+        found = np.zeros(len(slots), np.float32)
+        found[known] = self.table.cosines(query, slots[known])
+        return found
+
+    def similarities(self, query: NDArray[Any]) -> tuple[tuple[str, ...], Floats]:
+        """Return the ids of all documents and the cosine of a query to each.
+
+        The ids are the same object until documents change.
+        """
+        if self._listed is None:
+            self._listed = tuple([self._ids[slot] for slot in self.table.slots().tolist()])
+        return self._listed, self.table.cosines(query)
+
+    def best(
+        self, query: NDArray[Any], count: int, among: AbstractSet[str] | None
+    ) -> list[tuple[str, float]]:
+        """Return the `count` documents nearest to a query, equally near ones by id, and their cosines."""
+        slots = self._near(query, count) if among is None else self._places(among)
+        found, cosines = self.table.best(query, count, slots)
+        ids = self._ids
+        pairs = [(-cosine, ids[slot]) for slot, cosine in zip(found.tolist(), cosines.tolist(), strict=True)]
+        return [(name, -negative) for negative, name in sorted(pairs)[:count]]
+
+    def count(self, ids: AbstractSet[str] | None, among: AbstractSet[str] | None = None) -> int:
+        """Return how many of these ids, or of all, are known and among those."""
+        if ids is None:
+            return len(self)
+        return sum(name in self._slots and (among is None or name in among) for name in ids)
+
+    def loose(self) -> list[str]:
+        """Return the ids that are to be put in the graph, in order; where none is wanted, drop the graph."""
+        if len(self) <= self._exact_limit:
+            self._graph = None
+            return []
+        if self._graph is None or self._graph.stale * _MAX_STALE > len(self._graph):
+            self._graph = Neighbours.of(self.table.dimensions)
+            self._loose = set(self._slots.values())
+        return [] if self._graph is None else sorted(self._ids[slot] for slot in self._loose)
+
+    def link(self, ids: Sequence[str]) -> None:
+        """Put documents in the graph, except those that are gone or are in it."""
+        slots = np.array([slot for name in ids if (slot := self._slots.get(name)) in self._loose], np.intp)
+        packed = self.table.packed(slots)
+        says = packed.shares > 0
+        if self._graph is not None:
+            self._graph.add(slots[says], packed.rows[says])
+            self._loose.difference_update(slots[says].tolist())
+
+    def _near(self, query: NDArray[Any], count: int) -> Slots | None:
+        """Return the slots that are worth a look, or nothing if all are."""
+        wanted = max(_MIN_NEAR, count * _OVER)
+        if self._graph is None or self.method == "exact" or wanted > _MAX_NEAR:
+            return None
+        near = self._graph.near(query, wanted)
+        if len(near) < count:
+            return None
+        return np.concatenate((near, np.fromiter(self._loose, np.intp, len(self._loose))))
+
+    def _places(self, among: AbstractSet[str]) -> Slots:
+        slots = self._find(among if len(among) <= len(self) else among & self._slots.keys())
+        return np.sort(slots[slots >= 0])  # rows are read faster in their order
+
+    def _find(self, ids: Iterable[str]) -> Slots:
+        """Return the slot of each document, and -1 for one that is unknown."""
+        return np.fromiter(map(self._slots.get, ids, repeat(-1)), np.intp)
+
+    def _vacate(self, slots: Sequence[int]) -> None:
+        """Forget what was made of the vectors in these slots."""
+        for slot in slots:
+            if self._holders.get(self._hashes[slot]) == slot:
+                del self._holders[self._hashes[slot]]
+            self._loose.discard(slot)
+            if self._graph is not None:
+                self._graph.discard(slot)
+
+    def _occupy(self, slots: Sequence[int], change: Change) -> None:
+        """Remember whose vectors are in these slots."""
+        extra = max(slots, default=-1) + 1 - len(self._ids)
+        self._ids.extend([""] * extra)
+        self._hashes.extend([""] * extra)
+        for slot, name, content_hash in zip(slots, change.ids, change.hashes, strict=True):
+            self._slots[name] = slot
+            self._ids[slot] = name
+            self._hashes[slot] = content_hash
+            self._holders[content_hash] = slot
+        if self._graph is not None:
+            self._loose.update(slots)

@@ -1,0 +1,54 @@
+"""An event loop of one's own, for asynchronous code that synchronous code has to wait for."""
+
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+__all__ = ["PrivateLoop"]
+
+T = TypeVar("T")
+
+
+class PrivateLoop:
+    """Runs asynchronous functions in one background thread, which is started by the first of them.
+
+    The thread ends with `close`, with the loop that nobody holds any more, and with the interpreter; what it
+    runs at that time is cancelled.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._portal: BlockingPortal | None = None
+        self._close: Callable[[], object] | None = None
+
+    def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Return what an asynchronous function returns; a caller that is interrupted cancels it."""
+        future = self._open().start_task_soon(function, *args)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """End the thread, if it runs; a later call starts another."""
+        with self._lock:
+            close, self._portal, self._close = self._close, None, None
+        if close is not None:
+            close()
+
+    def _open(self) -> BlockingPortal:
+        with self._lock:
+            if self._portal is None:
+                manager = start_blocking_portal()
+                self._portal = manager.__enter__()
+                self._close = weakref.finalize(self, _stop, manager, self._portal)
+            return self._portal
+
+
+def _stop(manager: AbstractContextManager[BlockingPortal], portal: BlockingPortal) -> None:
+    portal.call(portal.stop, True)  # noqa: FBT003 - cancel what runs; it is passed on by position
+    manager.__exit__(None, None, None)

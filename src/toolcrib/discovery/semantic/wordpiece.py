@@ -1,0 +1,120 @@
+"""Text to tokens as BERT's uncased models read it, in plain Python."""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+__all__ = ["UNKNOWN", "WordPiece", "Words"]
+
+UNKNOWN = "[UNK]"
+_MAX_WORD = 100
+"""Longer words are unknown."""
+_MAX_TABLE = 0x10000
+"""How many characters the table holds; there are 17 times as many."""
+_SPACES = frozenset("\t\n\r")
+_UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs"})
+_REPLACEMENT = 0xFFFD
+_IDEOGRAPHS = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B920, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+"""The blocks that BERT takes for Chinese, each character of which is a word."""
+
+
+class WordPiece:
+    """Splits text into pieces of a vocabulary, greedily from the left; `##` marks what continues a word.
+
+    >>> pieces = WordPiece(["[UNK]", "un", "##able", "!", "a"])
+    >>> pieces.ids("Unable! Ábc"), pieces.ids("unable a", limit=2)
+    ([1, 2, 3, 0], [1, 2])
+
+    Names of special tokens in a text are words like any other. Where the vocabulary has no `[UNK]`, unknown
+    words are left out.
+    """
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self._words = Words()
+        numbered = {piece: number for number, piece in enumerate(vocabulary)}
+        self._heads = numbered
+        self._tails = {piece[2:]: number for piece, number in numbered.items() if piece.startswith("##")}
+        self._longest = max(map(len, numbered), default=0)
+        self._unknown = [numbered[UNKNOWN]] if UNKNOWN in numbered else []
+
+    def ids(self, text: str, *, limit: int | None = None) -> list[int]:
+        """Return the numbers of a text's pieces in the vocabulary, the first `limit` of them."""
+        return list(islice(self._numbers(text), limit))
+
+    def _numbers(self, text: str) -> Iterator[int]:
+        for word in self._words.split(text):
+            whole = self._heads.get(word)
+            if whole is None:
+                yield from self._split(word)
+            else:
+                yield whole
+
+    def _split(self, word: str) -> list[int]:
+        if len(word) > _MAX_WORD:
+            return self._unknown
+        numbers: list[int] = []
+        start = 0
+        known = self._heads
+        while start < len(word):
+            for end in range(min(len(word), start + self._longest), start, -1):
+                number = known.get(word[start:end])
+                if number is not None:
+                    break
+            else:
+                return self._unknown
+            numbers.append(number)
+            start, known = end, self._tails
+        return numbers
+
+
+class Words(dict[int, str]):
+    r"""Splits text into words, in lower case, without accents, each punctuation mark by itself.
+
+    >>> Words().split("Créer_issue: naïve\x00 天气!")
+    ['creer', '_', 'issue', ':', 'naive', '天', '气', '!']
+
+    It is a table of what becomes of each character, worked out when that is first seen. Text is never
+    normalised as a whole, which takes the square of its length where many accents follow each other.
+    """
+
+    def split(self, text: str) -> list[str]:
+        """Return the words of a text."""
+        return text.translate(self).split()
+
+    def __missing__(self, code: int) -> str:
+        result = _read(chr(code))
+        if len(self) < _MAX_TABLE:
+            self[code] = result
+        return result
+
+
+def _read(character: str) -> str:
+    """Return what is read where a character stands: nothing, a space, or it with its surroundings."""
+    category = unicodedata.category(character)
+    if character in _SPACES or category.startswith("Z"):
+        return " "
+    code = ord(character)
+    if code == _REPLACEMENT or category in _UNSEEN:
+        return ""
+    folded = "".join(map(_fold, unicodedata.normalize("NFD", character)))
+    return f" {folded} " if any(low <= code <= high for low, high in _IDEOGRAPHS) else folded
+
+
+def _fold(character: str) -> str:
+    """Drop an accent, turn a letter small, or set punctuation apart."""
+    category = unicodedata.category(character)
+    if category == "Mn":
+        return ""
+    # ASCII has symbols, such as $ and +, that count as punctuation there alone.
+    if category.startswith("P") or (character.isascii() and category.startswith("S")):
+        return f" {character} "
+    return character.lower()

@@ -1,0 +1,165 @@
+"""A table of vectors: what it keeps, and cosines that are the same wherever a vector stands."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from toolcrib.discovery.semantic.vectors import Precision, VectorTable
+
+PRECISIONS: tuple[Precision, ...] = ("int8", "int16")
+BOTH = pytest.mark.parametrize("precision", PRECISIONS)
+
+
+def random_vectors(count: int, dimensions: int, seed: int = 0) -> NDArray[np.float32]:
+    vectors = np.random.default_rng(seed).standard_normal((count, dimensions)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def filled(vectors: NDArray[np.float32], precision: Precision = "int8") -> VectorTable:
+    table = VectorTable(vectors.shape[1], precision=precision)
+    table.add(table.pack(vectors))
+    return table
+
+
+@pytest.mark.parametrize(("precision", "error"), [("int8", 0.002), ("int16", 0.0002)])
+@pytest.mark.parametrize("dimensions", [1, 7, 256, 384, 1536])
+def test_cosines_are_near_to_the_exact_ones(precision: Precision, error: float, dimensions: int) -> None:
+    vectors = random_vectors(500, dimensions)
+    query = random_vectors(1, dimensions, seed=1)[0]
+    found = filled(vectors, precision).cosines(query)
+    assert found.dtype == np.float32
+    assert np.abs(found - vectors @ query).mean() < error
+
+
+@BOTH
+@pytest.mark.parametrize("dimensions", [2, 256, 3072, 16_384])
+def test_sums_are_exact_even_for_the_longest_rows(precision: Precision, dimensions: int) -> None:
+    signs = np.sign(random_vectors(8, dimensions))
+    table = filled(np.concatenate((signs, random_vectors(8, dimensions, seed=2))), precision)
+    query = signs[0] * np.linspace(0.5, 1, dimensions, dtype=np.float32)
+    packed = table.packed(table.slots())
+    unit = query.astype(np.float64) / np.linalg.norm(query.astype(np.float64))
+    cosines = table.cosines(query)
+    exact = packed.rows.astype(np.float64) @ unit / np.linalg.norm(packed.rows.astype(np.float64), axis=1)
+    assert cosines == pytest.approx(exact, abs=0.002)
+    again = np.concatenate([table.cosines(query, np.array([slot])) for slot in table.slots()])
+    assert cosines.tolist() == again.tolist()
+
+
+@BOTH
+def test_a_cosine_is_the_same_to_the_last_bit_wherever_the_vector_stands(precision: Precision) -> None:
+    vectors = random_vectors(3000, 100)
+    query = random_vectors(1, 100, seed=3)[0]
+    order = np.random.default_rng(4).permutation(3000)
+    straight = filled(vectors, precision).cosines(query)
+    shuffled = filled(vectors[order], precision).cosines(query)
+    assert shuffled.tolist() == straight[order].tolist()
+    few = filled(vectors[order[:17]], precision).cosines(query)
+    assert few.tolist() == shuffled[:17].tolist()
+
+
+@BOTH
+def test_a_vector_of_zeros_and_a_query_of_zeros_are_like_nothing(precision: Precision) -> None:
+    table = filled(np.array([[0, 0, 0], [1, 2, 3]], np.float32), precision)
+    assert table.cosines(np.array([1, 2, 3])).tolist() == [0, pytest.approx(1, abs=0.001)]
+    assert table.cosines(np.zeros(3)).tolist() == [0, 0]
+
+
+@BOTH
+def test_opposite_and_equal_vectors_stay_within_one(precision: Precision) -> None:
+    vectors = random_vectors(50, 33)
+    table = filled(np.concatenate((vectors, -vectors)), precision)
+    for vector in vectors:
+        found = table.cosines(vector)
+        assert found.max() <= 1
+        assert found.min() >= -1
+
+
+def test_cosines_of_chosen_slots_come_in_their_order() -> None:
+    vectors = random_vectors(2000, 200)
+    table = filled(vectors)
+    slots = np.random.default_rng(5).permutation(2000)[:1500]
+    assert table.cosines(vectors[0], slots).tolist() == table.cosines(vectors[0])[slots].tolist()
+    assert table.cosines(vectors[0], slots[:0]).tolist() == []
+
+
+def test_an_empty_table_answers() -> None:
+    table = VectorTable(4)
+    slots, cosines = table.best(np.ones(4), 3)
+    assert (len(table), slots.tolist(), cosines.tolist()) == (0, [], [])
+
+
+def test_the_best_are_as_many_as_asked_and_what_ties_with_the_last() -> None:
+    table = filled(np.array([[1, 0], [0, 1], [1, 1], [0, 1], [0, 1]], np.float32))
+    north = np.array([0, 1])
+    assert table.best(north, 1)[0].tolist() == [1, 3, 4]
+    assert table.best(north, 4)[0].tolist() == [1, 2, 3, 4]
+    assert table.best(north, 99)[0].tolist() == [0, 1, 2, 3, 4]
+    slots, cosines = table.best(north, 1, np.array([2, 0]))
+    assert slots.tolist() == [2]
+    assert cosines.tolist() == [pytest.approx(0.7071, abs=0.001)]
+
+
+def test_a_slot_that_was_given_up_is_given_out_again_and_never_found_between() -> None:
+    vectors = random_vectors(10, 8)
+    table = filled(vectors)
+    table.remove(np.array([3, 7]))
+    assert len(table) == 8
+    assert 3 not in table.best(vectors[3], 8)[0]
+    assert table.add(table.pack(vectors[:1])).tolist() == [3]
+    assert table.add(table.pack(vectors[1:4])).tolist() == [7, 10, 11]
+    assert table.slots().tolist() == list(range(12))
+
+
+def test_what_is_removed_from_the_end_is_not_looked_at() -> None:
+    vectors = random_vectors(100, 8)
+    table = filled(vectors)
+    table.remove(np.arange(100))
+    assert len(table) == 0
+    assert table.add(table.pack(vectors[:2])).tolist() == [0, 1]
+
+
+def test_many_single_additions_grow_the_table_rarely() -> None:
+    table = VectorTable(4)
+    row = table.pack(np.ones((1, 4)))
+    sizes = {table.nbytes for _ in range(5000) if table.add(row) is not None}
+    assert len(table) == 5000
+    assert len(sizes) < 15
+
+
+def test_a_row_of_int8_takes_a_byte_for_each_dimension() -> None:
+    assert filled(random_vectors(1000, 256)).nbytes < 1000 * (256 + 8)
+    assert filled(random_vectors(1000, 256), "int16").nbytes < 1000 * (512 + 8)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "replace"]), st.integers(0, 30)), max_size=60))
+def test_a_table_keeps_what_was_put_in_it(steps: list[tuple[str, int]]) -> None:
+    vectors = random_vectors(31, 16)
+    queries = random_vectors(3, 16, seed=6)
+    table = VectorTable(16)
+    model: dict[int, int] = {}
+    for step, number in steps:
+        packed = table.pack(vectors[number : number + 1])
+        slots = np.array(sorted(model), np.intp)
+        if step == "add":
+            (slot,) = table.add(packed).tolist()
+            assert slot not in model
+            model[slot] = number
+        elif model:
+            chosen = slots[number % len(slots)][None]
+            if step == "remove":
+                table.remove(chosen)
+                del model[int(chosen[0])]
+            else:
+                table.replace(chosen, packed)
+                model[int(chosen[0])] = number
+    live = sorted(model)
+    assert table.slots().tolist() == live
+    assert len(table) == len(live)
+    fresh = filled(vectors)
+    for query in queries:
+        expected = fresh.cosines(query)[[model[slot] for slot in live]]
+        assert table.cosines(query).tolist() == expected.tolist()
