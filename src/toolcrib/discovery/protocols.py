@@ -1,9 +1,9 @@
 """What a way of searching, an embedding model and a catalogue entry look like."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -47,12 +47,19 @@ class Hit:
     """In [0, 1], comparable across queries."""
 
 
-class Ranking(NamedTuple):
-    """What a searcher found: the best of it, and how much there is."""
+class Ranking(list[Hit]):
+    """The best hits, and how many there are without the limit.
 
-    hits: list[Hit]
-    total: int
-    """How many there are without the limit."""
+    >>> found = Ranking([Hit("github:create_issue", 7.5, 0.9)], total=3)
+    >>> found[0].id, found.total
+    ('github:create_issue', 3)
+    """
+
+    __slots__ = ("total",)
+
+    def __init__(self, hits: Iterable[Hit] = (), total: int = 0) -> None:
+        super().__init__(hits)
+        self.total = total
 
 
 @runtime_checkable

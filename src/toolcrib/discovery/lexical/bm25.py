@@ -1,8 +1,8 @@
 """Search by words: fielded BM25 over posting lists."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from math import log1p
+from math import log1p, sqrt
 from threading import Lock
 from typing import Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.discovery.lexical.kept import Analyses
+from toolcrib.discovery.lexical.look import Look
 from toolcrib.discovery.lexical.postings import Postings
 from toolcrib.discovery.lexical.question import Question, read_question
 from toolcrib.discovery.lexical.slots import Slots
@@ -25,6 +26,8 @@ _B = 0.5
 _PIVOT = 15.0
 """The length that counts as usual. It is fixed, not the mean of the catalogue: what a word counts in a tool
 then does not change when other tools come and go."""
+_LEAST = 300
+"""A smaller catalogue is judged as if it had so many tools: in one of three, no word would tell anything."""
 _PART_SHARE = 0.5
 """How much of a score the best part of a question decides, where it has several."""
 
@@ -66,22 +69,41 @@ class Bm25Searcher:
         exclude: AbstractSet[str] = frozenset(),
     ) -> Ranking:
         """Return the tools that share the most telling words with a question."""
+        look = self.look(query, limit=limit, among=among, exclude=exclude)
+        hits = [Hit(tool_id, score, look.confidence(score)) for tool_id, score in look.best]
+        return Ranking(hits, look.total)
+
+    def look(
+        self,
+        query: str,
+        *,
+        limit: int,
+        among: AbstractSet[str] | None = None,
+        exclude: AbstractSet[str] = frozenset(),
+        others: Iterable[str] = (),
+    ) -> Look:
+        """Return the best scores, and those of other ids, with what they can be compared by."""
         with self._lock:
             question = read_question(query, self._postings.__contains__, self._nearest)
-            scores = self._selected(self._scores(question), among, exclude)
-            found = [(float(scores[slot]), self._slots.id_at(slot)) for slot in best(scores, limit)]
-            ideal, total = self._ideal(question), int(np.count_nonzero(scores))
-        found.sort(key=lambda pair: (-pair[0], pair[1]))
-        return Ranking(
-            [Hit(tool_id, score, _confidence(score, ideal)) for score, tool_id in found[:limit]], total
+            scores = self._scores(question)
+            slots = {tool_id: self._slots.get(tool_id) for tool_id in others}
+            scored = {tool_id: float(scores[at]) for tool_id, at in slots.items() if at is not None}
+            mean, deviation = _spread(scores, self._slots.taken)
+            scores = self._selected(scores, among, exclude)
+            found = [(self._slots.id_at(slot), float(scores[slot])) for slot in best(scores, limit)]
+            ideal = self._ideal(question)
+            rarest = self._rarity(0)
+        found.sort(key=lambda pair: (-pair[1], pair[0]))
+        return Look(
+            best=found[:limit],
+            others=scored,
+            total=int(np.count_nonzero(scores)),
+            mean=mean,
+            deviation=deviation,
+            parts=len(question.parts),
+            ideal=ideal,
+            rarest=rarest,
         )
-
-    def scores(self, query: str, ids: Sequence[str]) -> Scores:
-        """Return what each of these tools scores; one that is not known scores nothing."""
-        with self._lock:
-            found = self._scores(read_question(query, self._postings.__contains__, self._nearest))
-            slots = [self._slots.get(tool_id) for tool_id in ids]
-            return np.array([0.0 if slot is None else found[slot] for slot in slots], dtype=np.float32)
 
     def _nearest(self, word: str) -> str | None:
         return self._typos.nearest(word, self._postings.frequency)
@@ -106,7 +128,7 @@ class Bm25Searcher:
 
     def _rarity(self, frequency: int) -> float:
         """Return how telling a term is that so many tools have: BM25's inverse document frequency."""
-        return log1p((len(self._postings) - frequency + 0.5) / (frequency + 0.5))
+        return log1p((max(len(self._postings), _LEAST) - frequency + 0.5) / (frequency + 0.5))
 
     def _ideal(self, question: Question) -> float:
         """Return what a tool would score that says each word once, the unknown ones included."""
@@ -135,5 +157,13 @@ def _impacts(analysis: Analysis) -> dict[str, float]:
     return {term: count * (_K1 + 1) / (count + norm) for term, count in analysis.terms.items()}
 
 
-def _confidence(score: float, ideal: float) -> float:
-    return min(1.0, score / ideal) if ideal else 0.0
+def _spread(scores: Scores, tools: int) -> tuple[float, float]:
+    """Return the mean and the standard deviation of the scores of so many tools; free slots score nothing.
+
+    They are added up in order of size, so that the last digit does not depend on which tool came first.
+    """
+    if not tools:
+        return 0.0, 0.0
+    found = np.sort(scores[scores > 0]).astype(np.float64)
+    mean = float(found.sum()) / tools
+    return mean, sqrt(max(float((found * found).sum()) / tools - mean * mean, 0.0))

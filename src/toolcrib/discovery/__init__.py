@@ -1,0 +1,62 @@
+"""Keep the catalogue of tools, find the right one, and explain it at the depth asked for."""
+
+from toolcrib.discovery.describe import document_of, search_doc, summarize
+from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
+from toolcrib.discovery.facade import Discovery
+from toolcrib.discovery.hybrid import HybridSearcher
+from toolcrib.discovery.index import Change, Index
+from toolcrib.discovery.lexical import Bm25Searcher
+from toolcrib.discovery.protocols import Embedder, Hit, Indexed, LocalEmbedder, Ranking, Searcher
+from toolcrib.discovery.providers import ProviderStore
+from toolcrib.discovery.records import (
+    MAX_SHORT_DESCRIPTION_LEN,
+    Document,
+    Page,
+    Result,
+    ScoreType,
+    SearchDoc,
+    Summary,
+)
+from toolcrib.discovery.semantic import EmbeddingSearcher, HttpEmbedder, OnnxEmbedder, StaticEmbedder
+from toolcrib.discovery.store import MemoryStore, SqliteStore, Store, StoredTool
+from toolcrib.model import CanonicalProvider, SchemaInfo, ToolDoc, ToolExample
+
+__all__ = [
+    "MAX_SHORT_DESCRIPTION_LEN",
+    "Bm25Searcher",
+    "CanonicalProvider",
+    "Change",
+    "DetailLevel",
+    "Discovery",
+    "DocEntry",
+    "DocStore",
+    "Document",
+    "Embedder",
+    "EmbeddingSearcher",
+    "Hit",
+    "HttpEmbedder",
+    "HybridSearcher",
+    "Index",
+    "Indexed",
+    "LocalEmbedder",
+    "MemoryStore",
+    "OnnxEmbedder",
+    "Page",
+    "ProviderStore",
+    "Ranking",
+    "Result",
+    "SchemaInfo",
+    "ScoreType",
+    "SearchDoc",
+    "Searcher",
+    "SqliteStore",
+    "StaticEmbedder",
+    "Store",
+    "StoredTool",
+    "Summary",
+    "ToolDoc",
+    "ToolExample",
+    "document_of",
+    "search_doc",
+    "summarize",
+]

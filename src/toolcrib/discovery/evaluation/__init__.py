@@ -1,0 +1,59 @@
+"""Measuring search on labelled questions: how often the right tool is found, at what cost, and how surely.
+
+>>> from toolcrib.discovery.evaluation import Catalogue, LabelledSet, Question, evaluate
+>>> from toolcrib.discovery.protocols import Hit
+>>> from toolcrib.model import Tool
+>>> class AlwaysDrill:
+...     def search(self, query, *, limit):
+...         return [Hit("drill", 1.0, 0.9)]
+>>> tools = Catalogue.of([Tool(name="drill", input_schema={}), Tool(name="saw", input_schema={})])
+>>> asked = (Question(query="make a hole", relevant=["drill"]), Question(query="cut", relevant=["saw"]))
+>>> evaluate(AlwaysDrill(), LabelledSet("shop", tools, asked)).hit1
+0.5
+"""
+
+from toolcrib.discovery.evaluation.abstention import Separation, missing_auc, off_topic_auc, separate
+from toolcrib.discovery.evaluation.calibration import Bin, Calibration, calibrate
+from toolcrib.discovery.evaluation.catalogue import Catalogue, ToolLine
+from toolcrib.discovery.evaluation.cost import Cost, cost_of, resident_bytes
+from toolcrib.discovery.evaluation.everyday import EVERYDAY
+from toolcrib.discovery.evaluation.finder import Finder, IndexFinder, IndexLike, Removable, finder_of
+from toolcrib.discovery.evaluation.labels import LabelledSet, Question, load_queries, load_set, load_tools
+from toolcrib.discovery.evaluation.measure import Answer, Progress, Report, ask, evaluate
+from toolcrib.discovery.evaluation.metrics import auc, hit_at_1, ndcg_at, recall_at, reciprocal_rank
+
+__all__ = [
+    "EVERYDAY",
+    "Answer",
+    "Bin",
+    "Calibration",
+    "Catalogue",
+    "Cost",
+    "Finder",
+    "IndexFinder",
+    "IndexLike",
+    "LabelledSet",
+    "Progress",
+    "Question",
+    "Removable",
+    "Report",
+    "Separation",
+    "ToolLine",
+    "ask",
+    "auc",
+    "calibrate",
+    "cost_of",
+    "evaluate",
+    "finder_of",
+    "hit_at_1",
+    "load_queries",
+    "load_set",
+    "load_tools",
+    "missing_auc",
+    "ndcg_at",
+    "off_topic_auc",
+    "recall_at",
+    "reciprocal_rank",
+    "resident_bytes",
+    "separate",
+]

@@ -1,0 +1,96 @@
+"""What is measured: anything that answers a question with tool ids, best first."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from toolcrib.discovery.protocols import Hit
+from toolcrib.errors import ToolNotFoundError
+
+__all__ = ["Finder", "IndexFinder", "IndexLike", "Removable", "finder_of"]
+
+
+@runtime_checkable
+class Finder(Protocol):
+    """Finds tools.
+
+    The confidence of a hit is in [0, 1]; a finder that has none says 0 for all.
+    """
+
+    def search(self, query: str, *, limit: int) -> Sequence[Hit]:
+        """Return at most `limit` hits, best first."""
+        ...
+
+
+@runtime_checkable
+class Removable(Finder, Protocol):
+    """A finder whose tools can be taken out for a while."""
+
+    def without(self, ids: Collection[str], /) -> AbstractContextManager[None]:
+        """Search without these tools until the context ends; ids that are not known do not matter."""
+        ...
+
+
+class IndexLike(Protocol):
+    """What is needed of an index: `toolcrib.discovery.Index` is one."""
+
+    def search(self, query: str, *, limit: int) -> Any:
+        """Return a page of results."""
+        ...
+
+    def get(self, tool_id: str, /) -> Any:
+        """Return a tool."""
+        ...
+
+    def backends(self, tool_id: str, /) -> Sequence[Any]:
+        """Return what can run a tool."""
+        ...
+
+    def register_many(self, tools: Any, /) -> Any:
+        """Add tools, each with a backend."""
+        ...
+
+    def unregister(self, tool_id: str, /) -> Any:
+        """Forget a tool."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFinder:
+    """An index as a finder.
+
+    Taking a tool out unregisters it, and puts it back with its backends: give an index of its own to what is
+    measured, rather than one that others use.
+    """
+
+    index: IndexLike
+
+    def search(self, query: str, *, limit: int) -> list[Hit]:
+        """Return the best results."""
+        results = self.index.search(query, limit=limit)
+        return [Hit(result.summary.id, result.score, result.confidence) for result in results]
+
+    @contextmanager
+    def without(self, ids: Collection[str], /) -> Iterator[None]:
+        """Search without these tools until the context ends."""
+        taken = [pair for tool_id in dict.fromkeys(ids) for pair in self._take(tool_id)]
+        try:
+            yield
+        finally:
+            self.index.register_many(taken)
+
+    def _take(self, tool_id: str) -> list[tuple[Any, Any]]:
+        """Forget a tool, and return what would bring it back."""
+        try:
+            tool = self.index.get(tool_id)
+        except ToolNotFoundError:
+            return []
+        pairs = [(tool, backend) for backend in self.index.backends(tool_id)] or [(tool, None)]
+        self.index.unregister(tool_id)
+        return pairs
+
+
+def finder_of(index: IndexLike) -> IndexFinder:
+    """Return an index as a finder that can be measured."""
+    return IndexFinder(index)

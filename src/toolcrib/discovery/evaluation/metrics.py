@@ -1,0 +1,69 @@
+"""How good one ranking is, and how well a number tells two groups apart."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from math import log2
+
+__all__ = ["auc", "hit_at_1", "ndcg_at", "recall_at", "reciprocal_rank"]
+
+
+def ndcg_at(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
+    """Return the discounted gain of the first k, as a share of the best that k could have.
+
+    Every relevant id counts the same, and once. Where nothing is relevant, nothing can be gained: 0.
+
+    >>> round(ndcg_at(10, ["b", "a"], {"a"}), 3)
+    0.631
+    """
+    best = sum(1 / log2(place + 1) for place in range(1, min(k, len(set(relevant))) + 1))
+    return sum(1 / log2(place + 1) for place in _places(ranked[:k], relevant)) / best if best else 0.0
+
+
+def recall_at(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
+    """Return the share of the relevant ids that are among the first k.
+
+    >>> recall_at(2, ["a", "x", "b"], {"a", "b"})
+    0.5
+    """
+    wanted = set(relevant)
+    return len(wanted.intersection(ranked[:k])) / len(wanted) if wanted else 0.0
+
+
+def reciprocal_rank(ranked: Sequence[str], relevant: Collection[str]) -> float:
+    """Return 1 over the place of the first relevant id, or 0.
+
+    >>> reciprocal_rank(["x", "a"], {"a"})
+    0.5
+    """
+    return next((1 / place for place in _places(ranked, relevant)), 0.0)
+
+
+def hit_at_1(ranked: Sequence[str], relevant: Collection[str]) -> float:
+    """Return 1 where the first id is relevant, else 0."""
+    return float(bool(ranked) and ranked[0] in relevant)
+
+
+def auc(positives: Iterable[float], negatives: Iterable[float]) -> float:
+    """Return how often a positive is above a negative, over all pairs; a tie counts half.
+
+    1 tells them apart, 0.5 is chance; and so it is where either group is empty, as nothing can be told.
+
+    >>> auc([0.9, 0.4], [0.4, 0.1])
+    0.875
+    """
+    above, below = list(positives), sorted(negatives)
+    if not above or not below:
+        return 0.5
+    halves = sum(bisect_left(below, value) + bisect_right(below, value) for value in above)
+    return halves / (2 * len(above) * len(below))
+
+
+def _places(ranked: Sequence[str], relevant: Collection[str]) -> list[int]:
+    """Return the places, from 1, where a relevant id stands for the first time."""
+    left = set(relevant)
+    places = []
+    for place, found in enumerate(ranked, 1):
+        if found in left:
+            left.remove(found)
+            places.append(place)
+    return places

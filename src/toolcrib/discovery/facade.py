@@ -1,0 +1,142 @@
+"""Everything about finding tools in one object: the catalogue, its documentation and its providers."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, Unpack
+
+from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
+from toolcrib.discovery.index import Change, FilterOptions, Index
+from toolcrib.discovery.protocols import Searcher
+from toolcrib.discovery.providers import ProviderStore
+from toolcrib.discovery.records import Page, Result, Summary
+from toolcrib.discovery.store import Store
+from toolcrib.model import LocalTool, Tool, ToolBackend, ToolDoc, ToolExample, ToolId
+
+__all__ = ["Discovery", "ListOptions", "SearchOptions"]
+
+
+class ListOptions(FilterOptions, total=False):
+    """What a list takes beside its filters."""
+
+    limit: int
+    cursor: str | None
+
+
+class SearchOptions(ListOptions, total=False):
+    """What a search takes beside its filters."""
+
+    min_confidence: float
+
+
+class Discovery:
+    """Registers tools with their documentation, finds them, and explains them.
+
+    >>> from toolcrib import tool
+    >>> @tool(namespace="shop")
+    ... def order_total(prices: list[float]) -> float:
+    ...     "Add up an order."
+    ...     return sum(prices)
+    >>> crib = Discovery()
+    >>> crib.register(order_total, doc={"notes": "Prices are in euros."})
+    >>> found = crib.search("sum of the bill").items[0].summary.id
+    >>> crib.describe(found, "full").notes
+    'Prices are in euros.'
+    """
+
+    def __init__(
+        self,
+        index: Index | None = None,
+        docs: DocStore | None = None,
+        *,
+        providers: ProviderStore | None = None,
+        searcher: Searcher | None = None,
+        store: Store | None = None,
+    ) -> None:
+        """Compose what is given; what is not is made, on the store where there is one."""
+        self.index = Index(searcher, store=store) if index is None else index
+        self.docs = DocStore(self.index, texts=store) if docs is None else docs
+        self.providers = ProviderStore(texts=store) if providers is None else providers
+        self._store = store
+
+    def register(
+        self,
+        tool: Tool | LocalTool[..., Any],
+        backend: ToolBackend | None = None,
+        doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a tool, where it runs, and what is to be said about it; where one is refused, none is kept.
+
+        Raises:
+            InvalidSchemaError: a schema of the tool cannot be used.
+            InvalidBackendError: that is not a backend.
+            InvalidToolError: that is not documentation.
+            ArgsTooLargeError: the arguments of an example are too large to show.
+        """
+        checked = None if doc is None else DocEntry.of(doc)
+        self.index.register(tool, backend)
+        if checked is not None:
+            record = tool.tool if isinstance(tool, LocalTool) else tool
+            self.register_doc(record.id, checked)
+
+    def register_many(self, tools: Iterable[tuple[Tool | LocalTool[..., Any], ToolBackend | None]]) -> None:
+        """Add many tools: all of them, or, where one is refused, none."""
+        self.index.register_many(tools)
+
+    def unregister(self, tool_id: str | ToolId, backend: ToolBackend | None = None) -> None:
+        """Remove a tool, or one of its backends; what is written about it stays for when it comes back."""
+        self.index.unregister(tool_id, backend)
+
+    def register_doc(
+        self,
+        tool_id: str | ToolId,
+        doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Replace what is said about a tool; the tool is also found by what its examples say."""
+        self.docs.register_doc(tool_id, doc, **fields)
+        self._search_examples(tool_id)
+
+    def register_examples(self, tool_id: str | ToolId, examples: Iterable[ToolExample]) -> None:
+        """Replace the examples of a tool, by which it is also found."""
+        self.docs.register_examples(tool_id, examples)
+        self._search_examples(tool_id)
+
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
+        """Return the tools that fit a question, as `Index.search` does."""
+        return self.index.search(query, **options)
+
+    def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
+        """Return the tools in the order of their ids, as `Index.tools` does."""
+        return self.index.tools(**options)
+
+    def describe(self, tool_id: str | ToolId, level: DetailLevel | str = DetailLevel.SUMMARY) -> ToolDoc:
+        """Return what is known about a tool, at the depth asked for."""
+        return self.docs.describe(tool_id, level)
+
+    def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - the contract's word
+        """Return the examples of a tool."""
+        return self.docs.examples(tool_id, max)
+
+    def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
+        """Call back after every change of the catalogue; returns what stops that."""
+        return self.index.on_change(callback)
+
+    def close(self) -> None:
+        """Write what is still to be written, and let go of the store."""
+        self.docs.flush()
+        if self._store is not None:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _search_examples(self, tool_id: str | ToolId) -> None:
+        if tool_id in self.index:
+            said = (
+                text
+                for example in self.docs.examples(tool_id)
+                for text in (example.title, example.description)
+            )
+            self.index.set_examples(tool_id, [text for text in said if text])

@@ -1,0 +1,117 @@
+"""The tools of an index, and the ways to them."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+
+from toolcrib.discovery.index.entry import Entry
+from toolcrib.discovery.index.filters import Filter
+from toolcrib.discovery.index.names import Names
+
+__all__ = ["Catalogue"]
+
+_FEW = 1_000
+"""Up to how many ids are put in their places one by one; more are sorted in."""
+_KEPT_SELECTIONS = 64
+
+
+class Catalogue:
+    """Entries by id, in order, by name and by facet; each change costs what the changed entries cost."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._order: list[str] = []
+        self._by_facet: dict[str, set[str]] = {}
+        self._versions: dict[str, set[str]] = {}
+        self._selections: dict[Filter, tuple[frozenset[str], list[str]]] = {}
+        self.names = Names()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, tool_id: str) -> bool:
+        return tool_id in self._entries
+
+    def get(self, tool_id: str) -> Entry | None:
+        """Return an entry, or None."""
+        return self._entries.get(tool_id)
+
+    def entries(self, ids: Iterable[str]) -> list[Entry]:
+        """Return the entries with these ids, which are there."""
+        return [self._entries[tool_id] for tool_id in ids]
+
+    def replace(self, put: Iterable[Entry], drop: Iterable[str] = ()) -> None:
+        """Take entries out and put others in."""
+        entries = {entry.id: entry for entry in put}
+        gone = [tool_id for tool_id in drop if tool_id in self._entries and tool_id not in entries]
+        fresh = [tool_id for tool_id in entries if tool_id not in self._entries]
+        for tool_id in (*gone, *(tool_id for tool_id in entries if tool_id in self._entries)):
+            self._take_out(self._entries.pop(tool_id))
+        for entry in entries.values():
+            self._put_in(entry)
+        self._reorder(fresh, gone)
+        self._selections.clear()
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces in order; an empty one stands for the tools without."""
+        found = (key.removeprefix("namespace=") for key in self._by_facet if key.startswith("namespace="))
+        return sorted(found)
+
+    def versions(self, name: str) -> list[str]:
+        """Return the ids of all versions of a tool, given as `namespace:name` or `name`."""
+        return sorted(self._versions.get(name, ()))
+
+    def listed(self, conditions: Filter) -> list[str]:
+        """Return the ids that pass a filter, in order."""
+        return self._select(conditions)[1] if conditions else self._order
+
+    def selected(self, conditions: Filter) -> frozenset[str] | None:
+        """Return the ids that pass a filter, the same set until something changes; None where all do."""
+        return self._select(conditions)[0] if conditions else None
+
+    def starting(self, prefix: str) -> Iterator[str]:
+        """Yield the ids that begin with a text, in order."""
+        for at in range(bisect_left(self._order, prefix), len(self._order)):
+            if not self._order[at].startswith(prefix):
+                return
+            yield self._order[at]
+
+    def _select(self, conditions: Filter) -> tuple[frozenset[str], list[str]]:
+        if conditions not in self._selections:
+            groups = [set().union(*(self._by_facet.get(key, ()) for key in one)) for one in conditions]
+            found = frozenset(set.intersection(*sorted(groups, key=len)))
+            if len(self._selections) >= _KEPT_SELECTIONS:
+                self._selections.clear()
+            self._selections[conditions] = found, sorted(found)
+        return self._selections[conditions]
+
+    def _put_in(self, entry: Entry) -> None:
+        self._entries[entry.id] = entry
+        for key in entry.keys:
+            self._by_facet.setdefault(key, set()).add(entry.id)
+        self._versions.setdefault(_unversioned(entry.id), set()).add(entry.id)
+        self.names.add(entry)
+
+    def _take_out(self, entry: Entry) -> None:
+        for key in entry.keys:
+            _discard(self._by_facet, key, entry.id)
+        _discard(self._versions, _unversioned(entry.id), entry.id)
+        self.names.remove(entry)
+
+    def _reorder(self, fresh: list[str], gone: list[str]) -> None:
+        if len(fresh) + len(gone) > _FEW:
+            self._order = sorted(self._entries)
+            return
+        for tool_id in gone:
+            del self._order[bisect_left(self._order, tool_id)]
+        for tool_id in fresh:
+            insort(self._order, tool_id)
+
+
+def _unversioned(tool_id: str) -> str:
+    return ":".join(tool_id.split(":", 2)[:2])
+
+
+def _discard(groups: dict[str, set[str]], key: str, tool_id: str) -> None:
+    groups[key].discard(tool_id)
+    if not groups[key]:
+        del groups[key]

@@ -1,0 +1,62 @@
+"""Places in a list that only the list they were issued for understands."""
+
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from toolcrib.errors import InvalidCursorError
+
+__all__ = ["Listing"]
+
+_PLACE = struct.Struct(">QQ8s")
+_LONGEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list in one state: what was asked for, and the version of the index that answered."""
+
+    question: str
+    """Everything that the list depends on, as text."""
+    version: int
+    index: bytes
+    """Which index it is: cursors of another process or another index mean nothing here."""
+
+    def cursor(self, offset: int) -> str:
+        """Return the cursor for a place in the list."""
+        packed = _PLACE.pack(offset, self.version, self._seal(offset, self.version))
+        return urlsafe_b64encode(packed).decode().rstrip("=")
+
+    def offset(self, cursor: str | None) -> int:
+        """Return the place that a cursor means; None and an empty one mean the beginning.
+
+        Raises:
+            InvalidCursorError: it is no cursor, or it belongs to another list or another state of it.
+        """
+        if cursor is None or cursor == "":
+            return 0
+        offset, version, seal = _unpacked(cursor)
+        if seal != self._seal(offset, version):
+            raise InvalidCursorError("it was not issued for this query and these filters")
+        if version != self.version:
+            raise InvalidCursorError("the catalogue has changed since it was issued")
+        return offset
+
+    def _seal(self, offset: int, version: int) -> bytes:
+        text = f"{offset} {version} {self.question}"
+        return blake2b(text.encode(errors="surrogatepass"), digest_size=8, key=self.index).digest()
+
+
+def _unpacked(cursor: object) -> tuple[int, int, bytes]:
+    if not isinstance(cursor, str):
+        raise InvalidCursorError(f"it must be text, not {type(cursor).__name__}")
+    if len(cursor) > _LONGEST:
+        raise InvalidCursorError("it is too long to be one")
+    try:
+        packed = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        offset, version, seal = _PLACE.unpack(packed)
+    except (NotBase64, struct.error, ValueError):
+        raise InvalidCursorError("it was not issued by this index") from None
+    return offset, version, seal

@@ -1,0 +1,128 @@
+"""Which tools of the catalogue are looked at.
+
+Every tool has facets, such as `tag=issues` and `backend=mcp`. A filter is a list of conditions that must all
+hold, each a set of facets of which one is enough.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+from toolcrib.discovery.facts import aliases, category
+from toolcrib.errors import Problem, ValidationError
+from toolcrib.model import Tool, ToolBackend, normalize_tags
+
+__all__ = ["Filter", "FilterOptions", "backend_facets", "read_filter", "tool_facets"]
+
+_HINTS = {
+    "read_only_hint": "readOnlyHint",
+    "destructive_hint": "destructiveHint",
+    "idempotent_hint": "idempotentHint",
+    "open_world_hint": "openWorldHint",
+}
+
+Filter = tuple[frozenset[str], ...]
+
+
+class FilterOptions(TypedDict, total=False):
+    """How a list or a search is narrowed; what is absent or None does not narrow it."""
+
+    namespace: str | None
+    """This namespace; an empty text means the tools without one."""
+    tags: Iterable[str] | None
+    """At least one of these tags."""
+    all_tags: Iterable[str] | None
+    """Every one of these tags."""
+    category: str | None
+    """This category, whatever its case."""
+    backend: str | ToolBackend | None
+    """This backend, or any of this kind (`mcp`, `provider`, `local`) or of this name."""
+    annotations: Mapping[str, bool] | None
+    """Hints that the tool itself gives, such as `readOnlyHint`."""
+
+
+def tool_facets(tool: Tool) -> tuple[str, ...]:
+    """Return what a tool can be selected by.
+
+    >>> tool_facets(Tool(name="add", namespace="math", tags=["sum"], input_schema={}))
+    ('namespace=math', 'tag=sum')
+    """
+    said = tool.annotations.to_json() if tool.annotations else {}
+    label = category(tool)
+    return (
+        f"namespace={tool.namespace or ''}",
+        *(f"tag={tag}" for tag in tool.tags),
+        *((f"category={label.casefold()}",) if label else ()),
+        *(f"alias={alias}" for alias in aliases(tool)),
+        *(f"{hint}={said[hint]}" for hint in _HINTS.values() if hint in said),
+    )
+
+
+def backend_facets(backends: Sequence[ToolBackend]) -> frozenset[str]:
+    """Return what a tool can be selected by for where it runs: by kind, by name, by both, exactly."""
+    found: set[str] = set()
+    for backend in backends:
+        kind, name, *_ = backend.to_json().values()
+        found |= {f"backend={kind}", f"backend={name}", f"backend={kind}:{name}", _exact(backend)}
+    return frozenset(found)
+
+
+def read_filter(options: FilterOptions) -> Filter:
+    """Return the conditions that options describe; the order they were given in does not matter.
+
+    Raises:
+        ValidationError: with everything that is wrong with them.
+    """
+    problems = tuple(_problems(dict(options)))
+    if problems:
+        raise ValidationError(problems)
+    return tuple(sorted(_conditions(options), key=sorted))
+
+
+def _conditions(options: FilterOptions) -> Iterator[frozenset[str]]:
+    namespace, label, backend = options.get("namespace"), options.get("category"), options.get("backend")
+    tags = options.get("tags")
+    if namespace is not None:
+        yield frozenset({f"namespace={namespace}"})
+    if label is not None:
+        yield frozenset({f"category={label.casefold()}"})
+    if backend is not None:
+        yield frozenset({f"backend={backend}" if isinstance(backend, str) else _exact(backend)})
+    if tags is not None:
+        yield frozenset(f"tag={tag}" for tag in normalize_tags(tags))
+    yield from (frozenset({f"tag={tag}"}) for tag in normalize_tags(options.get("all_tags") or ()))
+    for hint, value in (options.get("annotations") or {}).items():
+        yield frozenset({f"{_HINTS.get(hint, hint)}={value}"})
+
+
+def _exact(backend: ToolBackend) -> str:
+    """Return a facet that no other backend has: the length of each field parts it from the next."""
+    return "backend:" + "".join(f"{len(value)}:{value}" for value in backend.to_json().values())
+
+
+def _problems(given: dict[str, Any]) -> Iterator[Problem]:
+    known = FilterOptions.__annotations__
+    for name in sorted(given.keys() - known.keys()):
+        yield Problem(f"/{name}", "name", f"is not a filter; there are {', '.join(known)}")
+    for name in ("namespace", "category"):
+        if not isinstance(given.get(name), str | None):
+            yield Problem(f"/{name}", "type", f"must be text, not {type(given[name]).__name__}")
+    for name in ("tags", "all_tags"):
+        tags = given.get(name)
+        if tags is not None and (isinstance(tags, str) or not isinstance(tags, Iterable)):
+            yield Problem(f"/{name}", "type", "must be a list of tags")
+    if not isinstance(given.get("backend"), str | ToolBackend | None):
+        yield Problem("/backend", "type", "must be a kind, a name or a backend")
+    yield from _hint_problems(given.get("annotations"))
+
+
+def _hint_problems(annotations: Any) -> Iterator[Problem]:
+    if not isinstance(annotations, Mapping | None):
+        yield Problem("/annotations", "type", "must be a mapping from hints to booleans")
+        return
+    for hint, value in (annotations or {}).items():
+        if hint not in _HINTS and hint not in _HINTS.values():
+            yield Problem(
+                f"/annotations/{hint}", "name", f"is not a hint; there are {', '.join(_HINTS.values())}"
+            )
+        elif not isinstance(value, bool):
+            yield Problem(f"/annotations/{hint}", "type", "must be true or false")

@@ -1,0 +1,282 @@
+"""The catalogue of tools: what there is, which is meant, and which fits a question."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from os import urandom
+from threading import Lock
+from typing import Any, TypeVar, Unpack
+
+from toolcrib.discovery.index.arguments import check_asked, compile_schemas, read_pair
+from toolcrib.discovery.index.batch import Batch
+from toolcrib.discovery.index.catalogue import Catalogue
+from toolcrib.discovery.index.changes import Change, Listeners
+from toolcrib.discovery.index.cursor import Listing
+from toolcrib.discovery.index.entry import Entry
+from toolcrib.discovery.index.filters import FilterOptions, read_filter
+from toolcrib.discovery.index.finding import Search
+from toolcrib.discovery.index.references import exact, latest, not_found
+from toolcrib.discovery.lexical import Bm25Searcher
+from toolcrib.discovery.protocols import Hit, Ranking, Searcher
+from toolcrib.discovery.records import Page, Result, Summary
+from toolcrib.discovery.store import Store
+from toolcrib.errors import ToolcribError
+from toolcrib.model import DefaultValidator, LocalTool, SchemaValidator, Tool, ToolBackend, ToolId
+
+__all__ = ["Index"]
+
+_MAX_NAMED = 10
+"""How many refused tools a note names."""
+Item = TypeVar("Item", Result, Summary)
+
+
+class Index:
+    """Tools by id, version and question; in memory, or kept in a store.
+
+    Every method may be called from any thread. A change is seen wholly or not at all, and costs what the
+    changed tools cost, however many others there are.
+
+    >>> index = Index()
+    >>> index.register(Tool(name="create_issue", namespace="github", input_schema={}))
+    >>> [result.summary.id for result in index.search("make a ticket")]
+    ['github:create_issue']
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher | None = None,
+        *,
+        store: Store | None = None,
+        validator: SchemaValidator | None = None,
+    ) -> None:
+        """Open the catalogue of a store, or an empty one; the default searcher ranks by words."""
+        self._searcher: Searcher = Bm25Searcher(cache=store) if searcher is None else searcher
+        self._store = store
+        self._validator = validator or DefaultValidator()
+        self._catalogue = Catalogue()
+        self._listeners = Listeners()
+        self._usage: Counter[str] = Counter()
+        self._version = 0
+        self._key = urandom(16)
+        self._writing = Lock()
+        self._lock = Lock()
+        if store is not None:
+            entries = [Entry.stored(row) for row in store.tools()]
+            self._searcher.update(entries, ())
+            self._catalogue.replace(entries)
+            self._usage.update(store.usage())
+
+    def __len__(self) -> int:
+        return len(self._catalogue)
+
+    def __contains__(self, tool_id: str | ToolId) -> bool:
+        return exact(tool_id) in self._catalogue
+
+    @property
+    def version(self) -> int:
+        """A number that goes up with every change."""
+        return self._version
+
+    def register(self, tool: Tool | LocalTool[..., Any], backend: ToolBackend | None = None) -> None:
+        """Add a tool, or what is different about one that is there: its definition, or one more backend.
+
+        Raises:
+            InvalidSchemaError: a schema of the tool cannot be used.
+            InvalidBackendError: that is not a backend.
+        """
+        self.register_many([(tool, backend)])
+
+    def register_many(self, tools: Iterable[tuple[Tool | LocalTool[..., Any], ToolBackend | None]]) -> None:
+        """Add many tools: all of them, or, where one is refused, none.
+
+        Raises:
+            ToolcribError: the first refusal, with a note that names the others.
+        """
+        pairs = self._checked(tools)
+
+        def change(batch: Batch) -> None:
+            for tool, backend in pairs:
+                batch.register(tool, backend)
+
+        self._change(change)
+
+    def unregister(self, tool_id: str | ToolId, backend: ToolBackend | None = None) -> None:
+        """Remove a tool, or one of its backends; a tool that loses its last backend goes with it.
+
+        Raises:
+            ToolNotFoundError: there is no such tool.
+            InvalidBackendError: it does not run there.
+        """
+        self._change(lambda batch: batch.unregister(exact(tool_id), backend))
+
+    def set_examples(self, tool_id: str | ToolId, questions: Sequence[str]) -> None:
+        """Replace the questions that a tool is known to answer; they are searched like its description."""
+        self._change(lambda batch: batch.set_examples(exact(tool_id), questions))
+
+    def get(self, tool_id: str | ToolId) -> Tool:
+        """Return the tool with exactly this id.
+
+        Raises:
+            ToolNotFoundError: with the nearest ids.
+        """
+        return self._entry(exact(tool_id)).tool
+
+    def resolve(self, ref: str | ToolId) -> Tool:
+        """Return the tool that a reference means.
+
+        A reference is an exact id, `namespace:name` for the highest stable version, or `namespace:name:^1.2`
+        for the highest that the constraint admits.
+
+        Raises:
+            ToolNotFoundError: with the nearest ids.
+        """
+        with self._lock:
+            found = latest(self._catalogue, ref)
+        return self._entry(found).tool
+
+    def backends(self, tool_id: str | ToolId) -> tuple[ToolBackend, ...]:
+        """Return where a tool can run, in the order it was registered."""
+        return self._entry(exact(tool_id)).backends
+
+    def namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces in order; an empty one stands for the tools without."""
+        with self._lock:
+            return tuple(self._catalogue.namespaces())
+
+    def tools(
+        self, *, limit: int = 100, cursor: str | None = None, **filters: Unpack[FilterOptions]
+    ) -> Page[Summary]:
+        """Return the tools in the order of their ids, a page at a time.
+
+        Raises:
+            InvalidCursorError: the cursor is not one of this list as it is.
+            ValidationError: the limit or a filter is none.
+        """
+        count = check_asked(limit=limit)
+        conditions = read_filter(filters)
+        with self._lock:
+            listing = Listing(f"tools {conditions}", self._version, self._key)
+            start = listing.offset(cursor)
+            listed = self._catalogue.listed(conditions)
+            entries = self._catalogue.entries(listed[start : start + count])
+            total = len(listed)
+        return _page(tuple(entry.summary for entry in entries), listing, start, total)
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        cursor: str | None = None,
+        min_confidence: float = 0.0,
+        **filters: Unpack[FilterOptions],
+    ) -> Page[Result]:
+        """Return the tools that fit a question, best first, a page at a time; a blank one lists them all.
+
+        A tool that the question calls by its id, name or alias comes before all others.
+
+        Raises:
+            InvalidCursorError: the cursor is not one of this question to this catalogue as it is.
+            ValidationError: the query, the limit, the confidence or a filter is none.
+        """
+        count = check_asked(limit=limit, query=query, min_confidence=min_confidence)
+        conditions = read_filter(filters)
+        with self._lock:
+            listing = Listing(f"search {min_confidence} {conditions} {query}", self._version, self._key)
+            start = listing.offset(cursor)
+            among = self._catalogue.selected(conditions)
+            named = frozenset(self._catalogue.names.named_in(query))
+            listed = self._catalogue.listed(conditions) if not query.strip() else []
+        if query.strip():
+            ranking = Search(self._searcher, query, named, among).find(start + count, min_confidence)
+        else:
+            ranking = _unranked(listed, start + count, min_confidence)
+        return _page(self._results(ranking, start), listing, start, ranking.total)
+
+    def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
+        """Call back after every change, on the thread that made it; returns what stops that."""
+        return self._listeners.add(callback)
+
+    def count_use(self, tool_id: str | ToolId, times: int = 1) -> None:
+        """Note that a tool was used; where there is a store, the count outlives the process."""
+        used = self._entry(exact(tool_id)).id
+        if self._store is not None:
+            self._store.count_usage({used: times})
+        with self._lock:
+            self._usage[used] += times
+
+    def usage(self) -> dict[str, int]:
+        """Return how often each tool was used."""
+        with self._lock:
+            return dict(self._usage)
+
+    def _checked(self, tools: Iterable[tuple[Any, Any]]) -> list[tuple[Tool, ToolBackend | None]]:
+        """Return tools that may all be registered."""
+        pairs: list[tuple[Tool, ToolBackend | None]] = []
+        refused: list[tuple[str, ToolcribError]] = []
+        for place, (tool, backend) in enumerate(tools):
+            try:
+                record, bound = read_pair(tool, backend)
+                compile_schemas(self._validator, record)
+                pairs.append((record, bound))
+            except ToolcribError as error:
+                refused.append((str(getattr(tool, "id", f"number {place}")), error))
+        if refused:
+            first = refused[0][1]
+            if len(refused) > 1:
+                others = ", ".join(name for name, _ in refused[1:_MAX_NAMED])
+                first.add_note(
+                    f"{len(refused)} of {place + 1} tools are refused, and none is registered; also {others}"
+                )
+            raise first
+        return pairs
+
+    def _change(self, change: Callable[[Batch], None]) -> None:
+        """Change the store, the searcher and the catalogue, in this order, and tell the listeners."""
+        with self._writing:
+            batch = Batch(self._catalogue)
+            change(batch)
+            if not batch.changes:
+                return
+            entries, dropped = list(batch.put.values()), list(batch.dropped)
+            if self._store is not None:
+                self._store.write([entry.row() for entry in entries], dropped)
+            self._searcher.update(entries, dropped)
+            with self._lock:
+                self._catalogue.replace(entries, dropped)
+                self._version += 1
+                changes = batch.changes_at(self._version)
+        self._listeners.tell(changes)
+
+    def _entry(self, tool_id: str) -> Entry:
+        with self._lock:
+            found = self._catalogue.get(tool_id)
+            if found is None:
+                raise not_found(self._catalogue, tool_id)
+            return found
+
+    def _results(self, ranking: Ranking, start: int) -> tuple[Result, ...]:
+        with self._lock:
+            found = [(self._catalogue.get(hit.id), hit) for hit in ranking[start:]]
+        return tuple(
+            Result.of_checked(
+                summary=entry.summary,
+                score=hit.score,
+                score_type=self._searcher.score_type,
+                confidence=hit.confidence,
+            )
+            for entry, hit in found
+            if entry is not None
+        )
+
+
+def _unranked(listed: Sequence[str], count: int, min_confidence: float) -> Ranking:
+    """Return what a question that asks nothing is answered with: everything, with no confidence in it."""
+    if min_confidence > 0:
+        return Ranking([], 0)
+    return Ranking([Hit(tool_id, 0.0, 0.0) for tool_id in listed[:count]], len(listed))
+
+
+def _page(items: tuple[Item, ...], listing: Listing, start: int, total: int) -> Page[Item]:
+    end = start + len(items)
+    following = listing.cursor(end) if items and end < total else None
+    return Page.of_checked(items=items, next_cursor=following, total=total)
