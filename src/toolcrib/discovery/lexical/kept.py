@@ -20,12 +20,12 @@ class Analyses:
     def __init__(self, cache: Derived | None) -> None:
         self._cache = cache
 
-    def of(self, entries: Sequence[Indexed]) -> Iterator[tuple[Indexed, Analysis]]:
-        """Yield each tool with its analysis."""
+    def of(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
+        """Yield the analysis of each tool."""
         for start in range(0, len(entries), _BATCH):
             yield from self._batch(entries[start : start + _BATCH])
 
-    def _batch(self, entries: Sequence[Indexed]) -> Iterator[tuple[Indexed, Analysis]]:
+    def _batch(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
         kept = self._cache.derived(_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
         worked_out: dict[str, bytes] = {}
         for entry in entries:
@@ -33,7 +33,7 @@ class Analyses:
             if found is None:
                 found = analyse(entry.tool, entry.examples)
                 worked_out[entry.content_hash] = _written(found)
-            yield entry, found
+            yield found
         if self._cache and worked_out:
             self._cache.save_derived(_KIND, worked_out)
 

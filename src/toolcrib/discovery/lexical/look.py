@@ -18,9 +18,9 @@ class Look:
     total: int
     """How many tools score anything."""
     mean: float
-    """The average over all tools."""
+    """The average over all tools, worked out where other ids were asked for."""
     deviation: float
-    """The standard deviation over all tools."""
+    """The standard deviation over all tools, likewise."""
     parts: int
     """How many parts the question has."""
     ideal: float

@@ -1,28 +1,49 @@
 """Posting lists on numpy that grow and shrink one document at a time."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Postings"]
+__all__ = ["Filing", "Postings"]
 
 Slots = NDArray[np.int32]
 Impacts = NDArray[np.float32]
 
 
+class Filing:
+    """Documents sorted by their terms, ready to be filed; a document is known by its place among them."""
+
+    def __init__(self) -> None:
+        self.terms_of: list[tuple[str, ...]] = []
+        self.places: dict[str, array[int]] = {}
+        self.impacts: dict[str, array[float]] = {}
+
+    def add(self, impacts: Mapping[str, float]) -> None:
+        """Put one more document in, with what each of its terms counts."""
+        place = len(self.terms_of)
+        self.terms_of.append(tuple(impacts))
+        for term, impact in impacts.items():
+            if term in self.places:
+                self.places[term].append(place)
+                self.impacts[term].append(impact)
+            else:
+                self.places[term] = array("i", (place,))
+                self.impacts[term] = array("f", (impact,))
+
+
 class _Posting:
     """The documents that one term occurs in, in no order, and what it counts in each."""
 
-    __slots__ = ("impacts", "size", "slots", "term")
+    __slots__ = ("impacts", "size", "slots")
 
-    def __init__(self, term: str, slots: list[int], impacts: list[float]) -> None:
-        self.term = term
+    def __init__(self, slots: Slots, impacts: Impacts) -> None:
+        self.slots = slots
+        self.impacts = impacts
         self.size = len(slots)
-        self.slots = np.array(slots, dtype=np.int32)
-        self.impacts = np.array(impacts, dtype=np.float32)
 
-    def extend(self, slots: list[int], impacts: list[float]) -> None:
+    def extend(self, slots: Slots, impacts: Impacts) -> None:
         end = self.size + len(slots)
         if end > len(self.slots):
             self.slots = np.resize(self.slots, end + self.size // 2)
@@ -47,10 +68,10 @@ class Postings:
 
     def __init__(self) -> None:
         self._by_term: dict[str, _Posting] = {}
-        self._of_slot: dict[int, tuple[_Posting, ...]] = {}
+        self._terms_of: dict[int, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
-        return len(self._of_slot)
+        return len(self._terms_of)
 
     def __contains__(self, term: str) -> bool:
         return term in self._by_term
@@ -65,35 +86,25 @@ class Postings:
         posting = self._by_term[term]
         return posting.slots[: posting.size], posting.impacts[: posting.size]
 
-    def add(self, documents: Sequence[tuple[int, Mapping[str, float]]]) -> list[str]:
-        """File documents under their terms, and return the terms that were not known."""
-        slots: dict[str, list[int]] = {}
-        values: dict[str, list[float]] = {}
-        for slot, impacts in documents:
-            for term, impact in impacts.items():
-                if term in slots:
-                    slots[term].append(slot)
-                    values[term].append(impact)
-                else:
-                    slots[term] = [slot]
-                    values[term] = [impact]
-        fresh = [term for term in slots if not self._file(term, slots[term], values[term])]
-        for slot, impacts in documents:
-            self._of_slot[slot] = tuple(self._by_term[term] for term in impacts)
+    def add(self, filing: Filing, slots: Sequence[int]) -> list[str]:
+        """File documents in these slots, and return the terms that were not known."""
+        fresh = [term for term in filing.places if term not in self._by_term]
+        self._terms_of.update(zip(slots, filing.terms_of, strict=True))
+        slot_of = np.array(slots, dtype=np.int32)
+        for term, places in filing.places.items():
+            filed = slot_of[np.frombuffer(places, dtype=np.intc)]
+            impacts = np.frombuffer(filing.impacts[term], dtype=np.float32)
+            posting = self._by_term.get(term)
+            if posting is None:
+                self._by_term[term] = _Posting(filed, impacts.copy())
+            else:
+                posting.extend(filed, impacts)
         return fresh
 
     def remove(self, slot: int) -> None:
         """Take a document out of every list it is in."""
-        for posting in self._of_slot.pop(slot):
+        for term in self._terms_of.pop(slot):
+            posting = self._by_term[term]
             posting.remove(slot)
             if not posting.size:
-                del self._by_term[posting.term]
-
-    def _file(self, term: str, slots: list[int], impacts: list[float]) -> bool:
-        """Add to the list of a term, and return whether there was one."""
-        posting = self._by_term.get(term)
-        if posting is None:
-            self._by_term[term] = _Posting(term, slots, impacts)
-            return False
-        posting.extend(slots, impacts)
-        return True
+                del self._by_term[term]

@@ -85,15 +85,16 @@ def _read(texts: Iterable[str], knows: Callable[[str], bool]) -> list[_Part]:
     left = _MAX_WORDS
     for text in texts:
         part = _Part()
+        terms = part.terms
         for word in islice(words(text), left):
             left -= 1
             asked = question_terms(word)
             if asked and not knows(asked[0][0]):
                 part.unknown.append(word)
             elif asked:
-                part.stems += asked[0][0] not in part.terms
+                part.stems += asked[0][0] not in terms
             for term, weight in asked:
-                if knows(term):
-                    part.ask(term, weight)
+                if weight > terms.get(term, 0.0) and knows(term):
+                    terms[term] = weight
         parts.append(part)
     return parts

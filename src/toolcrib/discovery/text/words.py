@@ -14,7 +14,7 @@ _CONTRACTION = re.compile(r"(?<=\w)['\u2019](?:s|t|re|ve|ll|d|m)\b", re.IGNORECA
 _WORD = r"[\w\u0900-\u0eff\u1000-\u109f\u1780-\u17ff]+"
 """Letters, digits, and the vowel signs that South and South-East Asian words are written with."""
 _CHUNK = re.compile(rf"{_WORD}(?:[.\-]{_WORD})*")
-_PLAIN = re.compile(r"[a-z]+|[0-9]+")
+_PLAIN = re.compile(r"[A-Z]?[a-z]+|[0-9]+")
 """What most chunks are: nothing in them to split."""
 _PART = re.compile(
     r"[A-Z]{2,}s(?![a-z])"  # an acronym and its plural
@@ -58,7 +58,7 @@ def words(text: str) -> Iterator[str]:
     folded = _CONTRACTION.sub("", fold(text[:MAX_TEXT]))
     for chunk in _CHUNK.findall(folded):
         if _PLAIN.fullmatch(chunk):
-            yield chunk
+            yield chunk.lower()
         else:
             yield from _split(chunk)
 
