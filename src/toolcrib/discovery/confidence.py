@@ -21,7 +21,7 @@ def by_words(*, matched: float, coverage: float) -> float:
     >>> by_words(matched=0, coverage=0) < 0.01 < 0.7 < by_words(matched=4, coverage=1)
     True
     """
-    return _logistic(3.46 * log1p(matched) + 1.0 * min(coverage, 1.0) - 5.25)
+    return _logistic(4.85 * log1p(matched) + 2.51 * min(coverage, 1.5) - 8.18)
 
 
 def by_meaning(exponent: float) -> float:
@@ -35,7 +35,7 @@ def by_meaning(exponent: float) -> float:
 
 def by_words_and_meaning(*, matched: float, coverage: float, meaning: float) -> float:
     """Return the confidence in a tool of which both are known; `meaning` is what `by_meaning` takes."""
-    return _logistic(2.45 * log1p(matched) + 0.82 * min(coverage, 1.0) + 0.454 * meaning - 3.61)
+    return _logistic(3.5 * log1p(matched) + 1.63 * min(coverage, 1.5) + 0.318 * meaning - 5.42)
 
 
 def _logistic(exponent: float) -> float:

@@ -56,7 +56,7 @@ class EmbeddingSearcher:
         dtype: Precision = "int8",
         exact_limit: int = 50_000,
         text: TextOf = document_text,
-        calibration: tuple[float, float] = (0.56, 7.1),
+        calibration: tuple[float, float] = (0.63, 10.2),
     ) -> None:
         """Search with an embedder.
 
