@@ -1,11 +1,12 @@
-"""A tour: define tools, validate their arguments, choose among versions, translate for every provider."""
+"""A tour: define tools, validate arguments, choose versions, translate for every provider, find tools."""
 
 import json
 
 from toolcrib import Constraint, DefaultValidator, Matrix, Tool, Version, tool
 from toolcrib.adapter import default_registry, portability
+from toolcrib.discovery import Discovery
 from toolcrib.errors import InvalidSchemaError, ValidationError
-from toolcrib.model import parse_arg_schema
+from toolcrib.model import McpBackend, parse_arg_schema
 
 TIME = """
 {
@@ -88,6 +89,15 @@ def main() -> None:
     print(f"   {strict.encode_result(order_total(**call.args), call.call_id)}")
     for target, report in portability(convert).items():
         print(f"   {target}: {'accepted' if report.accepted else 'refused'}, {len(report.warnings)} warnings")
+
+    print("8. The right tool for a question, and as much about it as is needed")
+    discovery = Discovery()
+    discovery.register(order_total, doc={"notes": "Prices are in euros."})
+    discovery.register_many([(convert, McpBackend(server_name="time")), (search, None)])
+    for question in ("how much is the order?", "wich time zone is Tokyo in", "sing me a song"):
+        results = discovery.search(question, limit=1, min_confidence=0.1)
+        print(f"   {question} -> {[result.summary.id for result in results] or 'nothing fits'}")
+    print(f"   {discovery.describe('shop:order_total', 'full').notes}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ SAYS = {
         "ToolCall(tool_id='shop:order_total:1.2.0', args={'prices': [4, 6]}, call_id='call_1')",
         "{'role': 'tool', 'tool_call_id': 'call_1', 'content': '10'}",
         "anthropic-strict: accepted",
+        "how much is the order? -> ['shop:order_total:1.2.0']",
+        "wich time zone is Tokyo in -> ['convert_time']",
+        "sing me a song -> nothing fits",
     ]
 }
 
