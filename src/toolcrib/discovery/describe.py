@@ -1,6 +1,7 @@
 """A tool in the forms that search works with: a summary, one text, a document."""
 
 from toolcrib.discovery import facts
+from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.records import MAX_SHORT_DESCRIPTION_LEN, Document, SearchDoc, Summary
 from toolcrib.model import Tool
 
@@ -15,7 +16,7 @@ def summarize(tool: Tool) -> Summary:
     """
     text = facts.summary_text(tool, MAX_SHORT_DESCRIPTION_LEN)
     return Summary(
-        id=str(tool.id),
+        id=key_of(tool.id),
         name=tool.name,
         namespace=tool.namespace,
         short_description=text,
@@ -48,7 +49,7 @@ def search_doc(tool: Tool) -> SearchDoc:
 def document_of(tool: Tool) -> Document:
     """Return a tool as a document, its text built."""
     return Document(
-        id=str(tool.id),
+        id=key_of(tool.id),
         namespace=tool.namespace,
         name=tool.name,
         description=tool.description or "",

@@ -4,14 +4,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, Unpack
 
 from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
+from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.index import Change, FilterOptions, Index
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.providers import ProviderStore
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.discovery.store import Store
+from toolcrib.errors import Problem, ToolNotFoundError, ValidationError
 from toolcrib.model import LocalTool, Tool, ToolBackend, ToolDoc, ToolExample, ToolId
 
 __all__ = ["Discovery", "ListOptions", "SearchOptions"]
+
+_COLONS = 2
+"""How many of them an id with a version has."""
 
 
 class ListOptions(FilterOptions, total=False):
@@ -51,7 +56,15 @@ class Discovery:
         searcher: Searcher | None = None,
         store: Store | None = None,
     ) -> None:
-        """Compose what is given; what is not is made, on the store where there is one."""
+        """Compose what is given; what is not is made, on the store where there is one.
+
+        Raises:
+            ValidationError: a searcher is given for an index that has one already.
+            StoreError: the store cannot be read.
+        """
+        if index is not None and searcher is not None:
+            said = "must be given to the index, which has a searcher of its own"
+            raise ValidationError((Problem("/searcher", "type", said),))
         self.index = Index(searcher, store=store) if index is None else index
         self.docs = DocStore(self.index, texts=store) if docs is None else docs
         self.providers = ProviderStore(texts=store) if providers is None else providers
@@ -73,13 +86,17 @@ class Discovery:
         """
         checked = None if doc is None else DocEntry.of(doc)
         self.index.register(tool, backend)
-        if checked is not None:
-            record = tool.tool if isinstance(tool, LocalTool) else tool
-            self.register_doc(record.id, checked)
+        if checked is None:
+            self._search_known_examples(_id_of(tool))
+        else:
+            self.register_doc(_id_of(tool), checked)
 
     def register_many(self, tools: Iterable[tuple[Tool | LocalTool[..., Any], ToolBackend | None]]) -> None:
         """Add many tools: all of them, or, where one is refused, none."""
-        self.index.register_many(tools)
+        listed = list(tools)
+        self.index.register_many(listed)
+        for tool, _ in listed:
+            self._search_known_examples(_id_of(tool))
 
     def unregister(self, tool_id: str | ToolId, backend: ToolBackend | None = None) -> None:
         """Remove a tool, or one of its backends; what is written about it stays for when it comes back."""
@@ -91,7 +108,7 @@ class Discovery:
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        """Replace what is said about a tool; the tool is also found by what its examples say."""
+        """Replace what is said about a tool; it, in all versions meant, is also found by its examples."""
         self.docs.register_doc(tool_id, doc, **fields)
         self._search_examples(tool_id)
 
@@ -122,9 +139,11 @@ class Discovery:
 
     def close(self) -> None:
         """Write what is still to be written, and let go of the store."""
-        self.docs.flush()
-        if self._store is not None:
-            self._store.close()
+        try:
+            self.docs.flush()
+        finally:
+            if self._store is not None:
+                self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -133,10 +152,25 @@ class Discovery:
         self.close()
 
     def _search_examples(self, tool_id: str | ToolId) -> None:
-        if tool_id in self.index:
-            said = (
-                text
-                for example in self.docs.examples(tool_id)
-                for text in (example.title, example.description)
-            )
-            self.index.set_examples(tool_id, [text for text in said if text])
+        """Let a tool be found by its examples; an id without a version means all versions there are."""
+        asked = key_of(tool_id)
+        is_one_meant = asked.count(":") == _COLONS
+        for version in self.index.versions(asked):
+            if version == asked or not is_one_meant:
+                self.index.set_examples(version, self._said_by_examples(version))
+
+    def _search_known_examples(self, tool_id: ToolId) -> None:
+        """Let a tool be found by the examples that it had before it came."""
+        if said := self._said_by_examples(tool_id):
+            self.index.set_examples(tool_id, said)
+
+    def _said_by_examples(self, tool_id: str | ToolId) -> list[str]:
+        try:
+            examples = self.docs.examples(tool_id)
+        except ToolNotFoundError:  # the documentation may know other tools than the index
+            return []
+        return [text for example in examples for text in (example.title, example.description) if text]
+
+
+def _id_of(tool: Tool | LocalTool[..., Any]) -> ToolId:
+    return (tool.tool if isinstance(tool, LocalTool) else tool).id

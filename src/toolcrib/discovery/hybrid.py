@@ -1,10 +1,12 @@
 """Search by words and by meaning at once."""
 
+import logging
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from threading import Lock
+from time import monotonic
 from typing import Literal
 
 import numpy as np
@@ -16,6 +18,7 @@ from toolcrib.discovery.lexical.look import Look
 from toolcrib.discovery.protocols import Hit, Indexed, Ranking
 from toolcrib.discovery.sample import Sample
 from toolcrib.discovery.semantic import EmbeddingSearcher
+from toolcrib.errors import EmbeddingError
 
 __all__ = ["HybridSearcher"]
 
@@ -31,6 +34,10 @@ _FOREIGN_SHARE = 0.3
 _READ = 10_000
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile(r"[A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
+
+_PAUSE = 30.0
+"""For how many seconds an embedder that failed is left alone."""
+_LOG = logging.getLogger("toolcrib.discovery")
 
 Floats = NDArray[np.float32]
 
@@ -60,6 +67,8 @@ class HybridSearcher:
         self._meaning = meaning
         self._reads_every_script = reads_every_script
         self._sample = Sample()
+        self._resumes = 0.0
+        """When the embedder is asked again."""
         self._lock = Lock()
 
     def update(self, added: Sequence[Indexed], removed: Sequence[str] = ()) -> None:
@@ -79,34 +88,42 @@ class HybridSearcher:
     ) -> Ranking:
         """Return the tools that fit a question best in words and meaning.
 
-        Raises:
-            EmbeddingError: the embedder gave something that is no vector.
+        Where the embedder fails, that is logged, and words alone decide until it has had time to recover.
         """
-        if limit <= 0 or not (self._reads_every_script or _is_latin(query)):
-            return self._words.search(query, limit=limit, among=among, exclude=exclude)
-        self._meaning.warm(query)  # what takes long happens before the lock is held
-        with self._lock:
-            return self._search(query, limit, among, exclude)
+        if limit > 0 and monotonic() >= self._resumes and (self._reads_every_script or _is_latin(query)):
+            try:
+                self._meaning.warm(query)  # what takes long happens before the lock is held
+                with self._lock:
+                    return self._search(query, limit, among, exclude)
+            except EmbeddingError as error:
+                self._resumes = monotonic() + _PAUSE
+                _LOG.warning("searching by words alone for %d s: %s", _PAUSE, error)
+        return self._words.search(query, limit=limit, among=among, exclude=exclude)
 
     def _search(
         self, query: str, limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
     ) -> Ranking:
-        depth = max(limit, _DEPTH)
-        near = self._meaning.search(query, limit=depth, among=among, exclude=exclude)
+        near = self._meaning.search(query, limit=max(limit, _DEPTH), among=among, exclude=exclude)
         if not near:
             return self._words.search(query, limit=limit, among=among, exclude=exclude)
-        cosines = {hit.id: hit.score for hit in near}
-        look = self._words.look(query, limit=depth, among=among, exclude=exclude, others=cosines)
+        others = [hit.id for hit in near]
+        look = self._words.look(query, limit=_DEPTH, among=among, exclude=exclude, others=others)
         scores = look.others | dict(look.best)
-        missing = [tool_id for tool_id in scores if tool_id not in cosines]
-        sampled = self._sample.ids
+        cosines = {hit.id: hit.score for hit in near[:_DEPTH]}
+        missing = [tool_id for tool_id, _ in look.best if tool_id not in cosines]
+        sampled = self._sample.ids or list(cosines)  # none, if the searchers were filled before
         found = self._meaning.cosines(query, [*missing, *sampled])
         cosines.update(zip(missing, found.tolist(), strict=False))
         blend = _Blend.of(look, found[len(missing) :])
         blended = sorted((-blend.score(scores.get(one, 0.0), cosines[one]), one) for one in cosines)
+        # What is far down both lists follows by its cosine alone, so that every page continues the last.
+        rest = [hit for hit in near[_DEPTH:] if hit.id not in cosines]
+        below = -blended[-1][0] - 1.0
+        ranked = [*((one, -score) for score, one in blended), *((hit.id, below + hit.score) for hit in rest)]
+        cosines.update((hit.id, hit.score) for hit in rest)
         hits = [
-            Hit(one, -negative, self._confidence(look, scores.get(one, 0.0), cosines[one]))
-            for negative, one in blended[:limit]
+            Hit(one, score, self._confidence(look, scores.get(one, 0.0), cosines[one]))
+            for one, score in ranked[:limit]
         ]
         return Ranking(hits, near.total)
 

@@ -59,7 +59,7 @@ class Page(Record, Generic[Item]):
 
 
 class SearchDoc(Record):
-    """A tool as one text; searchers read it and never change it."""
+    """A tool as one text, for searchers of your own that want no more; it is not to be changed."""
 
     id: str
     doc_text: str

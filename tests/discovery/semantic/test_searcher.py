@@ -438,7 +438,7 @@ def test_the_length_of_vectors_does_not_matter(scale: float) -> None:
 def test_an_error_of_the_embedder_is_raised_and_nothing_that_was_made_is_lost() -> None:
     embedder = Failing(after=3)
     searcher = filled(embedder, many(1000), batch=100)
-    with pytest.raises(ConnectionError, match="no model here"):
+    with pytest.raises(EmbeddingError, match="ConnectionError: no model here"):
         searcher.search("word1", limit=1)
     assert searcher.pending == 1000
     embedder.after = None
@@ -466,7 +466,7 @@ def test_a_failed_update_does_not_show_in_part() -> None:
     searcher.prepare()
     searcher.update([make("new_tool", "Something else.")], [TOOLS[0].id])
     embedder.after = 0
-    with pytest.raises(ConnectionError):
+    with pytest.raises(EmbeddingError):
         searcher.search("weather", limit=5)
     embedder.after = None
     assert {hit.id for hit in searcher.search("weather", limit=5)} == {"new_tool", TOOLS[1].id, TOOLS[2].id}

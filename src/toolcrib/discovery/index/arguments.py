@@ -1,15 +1,26 @@
 """What may be asked of an index, checked before anything is looked up."""
 
-from math import isnan
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from toolcrib.errors import InvalidBackendError, InvalidSchemaError, Problem, ValidationError
-from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolBackend
+from toolcrib.errors.base import shown
+from toolcrib.model import (
+    LocalBackend,
+    LocalTool,
+    McpBackend,
+    ProviderBackend,
+    SchemaValidator,
+    Tool,
+    ToolBackend,
+)
 
-__all__ = ["MAX_LIMIT", "check_asked", "compile_schemas", "read_pair"]
+__all__ = ["MAX_LIMIT", "check_asked", "check_count", "check_texts", "compile_schemas", "pairs", "read_pair"]
 
 MAX_LIMIT = 1_000
 """How many items a page holds at most; a larger limit gives a page of so many."""
+_MAX_COUNT = 2**31 - 1
+_PAIR = 2
 
 
 def check_asked(*, limit: int, query: str = "", min_confidence: float = 0.0) -> int:
@@ -24,28 +35,69 @@ def check_asked(*, limit: int, query: str = "", min_confidence: float = 0.0) -> 
     if isinstance(limit, bool) or not isinstance(limit, int):
         problems.append(Problem("/limit", "type", f"must be a whole number, not {type(limit).__name__}"))
     elif limit < 1:
-        problems.append(Problem("/limit", "minimum", f"must be at least 1, not {limit}"))
+        problems.append(Problem("/limit", "minimum", f"must be at least 1, not {shown(limit)}"))
     if isinstance(min_confidence, bool) or not isinstance(min_confidence, int | float):
         problems.append(Problem("/min_confidence", "type", "must be a number from 0 to 1"))
-    elif isnan(min_confidence) or not 0 <= min_confidence <= 1:
+    elif not 0 <= min_confidence <= 1:  # which NaN is not either
         problems.append(Problem("/min_confidence", "maximum", "must be from 0 to 1"))
     if problems:
         raise ValidationError(tuple(problems))
     return min(limit, MAX_LIMIT)
 
 
+def check_count(times: Any) -> int:
+    """Return how often a tool was used.
+
+    Raises:
+        ValidationError: that is no number of times.
+    """
+    if isinstance(times, bool) or not isinstance(times, int) or not 0 <= times <= _MAX_COUNT:
+        said = f"must be a whole number from 0 to {_MAX_COUNT}, not {shown(times)}"
+        raise ValidationError((Problem("/times", "type", said),))
+    return times
+
+
+def check_texts(questions: Any) -> tuple[str, ...]:
+    """Return questions that a tool answers.
+
+    Raises:
+        ValidationError: they are not several texts.
+    """
+    given = None if isinstance(questions, str) or not isinstance(questions, Iterable) else tuple(questions)
+    if given is None or not all(isinstance(text, str) for text in given):
+        raise ValidationError((Problem("/questions", "type", "must be a list of texts"),))
+    return given
+
+
+def pairs(tools: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield what is to be registered, and where it is to run.
+
+    Raises:
+        ValidationError: it is no series of pairs.
+    """
+    if not isinstance(tools, Iterable) or isinstance(tools, Tool):
+        said = f"must be pairs of a tool and a backend or None, not {type(tools).__name__}"
+        raise ValidationError((Problem("/tools", "type", said),))
+    for place, pair in enumerate(tools):
+        if not isinstance(pair, tuple | list) or len(pair) != _PAIR:
+            said = f"must be a pair of a tool and a backend or None, not {type(pair).__name__}"
+            raise ValidationError((Problem(f"/tools/{place}", "type", said),))
+        yield pair[0], pair[1]
+
+
 def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
-    """Return a tool and where it runs: the backend given, or the one it names itself."""
+    """Return a tool and where it runs: as told, as it says itself, or, for a function, in this process."""
     record = tool.tool if isinstance(tool, LocalTool) else tool
     if not isinstance(record, Tool):
         said = f"must be a Tool or a function made one with @tool, not {type(tool).__name__}"
         raise ValidationError((Problem("/tool", "type", said),))
-    if backend is not None and not isinstance(backend, ToolBackend):
+    if backend is not None and not isinstance(backend, McpBackend | ProviderBackend | LocalBackend):
         raise InvalidBackendError(
             f"{type(backend).__name__} is not a backend; "
             "use McpBackend(server_name=...), ProviderBackend(...) or LocalBackend(name=...)"
         )
-    return record, backend or record.backend
+    here = LocalBackend(name=str(record.id)) if isinstance(tool, LocalTool) else None
+    return record, backend or record.backend or here
 
 
 def compile_schemas(validator: SchemaValidator, tool: Tool) -> None:

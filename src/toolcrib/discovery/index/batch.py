@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.index.catalogue import Catalogue
 from toolcrib.discovery.index.changes import Change, ChangeKind
 from toolcrib.discovery.index.entry import Entry, changed_fields
@@ -24,7 +25,7 @@ class Batch:
 
     def register(self, tool: Tool, backend: ToolBackend | None) -> None:
         """Add a tool, or what is different about one that is there."""
-        tool_id = str(tool.id)
+        tool_id = key_of(tool.id)
         known = self._current(tool_id)
         if known is None:
             self._put(Entry(tool, () if backend is None else (backend,), ()))

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter
 from toolcrib.discovery.index.names import Names
+from toolcrib.discovery.index.selections import Selections
 
 __all__ = ["Catalogue"]
 
 _FEW = 1_000
 """Up to how many ids are put in their places one by one; more are sorted in."""
-_KEPT_SELECTIONS = 64
 
 
 class Catalogue:
@@ -20,9 +20,8 @@ class Catalogue:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._order: list[str] = []
-        self._by_facet: dict[str, set[str]] = {}
         self._versions: dict[str, set[str]] = {}
-        self._selections: dict[Filter, tuple[frozenset[str], list[str]]] = {}
+        self._selections = Selections()
         self.names = Names()
 
     def __len__(self) -> int:
@@ -36,8 +35,8 @@ class Catalogue:
         return self._entries.get(tool_id)
 
     def entries(self, ids: Iterable[str]) -> list[Entry]:
-        """Return the entries with these ids, which are there."""
-        return [self._entries[tool_id] for tool_id in ids]
+        """Return the entries with those of the ids that are there."""
+        return [self._entries[tool_id] for tool_id in ids if tool_id in self._entries]
 
     def replace(self, put: Iterable[Entry], drop: Iterable[str] = ()) -> None:
         """Take entries out and put others in."""
@@ -49,52 +48,48 @@ class Catalogue:
         for entry in entries.values():
             self._put_in(entry)
         self._reorder(fresh, gone)
-        self._selections.clear()
+        self._selections.note([*gone, *entries])
 
     def namespaces(self) -> list[str]:
         """Return the namespaces in order; an empty one stands for the tools without."""
-        found = (key.removeprefix("namespace=") for key in self._by_facet if key.startswith("namespace="))
-        return sorted(found)
+        return self._selections.namespaces
 
     def versions(self, name: str) -> list[str]:
         """Return the ids of all versions of a tool, given as `namespace:name` or `name`."""
         return sorted(self._versions.get(name, ()))
 
     def listed(self, conditions: Filter) -> list[str]:
-        """Return the ids that pass a filter, in order."""
-        return self._select(conditions)[1] if conditions else self._order
+        """Return the ids that pass a filter, in order; to be read at once, since it changes."""
+        return self._selections.of(conditions).order if conditions else self._order
 
     def selected(self, conditions: Filter) -> frozenset[str] | None:
-        """Return the ids that pass a filter, the same set until something changes; None where all do."""
-        return self._select(conditions)[0] if conditions else None
+        """Return the ids that pass a filter, the same set until others do; None where all do."""
+        return self._selections.of(conditions).ids if conditions else None
 
     def starting(self, prefix: str) -> Iterator[str]:
         """Yield the ids that begin with a text, in order."""
-        for at in range(bisect_left(self._order, prefix), len(self._order)):
-            if not self._order[at].startswith(prefix):
+        for tool_id in self.following(prefix):
+            if not tool_id.startswith(prefix):
                 return
-            yield self._order[at]
+            yield tool_id
 
-    def _select(self, conditions: Filter) -> tuple[frozenset[str], list[str]]:
-        if conditions not in self._selections:
-            groups = [set().union(*(self._by_facet.get(key, ()) for key in one)) for one in conditions]
-            found = frozenset(set.intersection(*sorted(groups, key=len)))
-            if len(self._selections) >= _KEPT_SELECTIONS:
-                self._selections.clear()
-            self._selections[conditions] = found, sorted(found)
-        return self._selections[conditions]
+    def following(self, text: str, *, before: int = 0) -> Iterator[str]:
+        """Yield the ids from the place of a text on, and some of those before it."""
+        for at in range(max(0, bisect_left(self._order, text) - before), len(self._order)):
+            yield self._order[at]
 
     def _put_in(self, entry: Entry) -> None:
         self._entries[entry.id] = entry
-        for key in entry.keys:
-            self._by_facet.setdefault(key, set()).add(entry.id)
+        self._selections.add(entry.id, entry.keys)
         self._versions.setdefault(_unversioned(entry.id), set()).add(entry.id)
         self.names.add(entry)
 
     def _take_out(self, entry: Entry) -> None:
-        for key in entry.keys:
-            _discard(self._by_facet, key, entry.id)
-        _discard(self._versions, _unversioned(entry.id), entry.id)
+        name = _unversioned(entry.id)
+        self._selections.remove(entry.id, entry.keys)
+        self._versions[name].discard(entry.id)
+        if not self._versions[name]:
+            del self._versions[name]
         self.names.remove(entry)
 
     def _reorder(self, fresh: list[str], gone: list[str]) -> None:
@@ -109,9 +104,3 @@ class Catalogue:
 
 def _unversioned(tool_id: str) -> str:
     return ":".join(tool_id.split(":", 2)[:2])
-
-
-def _discard(groups: dict[str, set[str]], key: str, tool_id: str) -> None:
-    groups[key].discard(tool_id)
-    if not groups[key]:
-        del groups[key]

@@ -1,11 +1,13 @@
 """What happened to the catalogue, and who wants to know."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
+from toolcrib.errors import Problem, ValidationError
 from toolcrib.model import ToolBackend
 
 __all__ = ["Change", "ChangeKind", "Listeners"]
@@ -30,14 +32,27 @@ class Change:
 
 
 class Listeners:
-    """Callbacks, called in the order they subscribed; one that fails is logged, and the others still hear."""
+    """Callbacks, called in the order they subscribed; one that fails is logged, and the others still hear.
+
+    Everybody hears of changes one at a time, in the order in which they were noted. One that is noted while
+    another is told, by a callback or by another thread, is told after it, by whoever is telling.
+    """
 
     def __init__(self) -> None:
         self._callbacks: dict[object, Callable[[Change], object]] = {}
         self._lock = Lock()
+        self._waiting: deque[Change] = deque()
+        self._telling = Lock()
 
     def add(self, callback: Callable[[Change], object]) -> Callable[[], None]:
-        """Subscribe a callback, and return what takes it off again; a second time does nothing."""
+        """Subscribe a callback, and return what takes it off again; a second time does nothing.
+
+        Raises:
+            ValidationError: it cannot be called.
+        """
+        if not callable(callback):
+            said = f"must be a function of a change, not {type(callback).__name__}"
+            raise ValidationError((Problem("/callback", "type", said),))
         ticket = object()
         with self._lock:
             self._callbacks[ticket] = callback
@@ -48,15 +63,27 @@ class Listeners:
 
         return unsubscribe
 
-    def tell(self, changes: Iterable[Change]) -> None:
-        """Tell every callback of every change."""
+    def note(self, changes: Iterable[Change]) -> None:
+        """Remember changes that are to be told."""
+        self._waiting.extend(changes)
+
+    def tell(self) -> None:
+        """Tell every callback of every change that was noted."""
+        while self._waiting and self._telling.acquire(blocking=False):
+            try:
+                while self._waiting:
+                    self._tell(self._waiting.popleft())
+            finally:
+                self._telling.release()
+
+    def _tell(self, change: Change) -> None:
         with self._lock:
-            callbacks = tuple(self._callbacks.values())
-        if not callbacks:
-            return
-        for change in changes:
-            for callback in callbacks:
-                try:
-                    callback(change)
-                except Exception:  # noqa: BLE001 - anybody's code: what it raises is its own, and the others still hear
-                    _LOG.exception("a listener failed on %s", change)
+            tickets = tuple(self._callbacks)
+        for ticket in tickets:
+            callback = self._callbacks.get(ticket)
+            if callback is None:  # it was taken off meanwhile
+                continue
+            try:
+                callback(change)
+            except Exception:  # noqa: BLE001 - anybody's code: what it raises is its own, and the others still hear
+                _LOG.exception("a listener failed on %s", change)

@@ -1,22 +1,28 @@
 """One tool as the catalogue keeps it."""
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from toolcrib.discovery.describe import summarize
+from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.index.filters import backend_facets, tool_facets
 from toolcrib.discovery.records import Summary
 from toolcrib.discovery.store import StoredTool
+from toolcrib.errors import InvalidToolError, StoreError
 from toolcrib.model import Tool, ToolBackend
 from toolcrib.model.backend import AnyBackend
 
-__all__ = ["Entry", "changed_fields"]
+__all__ = ["Entry", "changed_fields", "readable"]
 
 _BACKENDS: TypeAdapter[tuple[AnyBackend, ...]] = TypeAdapter(tuple[AnyBackend, ...])
+
+
+_LOG = logging.getLogger("toolcrib.discovery")
 
 
 class Entry:
@@ -33,26 +39,41 @@ class Entry:
         if isinstance(source, Tool):
             self._tool: Tool | None = source
             self._definition = ""
-            self.id = str(source.id)
+            self.id = key_of(source.id)
             self.facets = tool_facets(source)
             self.content_hash = _digest(source, self.examples)
         else:
             self._tool = None
             self._definition = source.definition
             self.id = source.id
-            self.facets = tuple(json.loads(source.facets))
+            self.facets = _texts(source.facets)
             self.content_hash = source.content_hash
 
     @classmethod
     def stored(cls, row: StoredTool) -> "Entry":
-        """Return the entry that a store kept."""
-        return cls(row, _BACKENDS.validate_json(row.backends), json.loads(row.examples))
+        """Return the entry that a store kept.
+
+        Raises:
+            StoreError: it is not what was once written.
+        """
+        try:
+            return cls(row, _BACKENDS.validate_json(row.backends), _texts(row.examples))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _unreadable(row.id) from error
 
     @property
     def tool(self) -> Tool:
-        """The definition."""
+        """The definition.
+
+        Raises:
+            StoreError: it is not what was once written.
+        """
+        definition = self._definition  # before the look at the tool: another thread may be parsing it
         if self._tool is None:
-            self._tool = Tool.from_json(self._definition)
+            try:
+                self._tool = Tool.from_json(definition)
+            except InvalidToolError as error:
+                raise _unreadable(self.id) from error
             self._definition = ""
         return self._tool
 
@@ -65,10 +86,10 @@ class Entry:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything that the tool is called: its id, its name and its aliases."""
+        """What the tool is called: its id, with and without a version, its name and its aliases."""
         parts = self.id.split(":")
         aliases = (facet.removeprefix("alias=") for facet in self.facets if facet.startswith("alias="))
-        return self.id, parts[min(1, len(parts) - 1)], *aliases
+        return self.id, ":".join(parts[:2]), parts[min(1, len(parts) - 1)], *aliases
 
     @property
     def keys(self) -> frozenset[str]:
@@ -88,6 +109,18 @@ class Entry:
         )
 
 
+def _unreadable(tool_id: str) -> StoreError:
+    reason = f"what is kept for {tool_id!r} cannot be read; register it again, or unregister it"
+    return StoreError("tools", reason)
+
+
+def _texts(kept: str) -> tuple[str, ...]:
+    texts = json.loads(kept)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(kept[:80])
+    return tuple(texts)
+
+
 def _text(value: Any) -> str:
     """Return JSON as text that is the same for the same JSON, and tells `1` from `true` and `1.0`."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
@@ -99,12 +132,31 @@ def _digest(tool: Tool, examples: Sequence[str]) -> str:
 
 
 def changed_fields(known: Entry, tool: Tool) -> tuple[str, ...]:
-    """Return which parts of a definition a tool has differently, by their JSON names, in order."""
-    if known.tool is tool:
+    """Return which parts of a definition a tool has differently, by their JSON names, in order.
+
+    Where that cannot be told, because what is kept cannot be read or was changed in place, it is all of it.
+    """
+    if _digest(tool, known.examples) == known.content_hash:
         return ()
-    before, after = known.tool.to_json(), tool.to_json()
-    return tuple(
+    try:
+        before, after = known.tool.to_json(), tool.to_json()
+    except StoreError:
+        return ("definition",)
+    changed = tuple(
         name
         for name in sorted(before.keys() | after.keys())
         if name not in before or name not in after or _text(before[name]) != _text(after[name])
     )
+    return changed or ("definition",)
+
+
+def readable(kept: Iterable[StoredTool | Entry]) -> Iterator[Entry]:
+    """Yield the entries that can be read, of rows or of entries to be parsed, and log the others."""
+    for one in kept:
+        try:
+            entry = Entry.stored(one) if isinstance(one, StoredTool) else one
+            _ = entry.tool if one is entry else None
+        except StoreError as error:
+            _LOG.warning("a tool is left out: %s", error)
+        else:
+            yield entry

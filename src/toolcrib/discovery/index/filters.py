@@ -5,13 +5,22 @@ hold, each a set of facets of which one is enough.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypedDict
 
 from toolcrib.discovery.facts import aliases, category
 from toolcrib.errors import Problem, ValidationError
 from toolcrib.model import Tool, ToolBackend, normalize_tags
 
-__all__ = ["Filter", "FilterOptions", "backend_facets", "read_filter", "tool_facets"]
+__all__ = [
+    "NAMESPACE",
+    "Filter",
+    "FilterOptions",
+    "backend_facets",
+    "filter_text",
+    "read_filter",
+    "tool_facets",
+]
 
 _HINTS = {
     "read_only_hint": "readOnlyHint",
@@ -19,6 +28,9 @@ _HINTS = {
     "idempotent_hint": "idempotentHint",
     "open_world_hint": "openWorldHint",
 }
+
+NAMESPACE = "namespace="
+"""How the facet begins that every tool has one of."""
 
 Filter = tuple[frozenset[str], ...]
 
@@ -49,9 +61,9 @@ def tool_facets(tool: Tool) -> tuple[str, ...]:
     said = tool.annotations.to_json() if tool.annotations else {}
     label = category(tool)
     return (
-        f"namespace={tool.namespace or ''}",
+        f"{NAMESPACE}{tool.namespace or ''}",
         *(f"tag={tag}" for tag in tool.tags),
-        *((f"category={label.casefold()}",) if label else ()),
+        *((f"category={_folded(label)}",) if label else ()),
         *(f"alias={alias}" for alias in aliases(tool)),
         *(f"{hint}={said[hint]}" for hint in _HINTS.values() if hint in said),
     )
@@ -59,11 +71,13 @@ def tool_facets(tool: Tool) -> tuple[str, ...]:
 
 def backend_facets(backends: Sequence[ToolBackend]) -> frozenset[str]:
     """Return what a tool can be selected by for where it runs: by kind, by name, by both, exactly."""
-    found: set[str] = set()
-    for backend in backends:
-        kind, name, *_ = backend.to_json().values()
-        found |= {f"backend={kind}", f"backend={name}", f"backend={kind}:{name}", _exact(backend)}
-    return frozenset(found)
+    return frozenset().union(*map(_facets_of, backends))
+
+
+@lru_cache(maxsize=1 << 12)  # many tools have the same few backends
+def _facets_of(backend: ToolBackend) -> frozenset[str]:
+    kind, name, *_ = backend.to_json().values()
+    return frozenset({f"backend={kind}", f"backend={name}", f"backend={kind}:{name}", _exact(backend)})
 
 
 def read_filter(options: FilterOptions) -> Filter:
@@ -72,26 +86,46 @@ def read_filter(options: FilterOptions) -> Filter:
     Raises:
         ValidationError: with everything that is wrong with them.
     """
-    problems = tuple(_problems(dict(options)))
+    given = options | {"tags": _listed(options.get("tags")), "all_tags": _listed(options.get("all_tags"))}
+    problems = tuple(_problems(dict(given)))
     if problems:
         raise ValidationError(problems)
-    return tuple(sorted(_conditions(options), key=sorted))
+    return tuple(sorted(set(_conditions(given)), key=sorted))
+
+
+def filter_text(conditions: Filter) -> str:
+    """Return a text that all ways to write a filter share, and no other filter."""
+    return repr([sorted(one) for one in conditions])
 
 
 def _conditions(options: FilterOptions) -> Iterator[frozenset[str]]:
     namespace, label, backend = options.get("namespace"), options.get("category"), options.get("backend")
     tags = options.get("tags")
     if namespace is not None:
-        yield frozenset({f"namespace={namespace}"})
+        yield frozenset({f"{NAMESPACE}{namespace}"})
     if label is not None:
-        yield frozenset({f"category={label.casefold()}"})
+        yield frozenset({f"category={_folded(label)}"})
     if backend is not None:
         yield frozenset({f"backend={backend}" if isinstance(backend, str) else _exact(backend)})
     if tags is not None:
-        yield frozenset(f"tag={tag}" for tag in normalize_tags(tags))
-    yield from (frozenset({f"tag={tag}"}) for tag in normalize_tags(options.get("all_tags") or ()))
+        yield frozenset(map(_tag_facet, tags))
+    yield from (frozenset({_tag_facet(tag)}) for tag in options.get("all_tags") or ())
     for hint, value in (options.get("annotations") or {}).items():
         yield frozenset({f"{_HINTS.get(hint, hint)}={value}"})
+
+
+def _listed(tags: Any) -> Any:
+    """Return tags that can be read more than once; what is no series is left to be refused."""
+    return list(tags) if isinstance(tags, Iterable) and not isinstance(tags, str) else tags
+
+
+def _tag_facet(tag: str) -> str:
+    """Return the facet of a tag, however it is written; one that no tag can be written as has no tools."""
+    return f"tag={''.join(normalize_tags([tag]))}"
+
+
+def _folded(label: str) -> str:
+    return " ".join(label.split()).casefold()
 
 
 def _exact(backend: ToolBackend) -> str:
@@ -108,8 +142,8 @@ def _problems(given: dict[str, Any]) -> Iterator[Problem]:
             yield Problem(f"/{name}", "type", f"must be text, not {type(given[name]).__name__}")
     for name in ("tags", "all_tags"):
         tags = given.get(name)
-        if tags is not None and (isinstance(tags, str) or not isinstance(tags, Iterable)):
-            yield Problem(f"/{name}", "type", "must be a list of tags")
+        if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
+            yield Problem(f"/{name}", "type", "must be a list of tags, each a text")
     if not isinstance(given.get("backend"), str | ToolBackend | None):
         yield Problem("/backend", "type", "must be a kind, a name or a backend")
     yield from _hint_problems(given.get("annotations"))

@@ -1,69 +1,128 @@
 """Tools that a question calls by their names."""
 
 import re
-from collections.abc import Iterator
 
 from toolcrib.discovery.index.entry import Entry
-from toolcrib.discovery.text import fold, split_identifier
+from toolcrib.discovery.text import split_identifier
 
-__all__ = ["Names"]
+__all__ = ["ALIAS", "Names"]
+
+ALIAS = 2
+"""How directly an alias names a tool; its id does at 0, and its name at 1."""
 
 _READ = 10_000
 """How many characters of a question are looked at."""
 _MAX_WORDS = 200
-_MAX_PHRASE = 6
+_MAX_NAMED = 1_000
+"""A name that more tools have names none of them."""
 _TOKEN = re.compile(r"[\w.:\-]+")
-_IDENTIFIER = re.compile(r"[_:]|\w[.\-]\w|\d|[a-z][A-Z]|[A-Z]{2}[a-z]")
+_IDENTIFIER = re.compile(r"\w[_:.]\w")
 """What no ordinary word looks like."""
-_QUOTED = re.compile(r"[`'\"\u2018\u201c]([\w.:\- ]{1,300})[`'\"\u2019\u201d]")
-_JOINS = frozenset({"and", "or", "then", "vs", "the", "a", "tool", "tools", "use", "run", "call", "with"})
+_CAMEL = re.compile(r"[a-z0-9][A-Z]")
+_ORDINARY = re.compile(r"[A-Z]?[a-z]+")
+"""What has no other spelling but for its case."""
+_SPELLING = re.compile(r"(:)v(?=\d)|\+.*", re.DOTALL)
+"""What makes no difference in a version."""
+_LONGEST = 300
+_QUOTED = re.compile(r"`([^`\n]{1,300})`|['\"\u2018\u201c](\w+(?: \w+)+)['\"\u2019\u201d]")
+"""A name in backticks, or one of several words in quotes; one word in quotes may be a word."""
+_JOINS = frozenset({"and", "or", "then", "vs", "tool", "tools", "use", "run", "call", "with"})
+_ARTICLES = frozenset({"a", "an", "the", "my", "our", "this", "that", "some", "please"})
+
+Named = dict[str, int]
+"""Tools, each with how directly it is named."""
 
 
 class Names:
     """Which tools answer to a name: an id, a bare name, an alias, in any case and with any separators."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, set[str]] = {}
+        self._by_name: dict[str, Named] = {}
 
     def add(self, entry: Entry) -> None:
         """Learn the names of a tool."""
-        for name in _names(entry):
-            self._by_name.setdefault(name, set()).add(entry.id)
+        for name, directness in _names(entry).items():
+            self._by_name.setdefault(name, {})[entry.id] = directness
 
     def remove(self, entry: Entry) -> None:
         """Forget the names of a tool."""
         for name in _names(entry):
-            self._by_name[name].discard(entry.id)
+            self._by_name[name].pop(entry.id, None)
             if not self._by_name[name]:
                 del self._by_name[name]
 
-    def named_in(self, question: str) -> set[str]:
+    def named_in(self, question: str) -> Named:
         """Return the tools that a question names.
 
-        The whole question may be a name, or a list of names; within a sentence a name counts where it looks
-        like an identifier or is quoted, since `search` or `time` are words before they are names.
+        The whole question may be a name, or a list of names; within a sentence a name counts where it is
+        spelt as an identifier or stands in backticks, since `search`, `time` and even `follow-up` are words
+        before they are names.
         """
         text = question[:_READ].strip()
-        tokens = [token.strip(".:-") for token in _TOKEN.findall(text)[:_MAX_WORDS]]
-        named = self.answering(text) or self.answering(" ".join(tokens))
-        if named:
-            return set(named)
-        said = [token for token in tokens if token.lower() not in _JOINS]
-        if said and all(self.answering(token) for token in said):
-            return set().union(*map(self.answering, said))
-        spelt = (*filter(_IDENTIFIER.search, tokens), *_QUOTED.findall(text))
-        return set().union(*map(self.answering, spelt))
+        tokens = _TOKEN.findall(text)[:_MAX_WORDS]
+        said = [token for token in tokens if _bare(token).lower() not in _ARTICLES]
+        named = self.answering(text) or self.answering(" ".join(map(_bare, said))) or self._listed(said)
+        if not named:
+            quoted = ("".join(found) for found in _QUOTED.findall(text))
+            spelt = (*map(self._spelt, tokens), *map(self.answering, quoted))
+            named = {tool_id: directness for found in spelt for tool_id, directness in found.items()}
+        return named if len(named) <= _MAX_NAMED else {}
 
-    def answering(self, name: str) -> set[str]:
-        """Return the tools that answer to a text, spelt so or in the same words."""
-        return self._by_name.get(name.lower()) or self._by_name.get(_joined(name), set())
+    def answering(self, name: str) -> Named:
+        """Return the tools that answer to a text, spelt so or in the same words.
+
+        Whoever is really called so comes before those who only claim it as an alias, and those are left out.
+        """
+        named = self._by_name.get(name.lower())
+        if not named and not _ORDINARY.fullmatch(name):
+            named = self._by_name.get(_joined(name)) or self._by_name.get(_plain(name))
+        if not named or min(named.values()) == ALIAS:
+            return dict(named or {})
+        return {tool_id: directness for tool_id, directness in named.items() if directness < ALIAS}
+
+    def _listed(self, said: list[str]) -> Named:
+        """Return the tools that a question names, if it says little else."""
+        found: Named = {}
+        for token in said:
+            named = self._called(token)
+            if not named and _bare(token).lower() not in _JOINS:
+                return {}
+            found |= named
+        return found
+
+    def _called(self, token: str) -> Named:
+        """Return the tools that answer to a token, with or without the marks around it."""
+        return self.answering(token) or self.answering(_bare(token))
+
+    def _spelt(self, token: str) -> Named:
+        """Return the tools that a word within a sentence names."""
+        bare = _bare(token)
+        if _IDENTIFIER.search(token):
+            return self._called(token)
+        if _CAMEL.search(bare):
+            return self._by_name.get(_joined(bare), {})
+        return self._by_name.get(bare.lower(), {}) if "-" in bare else {}
 
 
-def _names(entry: Entry) -> Iterator[str]:
-    """Yield everything a tool is called, each once."""
-    yield from {form for name in entry.names for form in (name.lower(), _joined(name))}
+def _names(entry: Entry) -> Named:
+    """Return everything a tool is called, and how directly: by two ids, its name, and its aliases."""
+    found: Named = {}
+    for place, name in enumerate(entry.names):
+        for form in (name.lower(), _joined(name)):
+            if form:
+                found.setdefault(form, min(max(place - 1, 0), ALIAS))
+    return found
 
 
 def _joined(name: str) -> str:
-    """Return the words of a name as one text that no name is spelt like."""
-    return " ".join(split_identifier(fold(name)[:300])) + " "
+    """Return the words of a name as one text that no name is spelt like; none where it has no words."""
+    return "".join(f"{word} " for word in split_identifier(name)) if len(name) <= _LONGEST else ""
+
+
+def _plain(name: str) -> str:
+    """Return an id with its version in the form that all spellings of it share."""
+    return _SPELLING.sub(r"\1", name.lower())
+
+
+def _bare(token: str) -> str:
+    return token.strip(".:-")

@@ -1,29 +1,33 @@
 """Which tool a reference means: an id, the latest version, or the best that a constraint admits."""
 
-from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import chain, islice
 
+from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.index.catalogue import Catalogue
 from toolcrib.errors import InvalidToolIdError, InvalidVersionError, ToolNotFoundError
 from toolcrib.model import ToolId
 from toolcrib.version import Constraint, Version
 
-__all__ = ["exact", "latest", "not_found"]
+__all__ = ["exact", "latest", "not_found", "versions_of"]
 
 _MAX_PARTS = 3
 _SCANNED = 2_000
-_COMPARED = 200
+_COMPARED = 60
+_BESIDE = 20
+"""How many ids before and after the place of a reference are compared with it."""
 _SUGGESTED = 3
+_LONGEST = 200
+_ALIKE = 0.6
 
 
 def exact(reference: str | ToolId) -> str:
-    """Return the id that a reference spells.
+    """Return the id that a reference spells; all spellings of a version are one.
 
     Raises:
         InvalidToolIdError: it spells none.
     """
-    return str(reference if isinstance(reference, ToolId) else ToolId.parse(reference))
+    return key_of(reference)
 
 
 def latest(catalogue: Catalogue, reference: str | ToolId) -> str:
@@ -45,20 +49,35 @@ def latest(catalogue: Catalogue, reference: str | ToolId) -> str:
     return _highest(catalogue, tool_id, tool_id)
 
 
+def versions_of(catalogue: Catalogue, reference: str | ToolId) -> tuple[str, ...]:
+    """Return the ids of all versions of a tool, the lowest first; one without a version is the lowest."""
+    found = catalogue.versions(":".join(exact(reference).split(":")[:2]))
+    return tuple(sorted(found, key=lambda tool_id: (_version(tool_id) is not None, _version(tool_id))))
+
+
 def not_found(catalogue: Catalogue, reference: str) -> ToolNotFoundError:
     """Return the error that no tool answers to a reference, with the ids that come nearest."""
     parts = reference.split(":")
-    same_name = sorted(catalogue.names.answering(parts[min(1, len(parts) - 1)]))
-    near: Iterable[str] = chain(
+    name = _name(reference)
+    same_name = sorted(catalogue.names.answering(name))
+    near = chain(
         catalogue.versions(":".join(parts[:2])),
         same_name,
-        catalogue.starting(f"{parts[0]}:") if len(parts) > 1 else (),
-        catalogue.starting(reference[:2]),
+        islice(catalogue.following(reference, before=_BESIDE), 2 * _BESIDE),
     )
-    candidates = dict.fromkeys(islice(near, _SCANNED))
-    alike = sorted(candidates, key=lambda tool_id: abs(len(tool_id) - len(reference)))[:_COMPARED]
-    found = get_close_matches(reference[:200], alike, n=_SUGGESTED, cutoff=0.6)
+    others = chain(
+        catalogue.starting(f"{parts[0]}:"), catalogue.starting(reference[:2]), catalogue.following("")
+    )
+    scanned = dict.fromkeys(islice(others, _SCANNED))
+    likely = sorted(scanned, key=lambda tool_id: abs(len(_name(tool_id)) - len(name)))
+    candidates = dict.fromkeys((*islice(near, _COMPARED), *likely[:_COMPARED]))
+    found = get_close_matches(reference[:_LONGEST], candidates, n=_SUGGESTED, cutoff=_ALIKE)
     return ToolNotFoundError(reference, tuple(found or same_name[:_SUGGESTED]))
+
+
+def _name(reference: str) -> str:
+    """Return the name in an id or in a reference."""
+    return reference.split(":", 2)[1 if ":" in reference else 0]
 
 
 def _constrained(reference: str) -> tuple[ToolId, Constraint] | None:
@@ -79,15 +98,18 @@ def _is_exact(text: str) -> bool:
     return True
 
 
+def _version(tool_id: str) -> Version | None:
+    parts = tool_id.split(":", _MAX_PARTS - 1)
+    return Version.parse(parts[-1]) if len(parts) == _MAX_PARTS else None
+
+
 def _highest(catalogue: Catalogue, name: str, reference: str, constraint: Constraint | None = None) -> str:
     """Return the highest version of a tool that a constraint admits, a stable one before any other."""
-    found: list[tuple[bool, Version, str]] = []
-    for tool_id in catalogue.versions(name):
-        version = Version.parse(tool_id.split(":", 2)[2]) if tool_id.count(":") == _MAX_PARTS - 1 else None
-        if version is None and constraint is None:
-            return tool_id
-        if version is not None and (constraint is None or version in constraint):
-            found.append((not version.prerelease, version, tool_id))
+    found = [
+        (not version.prerelease, version, tool_id)
+        for tool_id in catalogue.versions(name)
+        if (version := _version(tool_id)) and (constraint is None or version in constraint)
+    ]
     if not found:
         raise not_found(catalogue, reference)
     return max(found)[-1]

@@ -1,6 +1,7 @@
 """Analyses of tools, worked out once for each content."""
 
 from collections.abc import Iterator, Sequence
+from zlib import crc32
 
 import numpy as np
 
@@ -9,9 +10,10 @@ from toolcrib.discovery.text import Analysis, analyse
 
 __all__ = ["Analyses"]
 
-_KIND = "terms/1"
+_KIND = "terms/2"
 """The number goes up when tools are read differently, so that nothing read the old way is used."""
 _BATCH = 5_000
+_CHECKSUM = 4
 
 
 class Analyses:
@@ -39,16 +41,18 @@ class Analyses:
 
 
 def _written(analysis: Analysis) -> bytes:
-    """Return an analysis as bytes: the terms a line each, then NUL, then the numbers."""
-    numbers = np.array((*analysis.terms.values(), analysis.length), dtype="<f4")
-    return "\n".join(analysis.terms).encode() + b"\0" + numbers.tobytes()
+    """Return an analysis as bytes: a checksum, the terms a line each, NUL, and the numbers."""
+    numbers = np.array((*analysis.terms.values(), analysis.length), dtype="<f8")
+    body = "\n".join(analysis.terms).encode() + b"\0" + numbers.tobytes()
+    return crc32(body).to_bytes(_CHECKSUM) + body
 
 
 def _read(kept: bytes | None) -> Analysis | None:
-    """Return the analysis that bytes hold, or None where they hold none."""
-    text, _, numbers = (kept or b"").partition(b"\0")
+    """Return the analysis that bytes hold, or None where they hold none or were damaged."""
+    checksum, body = (kept or b"")[:_CHECKSUM], (kept or b"")[_CHECKSUM:]
+    text, _, numbers = body.partition(b"\0")
     terms = text.decode(errors="replace").split("\n") if text else []
-    if len(numbers) != (len(terms) + 1) * 4:
+    if crc32(body).to_bytes(_CHECKSUM) != checksum or len(numbers) != (len(terms) + 1) * 8:
         return None
-    *counts, length = np.frombuffer(numbers, dtype="<f4").tolist()
+    *counts, length = np.frombuffer(numbers, dtype="<f8").tolist()
     return Analysis(dict(zip(terms, counts, strict=True)), length)

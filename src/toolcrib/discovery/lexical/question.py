@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from toolcrib.discovery.text import clauses, question_terms, words
+from toolcrib.discovery.text import clauses, fold, question_terms, words
 
 __all__ = ["Question", "read_question"]
 
@@ -48,7 +48,7 @@ def read_question(text: str, knows: Callable[[str], bool], nearest: Callable[[st
     parts = _read(clauses(text)[:_MAX_CLAUSES], knows)
     unknown = dict.fromkeys(word for part in parts for word in part.unknown)
     if unknown and sum(part.stems for part in parts) <= _WELL_KNOWN:
-        names = {name.lower() for name in _PROPER.findall(text[:_READ])}
+        names = {name.lower() for name in _PROPER.findall(fold(text[:_READ]))}
         meant = {word: nearest(word) for word in islice(unknown, _MAX_UNKNOWN) if word not in names}
         for part in parts:
             part.correct(meant)

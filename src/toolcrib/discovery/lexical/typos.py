@@ -27,13 +27,14 @@ class Typos:
 
     def __init__(self) -> None:
         self._words: list[str] = []
+        self._known: set[str] = set()
         self._signatures: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
         self._lengths: NDArray[np.int8] = np.empty(0, dtype=np.int8)
-        self._waiting: list[Iterable[str]] = []
+        self._waiting: set[str] = set()
 
     def learn(self, words: Iterable[str]) -> None:
         """Note words for later; they are read at the next question."""
-        self._waiting.append(words)
+        self._waiting.update(words)
 
     def nearest(self, word: str, usage: Callable[[str], int]) -> str | None:
         """Return the known stem that a word was meant to have, or None.
@@ -43,7 +44,7 @@ class Typos:
         """
         if len(word) < _SHORTEST or not _can_be_meant(word):
             return None
-        self._read()
+        self._read(usage)
         allowed = 2 if len(word) >= _TWO_EDITS else 1
         found = [
             (edits, other[0] != form[0], -used, other)
@@ -59,17 +60,22 @@ class Typos:
         near = np.flatnonzero(apart <= _BITS[allowed])
         near = near[np.abs(self._lengths[near] - np.int8(len(word))) <= allowed]
         if len(near) > _TRIED:
-            near = near[np.argsort(apart[near], kind="stable")[:_TRIED]]
+            nearest = sorted((int(apart[at]), self._words[at]) for at in near)[:_TRIED]
+            return [stem for _, stem in nearest]
         return [self._words[at] for at in near]
 
-    def _read(self) -> None:
-        if not self._waiting:
-            return
-        fresh = [word for words in self._waiting for word in words if _can_be_meant(word)]
+    def _read(self, usage: Callable[[str], int]) -> None:
+        """Learn what was noted; where more is new than is known, forget what is not used any more."""
+        fresh = [word for word in sorted(self._waiting - self._known) if _can_be_meant(word)]
         self._waiting.clear()
+        if len(fresh) > len(self._words):
+            fresh = sorted({word for word in (*self._words, *fresh) if usage(word)})
+            self._words, self._known = [], set()
+            self._signatures, self._lengths = self._signatures[:0], self._lengths[:0]
         if fresh:
             signatures, lengths = _signatures(fresh)
             self._words += fresh
+            self._known.update(fresh)
             self._signatures = np.concatenate((self._signatures, signatures))
             self._lengths = np.concatenate((self._lengths, lengths))
 
@@ -109,16 +115,18 @@ def distance(word: str, other: str, limit: int) -> int:
 
 
 def _distance(word: str, other: str, limit: int) -> int:
-    """Return the same by dynamic programming, row by row."""
+    """Return the same by dynamic programming, row by row, as far from the diagonal as the limit reaches."""
+    far = limit + 1
     above: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(word, 1):
-        above, before, row = row, above, [i]
-        for j, theirs in enumerate(other, 1):
+        above, before, row = row, above, [i] + [far] * len(other)
+        for j in range(max(1, i - limit), min(len(other), i + limit) + 1):
+            theirs = other[j - 1]
             cost = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (letter != theirs))
             if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == theirs:
                 cost = min(cost, before[j - 2] + 1)
-            row.append(cost)
+            row[j] = cost
         if min(row) > limit:
             break
-    return min(row[-1], limit + 1)
+    return min(row[-1], far)

@@ -1,9 +1,10 @@
 """An event loop of one's own, for asynchronous code that synchronous code has to wait for."""
 
+import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -23,11 +24,16 @@ class PrivateLoop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._portal: BlockingPortal | None = None
-        self._close: Callable[[], object] | None = None
+        self._close: weakref.finalize[..., PrivateLoop] | None = None
+        self._process = 0
 
     def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
         """Return what an asynchronous function returns; a caller that is interrupted cancels it."""
-        future = self._open().start_task_soon(function, *args)
+        try:
+            future = self._open().start_task_soon(function, *args)
+        except RuntimeError:  # it was ended by what it ran, such as an exit
+            self.close()
+            future = self._open().start_task_soon(function, *args)
         try:
             return future.result()
         finally:
@@ -42,13 +48,18 @@ class PrivateLoop:
 
     def _open(self) -> BlockingPortal:
         with self._lock:
+            if self._close is not None and self._process != os.getpid():
+                self._close.detach()  # a fork has the objects, but not the thread
+                self._portal = None
             if self._portal is None:
                 manager = start_blocking_portal()
                 self._portal = manager.__enter__()
                 self._close = weakref.finalize(self, _stop, manager, self._portal)
+                self._process = os.getpid()
             return self._portal
 
 
 def _stop(manager: AbstractContextManager[BlockingPortal], portal: BlockingPortal) -> None:
-    portal.call(portal.stop, True)  # noqa: FBT003 - cancel what runs; it is passed on by position
+    with suppress(RuntimeError):  # it has ended by itself
+        portal.call(portal.stop, True)  # noqa: FBT003 - cancel what runs; it is passed on by position
     manager.__exit__(None, None, None)

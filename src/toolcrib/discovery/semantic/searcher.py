@@ -13,12 +13,12 @@ import numpy as np
 from anyio import CapacityLimiter, from_thread, to_thread
 
 from toolcrib.discovery.confidence import by_meaning
-from toolcrib.discovery.protocols import Embedder, Hit, Indexed, LocalEmbedder, Ranking
+from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
 from toolcrib.discovery.records import ScoreType
 from toolcrib.discovery.semantic.documents import DocumentVectors, Method
 from toolcrib.discovery.semantic.live import LiveVectors
 from toolcrib.discovery.semantic.loop import PrivateLoop
-from toolcrib.discovery.semantic.source import TextOf, VectorCache, VectorSource, Ways
+from toolcrib.discovery.semantic.source import TextOf, VectorSource, Ways
 from toolcrib.discovery.semantic.text import MAX_QUERY, clean, document_text
 from toolcrib.discovery.semantic.vectors import Floats, Precision
 from toolcrib.errors import EmbeddingError
@@ -51,7 +51,7 @@ class EmbeddingSearcher:
         self,
         embedder: Embedder,
         *,
-        cache: VectorCache | None = None,
+        cache: Derived | None = None,
         batch: int = 256,
         dtype: Precision = "int8",
         exact_limit: int = 50_000,
@@ -69,6 +69,8 @@ class EmbeddingSearcher:
             text: what the embedder is told about a tool; vectors of it are cached if it has a `key`.
             calibration: the cosine of a tool that is as likely to fit as not, and how steeply that changes.
         """
+        if not callable(getattr(embedder, "embed", None)):
+            raise EmbeddingError(f"{type(embedder).__name__} has no method `async embed(texts)`")
         self._embedder = embedder
         self._source = VectorSource(embedder, text=text, cache=cache, batch=batch)
         self._live = LiveVectors(self._source, precision=dtype, exact_limit=exact_limit)

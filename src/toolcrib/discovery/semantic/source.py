@@ -1,20 +1,21 @@
 """The vectors of documents: some from a cache, the others from an embedder, a batch at a time."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from toolcrib.discovery.protocols import Embedder, Indexed
+from toolcrib.discovery.protocols import Derived, Embedder, Indexed
 from toolcrib.discovery.semantic.text import clean
 from toolcrib.discovery.semantic.units import is_vector, to_bytes, unit_vectors
 from toolcrib.discovery.semantic.vectors import Floats
+from toolcrib.errors import EmbeddingError, ToolcribError
 
-__all__ = ["MAX_BATCH", "TextOf", "VectorCache", "VectorSource", "Ways", "batched"]
+__all__ = ["MAX_BATCH", "TextOf", "VectorSource", "Ways", "batched"]
 
 T = TypeVar("T")
 TextOf = Callable[[Indexed], str]
@@ -22,18 +23,6 @@ TextOf = Callable[[Indexed], str]
 MAX_BATCH = 1_000
 """How many texts an embedder is given at once, at most, and how many are in memory at a time."""
 _MAX_TEXT = 100_000
-
-
-class VectorCache(Protocol):
-    """Keeps bytes across restarts, by kind and content hash; every `Store` is one."""
-
-    def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
-        """Return what was saved of a kind, by hash; what is unknown is left out."""
-        ...
-
-    def save_derived(self, kind: str, values: Mapping[str, bytes]) -> None:
-        """Keep values of a kind by hash."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +45,7 @@ class VectorSource:
     """
 
     def __init__(
-        self, embedder: Embedder, *, text: TextOf, cache: VectorCache | None = None, batch: int = 256
+        self, embedder: Embedder, *, text: TextOf, cache: Derived | None = None, batch: int = 256
     ) -> None:
         self._embedder = embedder
         self._cache = cache
@@ -73,7 +62,12 @@ class VectorSource:
         Raises:
             EmbeddingError: the embedder gave something else.
         """
-        output = ways.embed(texts)
+        try:
+            output = ways.embed(texts)
+        except ToolcribError:
+            raise
+        except Exception as error:  # anybody's code
+            raise EmbeddingError(f"the embedder raised {type(error).__name__}: {error}") from error
         with self._lock:
             found = unit_vectors(output, count=len(texts), dimensions=self.dimensions)
             self.dimensions = found.shape[1]

@@ -17,7 +17,7 @@ class StoredTool:
     backends: str
     """Where the tool runs, as the text of a JSON array."""
     facets: str
-    """What filters ask for, as the text of a JSON object, so that no definition need be parsed."""
+    """What filters ask for, as the text of a JSON array, so that no definition need be parsed."""
     examples: str
     """Questions that the tool answers, as the text of a JSON array."""
     content_hash: str

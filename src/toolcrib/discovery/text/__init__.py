@@ -2,9 +2,10 @@
 
 from toolcrib.discovery.text.clauses import clauses
 from toolcrib.discovery.text.fields import FIELD_WEIGHTS, Analysis, analyse, field_texts
+from toolcrib.discovery.text.fold import fold
 from toolcrib.discovery.text.stem import stem
 from toolcrib.discovery.text.terms import forms, question_terms, stems
-from toolcrib.discovery.text.words import fold, split_identifier, words
+from toolcrib.discovery.text.words import split_identifier, words
 
 __all__ = [
     "FIELD_WEIGHTS",

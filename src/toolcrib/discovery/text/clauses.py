@@ -7,8 +7,9 @@ __all__ = ["clauses"]
 _LONGEST = 10_000
 """How many characters of a question are read."""
 _BREAK = re.compile(
-    r"[.;!?]+(?=\s|$)|,(?=\s)"
+    r"(?<![.;!?])[.;!?]+(?=\s|$)|,(?=\s)"
     r"|[\n\u3001\u3002\uff01\uff0c\uff1b\uff1f]+"  # the same in Chinese and Japanese
+    r"|[\u060c\u061b\u061f\u06d4\u0964\u104b\u17d4]+"  # in Arabic, Urdu, Hindi, Burmese and Khmer
     r"|\b(?:and|then|also|but|while|plus|afterwards|finally)\b",
     re.IGNORECASE,
 )

@@ -4,16 +4,16 @@ from functools import cache
 
 from toolcrib.discovery.text.stem import stem
 
-__all__ = ["concepts_of"]
+__all__ = ["GROUPS", "concepts_of"]
 
-_GROUPS = """
+GROUPS = """
 create make generate produce compose build craft draw design
 add insert append attach include
 delete remove erase drop purge clear discard unsubscribe
 update edit modify change alter revise amend adjust rename
 list enumerate browse display show view
 find search lookup locate discover seek query explore hunt
-fetch retrieve obtain download pull load extract get scrape crawl
+fetch retrieve obtain download pull load extract gets scrape crawl
 send deliver dispatch forward transmit submit share post publish notify
 message chat sms text dm whatsapp telegram slack conversation talk
 notify alert remind reminder notification warn alarm
@@ -153,9 +153,9 @@ contact phonebook addressbook
 social twitter facebook instagram tweet linkedin tiktok hashtag
 trend trending popular viral
 review rating feedback testimonial opinion
-recommend suggest recommendation suggestion advice advise tip propose
+recommended suggest suggestion advice advise tip propose
 question answer faq ask
-idea brainstorm inspiration brainstorming
+ideas brainstorm inspiration brainstorming
 goal target objective
 time clock timezone hour minute
 date day calendar
@@ -205,13 +205,14 @@ event concert festival ticket show theater
 museum art gallery exhibition painting
 genealogy ancestor family
 """
+"""A group to a line; a word may be in several."""
 
 
 @cache
 def _concepts() -> dict[str, tuple[str, ...]]:
     """Return the groups that each stem belongs to, by names that no word has."""
     found: dict[str, list[str]] = {}
-    for number, line in enumerate(_GROUPS.split("\n")):
+    for number, line in enumerate(GROUPS.split("\n")):
         for word in dict.fromkeys(map(stem, line.split())):
             found.setdefault(word, []).append(f"={number}")
     return {word: tuple(groups) for word, groups in found.items()}

@@ -50,14 +50,14 @@ class Analysis:
 
 def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
     """Return the terms of a tool and of the questions it is known to answer."""
-    counts: dict[str, Counter[str]] = {}
+    said: dict[str, list[str]] = {}
     for field, text in field_texts(tool, examples):
-        counts.setdefault(field, Counter()).update(islice(words(text), _MAX_WORDS))
+        said.setdefault(field, []).append(text)
     terms: dict[str, float] = {}
     length = 0.0
-    for field, found in counts.items():
+    for field, texts in said.items():
         weight = FIELD_WEIGHTS[field]
-        for word, count in found.items():
+        for word, count in Counter(islice(words("\n".join(texts)), _MAX_WORDS)).items():
             filed = forms(word)
             for term in filed:
                 terms[term] = terms.get(term, 0.0) + weight * count
@@ -67,14 +67,15 @@ def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
 
 def field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
     """Yield what can be searched of a tool, as pairs of field and text."""
+    title = tool.title or (tool.annotations.title if tool.annotations else None)
     yield "name", tool.name
-    for field, text in (("namespace", tool.namespace), ("title", tool.title), ("category", category(tool))):
+    for field, text in (("namespace", tool.namespace), ("title", title), ("category", category(tool))):
         if text:
             yield field, text
     if tool.description:
         yield "description", tool.description
     summary = summary_text(tool, 500)
-    if summary and summary[:-1] not in (tool.description or ""):
+    if summary and summary[:-1] not in " ".join(f"{title or ''} {tool.description or ''}".split()):
         yield "summary", summary
     yield from (("alias", alias) for alias in aliases(tool))
     yield from (("tag", tag) for tag in tool.tags)
@@ -105,9 +106,8 @@ def _node_texts(node: dict[str, Any], *, is_root: bool) -> Texts:
         if isinstance(node.get(key), str) and not (is_root and key == "title"):
             yield "parameter description", node[key]
     choices = node.get("enum")
-    for choice in choices[:_MAX_CHOICES] if isinstance(choices, list) else ():
-        if isinstance(choice, str):
-            yield "choice", choice
+    listed = choices[:_MAX_CHOICES] if isinstance(choices, list) else ()
+    yield from (("choice", choice) for choice in (*listed, node.get("const")) if isinstance(choice, str))
 
 
 def _children(node: dict[str, Any]) -> Iterator[Any]:

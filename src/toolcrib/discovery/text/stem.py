@@ -126,7 +126,7 @@ def _has_vowel(part: str) -> bool:
 
 def _ends_short(word: str) -> bool:
     """Return whether a word ends in a short syllable."""
-    if word == "past":
+    if word.endswith("past"):
         return True
     if len(word) == 2:  # noqa: PLR2004 - a vowel that begins the word, and a consonant
         return word[0] in _VOWELS and word[1] not in _VOWELS

@@ -13,11 +13,12 @@ until up upon us ve very was we were what when where whether which while who who
 with within without would you your yours yourself yourselves
 """
 _TALK = """
-actually anybody anyone anything assist assistance can cannot could currently dear etc everything
-get give got happen happening hello help helpful hey hi idea interested kindly know like looking
-love maybe need needed needs okay ok please possible really recommend recommendation recommendations
-right seem since someone something sure tell thank thanks think thing things try trying use used
-useful using via wanna want wanted wants way ways wish wonder wondering yes
+actually anybody anyone anything assist assistance can cannot cant could currently dear didnt doesnt
+dont etc everything get give got happen happening hello help helpful hey hi idea interested kindly
+know like looking love maybe need needed needs okay ok please possible really recommend
+recommendation recommendations right seem since someone something sure tell thank thanks think thing
+things try trying use used useful using via wanna want wanted wants way ways wish wonder wondering
+yes
 """
 """How people ask, whatever they ask for."""
 

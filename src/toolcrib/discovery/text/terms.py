@@ -22,8 +22,6 @@ VAGUE_WEIGHT = 0.6
 
 _SOFTER = {"~": FAMILY_WEIGHT, "=": CONCEPT_WEIGHT}
 _FAMILY = 5
-_LONGEST = 40
-"""How much of a word is kept: enough for every honest one, and a bound for the rest."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -35,7 +33,7 @@ def forms(word: str) -> tuple[str, ...]:
     """
     if word in STOP_WORDS:
         return ()
-    base = stem(word[:_LONGEST])
+    base = stem(word)
     if len(base) < _FAMILY or not base.isalpha():
         return (base, *concepts_of(base))
     return (base, f"~{base[:_FAMILY]}", *concepts_of(base))

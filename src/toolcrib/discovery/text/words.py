@@ -1,18 +1,29 @@
 """The words of a text: identifiers split, accents folded, scripts without spaces in pairs of characters."""
 
 import re
-import unicodedata
 from collections.abc import Iterator
 
-__all__ = ["MAX_TEXT", "fold", "split_identifier", "words"]
+from toolcrib.discovery.text.fold import fold
+
+__all__ = ["MAX_TEXT", "split_identifier", "words"]
 
 MAX_TEXT = 100_000
 """How many characters of a text are read; what follows could only drown what was said first."""
 
-_MARKS = re.compile(r"[\u0300-\u036f]")
-_CONTRACTION = re.compile(r"(?<=\w)['\u2019](?:s|t|re|ve|ll|d|m)\b", re.IGNORECASE)
-_WORD = r"[\w\u0900-\u0eff\u1000-\u109f\u1780-\u17ff]+"
-"""Letters, digits, and the vowel signs that South and South-East Asian words are written with."""
+_LONGEST = 40
+"""How much of a word is kept: enough for every honest one, and a bound for the rest."""
+_CONTRACTION = re.compile(r"\b\w{1,6}n't\b|(?<=\w)'(?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
+"""The whole of `don't`, and the end of `what's`."""
+_WORD = (
+    r"[\w"
+    "\u0900-\u0963\u0971-\u0df3"  # Indian scripts, but for their full stops
+    "\u0e31-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ecd"  # Thai, Lao
+    "\u0f71-\u0f84\u0f86-\u0fbc"  # Tibetan
+    "\u102b-\u103e\u1056-\u109d\u17b4-\u17d3"  # Burmese, Khmer
+    "\u07a6-\u07b0"  # Thaana
+    "]+"
+)
+"""Letters, digits, and the vowel signs that are written beside letters."""
 _CHUNK = re.compile(rf"{_WORD}(?:[.\-]{_WORD})*")
 _PLAIN = re.compile(r"[A-Z]?[a-z]+|[0-9]+")
 """What most chunks are: nothing in them to split."""
@@ -28,23 +39,12 @@ _UNSPACED = re.compile(
     "["
     "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
-    "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana, and what repeats a character
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
     "\uac00-\ud7a3"  # Hangul, which spaces phrases rather than words
     "\U00020000-\U0003ffff"
     "]+"
 )
-
-
-def fold(text: str) -> str:
-    """Return text with compatible characters made one and Latin accents taken off; the case stays.
-
-    >>> fold("Café №")
-    'Cafe No'
-    """
-    if text.isascii():
-        return text
-    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
 
 
 def words(text: str) -> Iterator[str]:
@@ -55,10 +55,10 @@ def words(text: str) -> Iterator[str]:
     >>> list(words("天气预报"))
     ['天气', '气预', '预报']
     """
-    folded = _CONTRACTION.sub("", fold(text[:MAX_TEXT]))
-    for chunk in _CHUNK.findall(folded):
+    folded = fold(text[:MAX_TEXT])[:MAX_TEXT]
+    for chunk in _CHUNK.findall(_CONTRACTION.sub("", folded) if "'" in folded else folded):
         if _PLAIN.fullmatch(chunk):
-            yield chunk.lower()
+            yield chunk[:_LONGEST].lower()
         else:
             yield from _split(chunk)
 
@@ -82,7 +82,8 @@ def _split(chunk: str) -> Iterator[str]:
         for run in _UNSPACED.findall(chunk):
             yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
         rest = _UNSPACED.sub("_", chunk)
-    parts = [part.lower() for part in _parts(rest)]
+    parts = [part[:_LONGEST].lower() for part in _parts(rest)]
     yield from parts
-    if len(parts) > 1 and not rest.isdigit():
-        yield "".join(parts)
+    whole = "".join(parts)
+    if len(parts) > 1 and not whole.isdigit():
+        yield whole[:_LONGEST]

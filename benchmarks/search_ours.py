@@ -1,0 +1,51 @@
+"""Our own ways of searching, in the shape that the benchmark measures."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from toolcrib.discovery import Bm25Searcher, Index, Searcher
+from toolcrib.discovery.evaluation import IndexFinder, finder_of
+from toolcrib.discovery.text import FIELD_WEIGHTS, field_texts, forms, question_terms, words
+from toolcrib.model import Tool
+
+__all__ = ["build", "build_searcher", "query_tokens", "tool_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tool as an index hands it to its searcher."""
+
+    id: str
+    tool: Tool
+    content_hash: str
+    examples: tuple[str, ...] = ()
+
+
+def tool_tokens(tool: Tool) -> list[str]:
+    """Return the terms that we file a tool under, each as often as its field counts, and at least once."""
+    return [
+        term
+        for field, text in field_texts(tool)
+        for word in words(text)
+        for term in forms(word)
+        for _ in range(max(1, round(FIELD_WEIGHTS[field])))
+    ]
+
+
+def query_tokens(query: str) -> list[str]:
+    """Return the terms that we look a question up by."""
+    return [term for word in words(query) for term, _ in question_terms(word)]
+
+
+def build(tools: Iterable[Tool], searcher: Searcher | None = None) -> IndexFinder:
+    """Index with one way of searching, or with the one that an index has by itself."""
+    index = Index() if searcher is None else Index(searcher=searcher)
+    index.register_many((tool, None) for tool in tools)
+    return finder_of(index)
+
+
+def build_searcher(tools: Iterable[Tool]) -> Bm25Searcher:
+    """File tools with the searcher of an index, without the index around it."""
+    searcher = Bm25Searcher()
+    searcher.update([Entry(str(tool.id), tool, str(tool.id)) for tool in tools])
+    return searcher

@@ -1,0 +1,68 @@
+"""Confidence is a likelihood that grows with everything that speaks for a tool."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.discovery.confidence import by_meaning, by_words, by_words_and_meaning
+
+amounts = st.one_of(st.floats(0, 50), st.floats(0, 1e300))
+exponents = st.one_of(st.floats(-20, 20), st.floats(-1e300, 1e300))
+
+
+@given(amounts, amounts, exponents)
+def test_confidence_lies_between_nothing_and_certainty(
+    matched: float, coverage: float, meaning: float
+) -> None:
+    assert 0 <= by_words(matched=matched, coverage=coverage) <= 1
+    assert 0 <= by_meaning(meaning) <= 1
+    assert 0 <= by_words_and_meaning(matched=matched, coverage=coverage, meaning=meaning) <= 1
+
+
+@given(amounts, amounts, amounts, exponents)
+def test_to_match_more_words_never_hurts(one: float, other: float, coverage: float, meaning: float) -> None:
+    less, more = sorted((one, other))
+    assert by_words(matched=less, coverage=coverage) <= by_words(matched=more, coverage=coverage)
+    low, high = (
+        by_words_and_meaning(matched=matched, coverage=coverage, meaning=meaning) for matched in (less, more)
+    )
+    assert low <= high
+
+
+@given(amounts, amounts, amounts, exponents)
+def test_to_cover_more_of_the_question_never_hurts(
+    one: float, other: float, matched: float, meaning: float
+) -> None:
+    less, more = sorted((one, other))
+    assert by_words(matched=matched, coverage=less) <= by_words(matched=matched, coverage=more)
+    low, high = (
+        by_words_and_meaning(matched=matched, coverage=coverage, meaning=meaning) for coverage in (less, more)
+    )
+    assert low <= high
+
+
+@given(exponents, exponents, amounts, amounts)
+def test_to_lie_nearer_in_meaning_never_hurts(
+    one: float, other: float, matched: float, coverage: float
+) -> None:
+    less, more = sorted((one, other))
+    assert by_meaning(less) <= by_meaning(more)
+    low, high = (
+        by_words_and_meaning(matched=matched, coverage=coverage, meaning=meaning) for meaning in (less, more)
+    )
+    assert low <= high
+
+
+@given(st.floats(-30, 30))
+def test_odds_and_their_opposite_make_one(exponent: float) -> None:
+    assert by_meaning(exponent) + by_meaning(-exponent) == pytest.approx(1)
+
+
+def test_where_nothing_speaks_for_a_tool_it_is_not_trusted() -> None:
+    assert by_words(matched=0, coverage=0) < 0.05
+    assert by_words_and_meaning(matched=0, coverage=0, meaning=0) < 0.05
+
+
+def test_where_everything_speaks_for_a_tool_it_is_trusted() -> None:
+    assert by_words(matched=6, coverage=1) > 0.7
+    assert by_words_and_meaning(matched=6, coverage=1, meaning=3) > 0.7
