@@ -1,7 +1,7 @@
 """How far a result can be trusted to fit, from what was measured about it and not from how it was ranked.
 
-The weights are those of logistic regressions on labelled questions, on questions that no tool answers, and on
-questions whose tools were taken out; `docs/search-measurements.md` says how well they tell them apart.
+The weights are those of logistic regressions on labelled questions, on as many that no tool answers, and on
+some whose tools were taken out; `docs/search-measurements.md` says how well they tell them apart.
 """
 
 from math import exp, log1p

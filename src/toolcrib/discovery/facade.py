@@ -78,6 +78,8 @@ class Discovery:
     ) -> None:
         """Add a tool, where it runs, and what is to be said about it; where one is refused, none is kept.
 
+        A store that fails in between may keep the tool without its documentation; registering again mends it.
+
         Raises:
             InvalidSchemaError: a schema of the tool cannot be used.
             InvalidBackendError: that is not a backend.

@@ -14,7 +14,7 @@ _READ = 10_000
 """How many characters of a question are looked at."""
 _MAX_WORDS = 200
 _MAX_NAMED = 1_000
-"""A name that more tools have names none of them."""
+"""Of more tools that have a name, so many come first."""
 _TOKEN = re.compile(r"[\w.:\-]+")
 _IDENTIFIER = re.compile(r"\w[_:.]\w")
 """What no ordinary word looks like."""
@@ -66,7 +66,9 @@ class Names:
             quoted = ("".join(found) for found in _QUOTED.findall(text))
             spelt = (*map(self._spelt, tokens), *map(self.answering, quoted))
             named = {tool_id: directness for found in spelt for tool_id, directness in found.items()}
-        return named if len(named) <= _MAX_NAMED else {}
+        if len(named) <= _MAX_NAMED:
+            return named
+        return dict(sorted(named.items(), key=lambda pair: (pair[1], pair[0]))[:_MAX_NAMED])
 
     def answering(self, name: str) -> Named:
         """Return the tools that answer to a text, spelt so or in the same words.

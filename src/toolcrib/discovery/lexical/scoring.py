@@ -1,6 +1,6 @@
 """What every tool scores on a question: BM25 over posting lists."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import log1p, sqrt
@@ -19,6 +19,8 @@ _PART_SHARE = 0.5
 """How much of a score the best part of a question decides, where it has several."""
 
 Scores = NDArray[np.float32]
+Gains = dict[str, float]
+"""What each term adds to a score, before its impact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +51,37 @@ def score(question: Question, postings: Postings, slots: int) -> Scored:
     rarest = _rarity(0, tools)
     found = {term: postings.of(term) for term in question.terms}
     gains = {term: weight * _rarity(len(found[term][0]), tools) for term, weight in question.terms.items()}
-    rows = (question.terms, *question.parts)
+    rows = _rows(question, gains)
     table = np.zeros((len(rows), slots), dtype=np.float32)
     if found:
-        terms = [term for row in rows for term in row]
-        lists = [found[term] for term in terms]
+        lists = [found[term] for row in rows for term in row]
         lengths = [len(places) for places, _ in lists]
         places = np.concatenate([places for places, _ in lists])
+        if len(rows) > 1:
+            places += _offsets(rows, lengths, slots)
         gained = np.concatenate([impacts for _, impacts in lists])
-        gained *= np.repeat(np.array([gains[term] for term in terms], dtype=np.float32), lengths)
-        np.add.at(table.reshape(-1), places + _offsets(rows, lengths, slots), gained)
+        weights = [gain for row in rows for gain in row.values()]
+        gained *= np.repeat(np.array(weights, dtype=np.float32), lengths)
+        np.add.at(table.reshape(-1), places, gained)
     return Scored(_blended(table), question.unknown * rarest + sum(gains.values()), rarest)
 
 
-def _offsets(rows: Sequence[Collection[str]], lengths: list[int], slots: int) -> NDArray[np.int32]:
+def _rows(question: Question, gains: Gains) -> list[Gains]:
+    """Return what is added up apart: the parts of the question, and first what makes them the whole.
+
+    That is the terms of no part, and, with the other sign, those that several parts have too often.
+    """
+    if not question.parts:
+        return [gains]
+    spare = dict(gains)
+    for part in question.parts:
+        for term in part:
+            spare[term] -= gains[term]
+    rest = {term: gain for term, gain in spare.items() if gain}
+    return [rest, *({term: gains[term] for term in part} for part in question.parts)]
+
+
+def _offsets(rows: Sequence[Gains], lengths: list[int], slots: int) -> NDArray[np.int32]:
     """Return where in the flat table the row begins that each posting belongs to."""
     ends = list(accumulate(map(len, rows), initial=0))
     totals = [sum(lengths[start:end]) for start, end in pairwise(ends)]
@@ -70,11 +89,12 @@ def _offsets(rows: Sequence[Collection[str]], lengths: list[int], slots: int) ->
 
 
 def _blended(table: Scores) -> Scores:
-    """Return the scores of the whole question, in the first row, with those of its best part mixed in."""
-    whole: Scores = table[0]
-    if len(table) > 1:
-        whole *= 1 - _PART_SHARE
-        whole += np.float32(_PART_SHARE) * table[1:].max(axis=0)
+    """Return the scores of the whole question, with those of its best part mixed in."""
+    whole: Scores = table[0] if len(table) == 1 else table.sum(axis=0)
+    if len(table) == 1:
+        return whole
+    whole *= 1 - _PART_SHARE
+    whole += np.float32(_PART_SHARE) * table[1:].max(axis=0)
     return whole
 
 
