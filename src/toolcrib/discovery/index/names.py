@@ -18,6 +18,10 @@ _MAX_NAMED = 1_000
 _TOKEN = re.compile(r"[\w.:\-]+")
 _IDENTIFIER = re.compile(r"\w[_:.]\w")
 """What no ordinary word looks like."""
+_WRITTEN = re.compile(r"\w[_:.\-]\w|[a-z0-9][A-Z]")
+"""What may be an identifier."""
+_MAX_NAME_WORDS = 16
+"""Longer questions are not names written as words."""
 _CAMEL = re.compile(r"[a-z0-9][A-Z]")
 _ORDINARY = re.compile(r"[A-Z]?[a-z]+")
 """What has no other spelling but for its case."""
@@ -61,10 +65,11 @@ class Names:
         text = question[:_READ].strip()
         tokens = _TOKEN.findall(text)[:_MAX_WORDS]
         said = [token for token in tokens if _bare(token).lower() not in _ARTICLES]
-        named = self.answering(text) or self.answering(" ".join(map(_bare, said))) or self._listed(said)
+        named = self._named_by(text, said) or self._listed(said)
         if not named:
             quoted = ("".join(found) for found in _QUOTED.findall(text))
-            spelt = (*map(self._spelt, tokens), *map(self.answering, quoted))
+            written = [token for token in tokens if _WRITTEN.search(token)] if _WRITTEN.search(text) else ()
+            spelt = (*map(self._spelt, written), *map(self.answering, quoted))
             named = {tool_id: directness for found in spelt for tool_id, directness in found.items()}
         if len(named) <= _MAX_NAMED:
             return named
@@ -81,6 +86,12 @@ class Names:
         if not named or min(named.values()) == ALIAS:
             return dict(named or {})
         return {tool_id: directness for tool_id, directness in named.items() if directness < ALIAS}
+
+    def _named_by(self, text: str, said: list[str]) -> Named:
+        """Return the tools that a whole question names, with or without its articles."""
+        if len(said) > _MAX_NAME_WORDS:
+            return dict(self._by_name.get(text.lower(), {}))
+        return self.answering(text) or self.answering(" ".join(map(_bare, said)))
 
     def _listed(self, said: list[str]) -> Named:
         """Return the tools that a question names, if it says little else."""
