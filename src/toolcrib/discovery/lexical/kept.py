@@ -10,7 +10,7 @@ from toolcrib.discovery.text import Analysis, analyse
 
 __all__ = ["Analyses"]
 
-_KIND = "terms/2"
+_KIND = "terms/3"
 """The number goes up when tools are read differently, so that nothing read the old way is used."""
 _BATCH = 5_000
 _CHECKSUM = 4

@@ -4,7 +4,32 @@ from functools import cache
 
 from toolcrib.discovery.text.stem import stem
 
-__all__ = ["GROUPS", "concepts_of"]
+__all__ = ["GROUPS", "SAME_WORDS", "concepts_of"]
+
+SAME_WORDS = {
+    "admin": "administrator",
+    "app": "application",
+    "apps": "applications",
+    "auth": "authentication",
+    "config": "configuration",
+    "db": "database",
+    "dir": "directory",
+    "doc": "document",
+    "docs": "documents",
+    "email": "mail",
+    "emails": "mails",
+    "env": "environment",
+    "img": "image",
+    "info": "information",
+    "k8s": "kubernetes",
+    "msg": "message",
+    "pic": "picture",
+    "pics": "pictures",
+    "postgres": "postgresql",
+    "repo": "repository",
+    "repos": "repositories",
+}
+"""What is only another way to write a word."""
 
 GROUPS = """
 create make generate produce compose build craft draw design

@@ -8,7 +8,7 @@ weight and for the softer forms at a fraction of it.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from toolcrib.discovery.text.concepts import concepts_of
+from toolcrib.discovery.text.concepts import SAME_WORDS, concepts_of
 from toolcrib.discovery.text.stem import stem
 from toolcrib.discovery.text.stopwords import STOP_WORDS, VAGUE_WORDS
 from toolcrib.discovery.text.words import words
@@ -33,7 +33,7 @@ def forms(word: str) -> tuple[str, ...]:
     """
     if word in STOP_WORDS:
         return ()
-    base = stem(word)
+    base = stem(SAME_WORDS.get(word, word))
     if len(base) < _FAMILY or not base.isalpha():
         return (base, *concepts_of(base))
     return (base, f"~{base[:_FAMILY]}", *concepts_of(base))
