@@ -238,7 +238,8 @@ def _concepts() -> dict[str, tuple[str, ...]]:
     """Return the groups that each stem belongs to, by names that no word has."""
     found: dict[str, list[str]] = {}
     for number, line in enumerate(GROUPS.split("\n")):
-        for word in dict.fromkeys(map(stem, line.split())):
+        stems = (stem(SAME_WORDS.get(word, word)) for word in line.split())
+        for word in dict.fromkeys(stems):
             found.setdefault(word, []).append(f"={number}")
     return {word: tuple(groups) for word, groups in found.items()}
 
