@@ -42,7 +42,7 @@ fetch retrieve obtain download pull load extract gets scrape crawl
 send deliver dispatch forward transmit submit share post publish notify
 message chat sms text dm whatsapp telegram slack conversation talk
 notify alert remind reminder notification warn alarm
-email mail inbox gmail newsletter outlook
+mail inbox gmail newsletter outlook
 summarize summary digest overview recap abstract brief condense shorten tldr gist
 translate translation translator interpreter language multilingual bilingual
 explain clarify interpret understand describe
@@ -77,7 +77,7 @@ seo keyword backlink ranking serp
 website site webpage web homepage page url link domain
 browser chrome firefox navigate
 internet online network connectivity
-photo picture image photograph snapshot visual illustration drawing artwork wallpaper pic
+photo picture image photograph snapshot visual illustration drawing artwork wallpaper
 video clip footage youtube film movie trailer vlog
 movie film cinema series show television tv streaming netflix
 music song track playlist album artist spotify tune melody band lyric
@@ -136,10 +136,10 @@ law legal lawyer attorney court lawsuit litigation legislation statute
 government political politics election vote senator parliament congress
 people person human individual
 user member profile account
-password credential login authentication authenticate signin auth
+password credential login authentication authenticate signin
 security vulnerability threat malware exploit attack secure
 permission role access authorization privilege
-file document doc pdf attachment
+file document pdf attachment
 folder directory path
 spreadsheet excel sheet csv table workbook
 slide presentation powerpoint deck slideshow
@@ -147,7 +147,7 @@ note notes memo notebook jot
 task todo ticket issue bug backlog
 project milestone sprint kanban
 code coding program programming programmer developer software script snippet
-repository repo git github gitlab
+repository git github gitlab
 commit branch merge pull
 function method procedure routine
 debug error exception crash failure bug troubleshoot fault
@@ -155,7 +155,7 @@ test testing unittest qa
 deploy deployment release rollout ship
 server host instance machine vm
 container docker kubernetes pod cluster
-database sql query table postgres mysql sqlite
+database sql query table postgresql mysql sqlite
 record row entry
 log logs logging audit
 metric metrics kpi dashboard monitoring
@@ -238,8 +238,7 @@ def _concepts() -> dict[str, tuple[str, ...]]:
     """Return the groups that each stem belongs to, by names that no word has."""
     found: dict[str, list[str]] = {}
     for number, line in enumerate(GROUPS.split("\n")):
-        stems = (stem(SAME_WORDS.get(word, word)) for word in line.split())
-        for word in dict.fromkeys(stems):
+        for word in dict.fromkeys(map(stem, line.split())):
             found.setdefault(word, []).append(f"={number}")
     return {word: tuple(groups) for word, groups in found.items()}
 
