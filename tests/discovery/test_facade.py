@@ -10,7 +10,7 @@ from discovery.support import WordEmbedder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib import tool
+from toolcrib import Tool, tool
 from toolcrib.discovery import (
     Bm25Searcher,
     Change,
@@ -349,3 +349,16 @@ def test_documentation_before_or_after_the_tool_is_the_same(titles: list[str], i
         crib.register_examples(MAIL.id, examples)
     for word in ("grandmother", "rivers", "oceans"):
         assert bool(crib.search(word).items) is (word in titles)
+
+
+def test_what_is_written_about_tools_is_kept_where_the_index_keeps_them(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.db"
+    with SqliteStore(path) as store:
+        Discovery(Index(store=store)).register(Tool(name="add", input_schema={}), doc={"notes": "Adds."})
+    with SqliteStore(path) as store:
+        assert Discovery(Index(store=store)).describe("add", "full").notes == "Adds."
+
+
+def test_an_index_is_not_documented_in_another_store() -> None:
+    with pytest.raises(ValidationError, match="/store: must be given to the index too"):
+        Discovery(Index(), store=MemoryStore())

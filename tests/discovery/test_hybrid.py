@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, load_set
 from toolcrib.discovery.semantic import OnnxEmbedder
+from toolcrib.errors import ValidationError
 
 CATALOGUE = [
     make("get_weather", "Tell the weather forecast 天气预报 погода"),
@@ -248,3 +249,11 @@ def test_meaning_never_costs_more_than_a_point(
     together = HybridSearcher(words, meaning)
     together.update(entries)
     assert evaluate(together, labelled).ndcg >= evaluate(words, labelled).ndcg + gain
+
+
+def test_a_hybrid_is_made_of_words_and_meaning_in_this_order() -> None:
+    swapped: Any = (EmbeddingSearcher(WordEmbedder()), Bm25Searcher())
+    with pytest.raises(
+        ValidationError, match="/words: must be a Bm25Searcher, not EmbeddingSearcher; /meaning"
+    ):
+        HybridSearcher(*swapped)

@@ -56,19 +56,24 @@ class Discovery:
         searcher: Searcher | None = None,
         store: Store | None = None,
     ) -> None:
-        """Compose what is given; what is not is made, on the store where there is one.
+        """Compose what is given; what is not is made, on the store where there is one, or the index's.
 
         Raises:
-            ValidationError: a searcher is given for an index that has one already.
+            ValidationError: a searcher, or another store, is given for an index that has one already.
             StoreError: the store cannot be read.
         """
         if index is not None and searcher is not None:
             said = "must be given to the index, which has a searcher of its own"
             raise ValidationError((Problem("/searcher", "type", said),))
-        self.index = Index(searcher, store=store) if index is None else index
-        self.docs = DocStore(self.index, texts=store) if docs is None else docs
-        self.providers = ProviderStore(texts=store) if providers is None else providers
+        if index is not None and store is not None and store is not index.store:
+            said = (
+                "must be given to the index too, or to it alone; what is written about tools goes with them"
+            )
+            raise ValidationError((Problem("/store", "type", said),))
         self._store = store
+        self.index = Index(searcher, store=store) if index is None else index
+        self.docs = DocStore(self.index, texts=self.index.store) if docs is None else docs
+        self.providers = ProviderStore(texts=self.index.store) if providers is None else providers
 
     def register(
         self,

@@ -18,7 +18,7 @@ from toolcrib.discovery.lexical.look import Look
 from toolcrib.discovery.protocols import Hit, Indexed, Ranking
 from toolcrib.discovery.sample import Sample
 from toolcrib.discovery.semantic import EmbeddingSearcher
-from toolcrib.errors import EmbeddingError
+from toolcrib.errors import EmbeddingError, Problem, ValidationError
 
 __all__ = ["HybridSearcher"]
 
@@ -63,6 +63,14 @@ class HybridSearcher:
             meaning: searches by meaning.
             reads_every_script: whether the embedder was made for texts in any script, not in Latin alone.
         """
+        given = (("words", Bm25Searcher, words), ("meaning", EmbeddingSearcher, meaning))
+        problems = tuple(
+            Problem(f"/{name}", "type", f"must be a {kind.__name__}, not {type(one).__name__}")
+            for name, kind, one in given
+            if not isinstance(one, kind)
+        )
+        if problems:
+            raise ValidationError(problems)
         self._words = words
         self._meaning = meaning
         self._reads_every_script = reads_every_script

@@ -414,3 +414,10 @@ def test_a_number_of_uses_is_a_count(times: Any) -> None:
     with pytest.raises(ValidationError, match="times"):
         index.count_use(ISSUE.id, times)
     assert index.usage() == {}
+
+
+def test_an_index_is_made_of_a_searcher_and_a_store() -> None:
+    parts: Any = {"searcher": 5, "store": "catalogue.db"}
+    with pytest.raises(ValidationError) as caught:
+        Index(**parts)
+    assert str(caught.value) == "/searcher: must be a Searcher, not int; /store: must be a Store, not str"

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from toolcrib.discovery.protocols import Searcher
+from toolcrib.discovery.store import Store
 from toolcrib.errors import InvalidBackendError, InvalidSchemaError, Problem, ValidationError
 from toolcrib.errors.base import shown
 from toolcrib.model import (
@@ -15,7 +17,16 @@ from toolcrib.model import (
     ToolBackend,
 )
 
-__all__ = ["MAX_LIMIT", "check_asked", "check_count", "check_texts", "compile_schemas", "pairs", "read_pair"]
+__all__ = [
+    "MAX_LIMIT",
+    "check_asked",
+    "check_count",
+    "check_parts",
+    "check_texts",
+    "compile_schemas",
+    "pairs",
+    "read_pair",
+]
 
 MAX_LIMIT = 1_000
 """How many items a page holds at most; a larger limit gives a page of so many."""
@@ -43,6 +54,21 @@ def check_asked(*, limit: int, query: str = "", min_confidence: float = 0.0) -> 
     if problems:
         raise ValidationError(tuple(problems))
     return min(limit, MAX_LIMIT)
+
+
+def check_parts(searcher: Any, store: Any) -> None:
+    """Refuse to build an index of what is no searcher or no store.
+
+    Raises:
+        ValidationError: with both, if both are wrong.
+    """
+    problems = [
+        Problem(f"/{name}", "type", f"must be a {kind.__name__}, not {type(given).__name__}")
+        for name, kind, given in (("searcher", Searcher, searcher), ("store", Store, store))
+        if given is not None and not isinstance(given, kind)
+    ]
+    if problems:
+        raise ValidationError(tuple(problems))
 
 
 def check_count(times: Any) -> int:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Unpack
 from toolcrib.discovery.index.arguments import (
     check_asked,
     check_count,
+    check_parts,
     check_texts,
     compile_schemas,
     pairs,
@@ -63,6 +64,7 @@ class Index:
         Raises:
             StoreError: the store cannot be read.
         """
+        check_parts(searcher, store)
         self._searcher: Searcher = Bm25Searcher(cache=store) if searcher is None else searcher
         self._store = store
         self._validator: SchemaValidator = DefaultValidator() if validator is None else validator
@@ -98,6 +100,11 @@ class Index:
             return False
         with self._lock:
             return wanted in self._catalogue
+
+    @property
+    def store(self) -> Store | None:
+        """Where the catalogue is kept."""
+        return self._store
 
     @property
     def version(self) -> int:

@@ -12,6 +12,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 __all__ = ["PrivateLoop"]
 
 T = TypeVar("T")
+_LEFT_BEHIND: list[object] = []
+"""Loops of the process that this one was forked from: to let go of them would be to wait for them."""
 
 
 class PrivateLoop:
@@ -49,7 +51,7 @@ class PrivateLoop:
     def _open(self) -> BlockingPortal:
         with self._lock:
             if self._close is not None and self._process != os.getpid():
-                self._close.detach()  # a fork has the objects, but not the thread
+                _LEFT_BEHIND.append(self._close.detach())  # a fork has the objects, but not the thread
                 self._portal = None
             if self._portal is None:
                 manager = start_blocking_portal()

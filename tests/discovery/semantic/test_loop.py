@@ -1,0 +1,47 @@
+"""The private event loop comes back after a fork, and after what it ran has ended it."""
+
+import subprocess
+import sys
+
+SETUP = """
+import os, signal, sys
+from toolcrib.discovery.semantic.loop import PrivateLoop
+
+async def double(number):
+    return number * 2
+
+async def leave():
+    raise SystemExit
+
+loop = PrivateLoop()
+assert loop.call(double, 2) == 4
+signal.alarm(30)
+"""
+FORKED = """
+child = os.fork()
+if child == 0:
+    os._exit(0 if loop.call(double, 4) == 8 else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert loop.call(double, 3) == 6
+"""
+ENDED = """
+try:
+    loop.call(leave)
+except BaseException as error:
+    print(type(error).__name__)
+assert loop.call(double, 3) == 6
+"""
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SETUP + script], capture_output=True, text=True, check=False, timeout=50
+    )
+
+
+def test_a_forked_child_has_a_loop_of_its_own() -> None:
+    assert run(FORKED).returncode == 0
+
+
+def test_a_loop_that_was_ended_is_replaced() -> None:
+    assert run(ENDED).returncode == 0
