@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic, sleep
 
 from toolcrib.discovery.store.connection import transaction
 from toolcrib.errors import StoreError
@@ -55,6 +56,9 @@ _FORM = (
 )
 _PAGE_SIZE = 8192  # of 4096, 8192 and 16384 the smallest that wastes little on rows of a kilobyte
 _LOG_SIZE = 16 * 2**20
+_PATIENCE = 10.0
+_PAUSE = 0.01
+"""Seconds: how long to try for the log, and how long to wait between."""
 
 
 def prepare(connection: sqlite3.Connection, path: Path, steps: Sequence[Sequence[str]] = STEPS) -> None:
@@ -67,7 +71,7 @@ def prepare(connection: sqlite3.Connection, path: Path, steps: Sequence[Sequence
     """
     version = _version(connection, path, latest=len(steps))
     connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
-    connection.execute("PRAGMA journal_mode = WAL")
+    _log_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_SIZE}")
     if version < len(steps):
@@ -77,6 +81,20 @@ def prepare(connection: sqlite3.Connection, path: Path, steps: Sequence[Sequence
                     connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {len(steps)}")
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Write to a log first; SQLite does not wait for another process that is switching, so this does."""
+    deadline = monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > deadline:
+                raise
+            sleep(_PAUSE)
+        else:
+            return
 
 
 def _version(connection: sqlite3.Connection, path: Path, *, latest: int) -> int:
