@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,7 +147,15 @@ def test_what_is_built_comes_back_with_its_cost() -> None:
     made, cost = cost_of(lambda: b"x" * (64 << 20))
     assert len(made) == 64 << 20
     assert cost.cpu_seconds > 0
-    assert cost.rss_bytes is None or cost.rss_bytes > 32 << 20
+
+
+def test_memory_is_counted_in_a_process_that_does_nothing_else() -> None:
+    code = (
+        "from toolcrib.discovery.evaluation import cost_of\n"
+        "made, cost = cost_of(lambda: b'x' * (64 << 20))\n"
+        "print(cost.rss_bytes is None or cost.rss_bytes > 32 << 20)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True\n"
 
 
 def test_memory_is_none_where_the_system_does_not_say(tmp_path: Path) -> None:

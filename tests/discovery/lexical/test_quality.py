@@ -20,6 +20,10 @@ def filled(tools: Iterable[Tool]) -> Bm25Searcher:
     return searcher
 
 
+LIMIT = 0.5
+"""Seconds of CPU time; each takes a tenth of it where nothing else runs and nothing is traced."""
+
+
 @pytest.mark.parametrize(
     ("name", "questions", "floor"),
     [("metatool_single", 500, 0.567), ("bfcl", 400, 0.769), ("sealtools_dev", 200, 0.896)],
@@ -59,6 +63,6 @@ def test_no_question_takes_long_among_thousands_of_real_tools(shared_data: Path)
     slow = {
         name: taken
         for name, question in questions.items()
-        if (taken := seconds(lambda text=question: searcher.search(text, limit=10))) > 0.05
+        if (taken := seconds(lambda text=question: searcher.search(text, limit=10))) > LIMIT
     }
     assert slow == {}
