@@ -13,15 +13,14 @@ from toolcrib.discovery.evaluation import evaluate, load_set, load_tools
 from toolcrib.discovery.text import words
 from toolcrib.model import Tool
 
+LIMIT = 0.5
+"""Seconds of CPU time; each takes a tenth of it where nothing else runs and nothing is traced."""
+
 
 def filled(tools: Iterable[Tool]) -> Bm25Searcher:
     searcher = Bm25Searcher()
     searcher.update([indexed(tool) for tool in tools])
     return searcher
-
-
-LIMIT = 0.5
-"""Seconds of CPU time; each takes a tenth of it where nothing else runs and nothing is traced."""
 
 
 @pytest.mark.parametrize(
