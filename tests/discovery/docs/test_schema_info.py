@@ -319,7 +319,7 @@ HOSTILE: dict[str, Any] = {
 def test_a_hostile_schema_is_told_in_bounded_time_and_size(schema: Any) -> None:
     start = process_time()
     info = schema_info(schema)
-    assert process_time() - start < 2
+    assert process_time() - start < 10
     assert sum(map(len, info.types.values())) < 1_000_000
     assert len(json.dumps(info.defaults)) < 200_000
 

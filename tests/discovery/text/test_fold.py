@@ -54,5 +54,5 @@ def test_a_long_text_is_folded_like_a_short_one(length: int) -> None:
 @pytest.mark.parametrize("pattern", HOSTILE.values(), ids=HOSTILE.keys())
 def test_folding_takes_as_long_as_the_text_is(pattern: str) -> None:
     text = (pattern * 100_000)[:100_000]
-    assert seconds(lambda: fold(text)) < 0.5
-    assert seconds(lambda: split_identifier(text)) < 0.5
+    assert seconds(lambda: fold(text)) < 2
+    assert seconds(lambda: split_identifier(text)) < 2

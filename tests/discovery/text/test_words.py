@@ -160,5 +160,5 @@ def test_a_text_without_letters_has_no_words(text: str) -> None:
 @pytest.mark.parametrize("pattern", HOSTILE.values(), ids=HOSTILE.keys())
 def test_any_megabyte_is_read_in_a_moment(pattern: str) -> None:
     text = (pattern * 1_000_000)[:1_000_000]
-    assert seconds(lambda: sum(1 for _ in words(text))) < 0.5
-    assert seconds(lambda: list(islice(words(f"{text} x"), 10))) < 0.5
+    assert seconds(lambda: sum(1 for _ in words(text))) < 2
+    assert seconds(lambda: list(islice(words(f"{text} x"), 10))) < 2
