@@ -1,7 +1,7 @@
 """A tool in the forms that search works with: a summary, one text, a document."""
 
 from toolcrib.discovery import facts
-from toolcrib.discovery.docs.keys import key_of
+from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.records import MAX_SHORT_DESCRIPTION_LEN, Document, SearchDoc, Summary
 from toolcrib.model import Tool
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, Unpack
 
 from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
-from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.index import Change, FilterOptions, Index
+from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.providers import ProviderStore
 from toolcrib.discovery.records import Page, Result, Summary

@@ -9,11 +9,11 @@ from toolcrib.discovery import facts
 from toolcrib.discovery.copies import own
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
 from toolcrib.discovery.docs.glance import schema_info
-from toolcrib.discovery.docs.keys import key_of, without_version
 from toolcrib.discovery.docs.learnt import Learnt
 from toolcrib.discovery.docs.level import DetailLevel
 from toolcrib.discovery.docs.observed import ObservedShape
 from toolcrib.discovery.kept import Kept, Texts
+from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
 from toolcrib.errors.base import shown
 from toolcrib.model.docs import SchemaInfo, ToolDoc, ToolExample

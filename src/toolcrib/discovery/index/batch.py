@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.index.catalogue import Catalogue
 from toolcrib.discovery.index.changes import Change, ChangeKind
 from toolcrib.discovery.index.entry import Entry, changed_fields
 from toolcrib.discovery.index.references import not_found
+from toolcrib.discovery.keys import key_of
 from toolcrib.errors import InvalidBackendError
 from toolcrib.model import Tool, ToolBackend
 

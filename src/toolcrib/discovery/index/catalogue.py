@@ -7,6 +7,7 @@ from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter
 from toolcrib.discovery.index.names import Names
 from toolcrib.discovery.index.selections import Selections
+from toolcrib.discovery.keys import without_version
 
 __all__ = ["Catalogue"]
 
@@ -81,11 +82,11 @@ class Catalogue:
     def _put_in(self, entry: Entry) -> None:
         self._entries[entry.id] = entry
         self._selections.add(entry.id, entry.keys)
-        self._versions.setdefault(_unversioned(entry.id), set()).add(entry.id)
+        self._versions.setdefault(without_version(entry.id), set()).add(entry.id)
         self.names.add(entry)
 
     def _take_out(self, entry: Entry) -> None:
-        name = _unversioned(entry.id)
+        name = without_version(entry.id)
         self._selections.remove(entry.id, entry.keys)
         self._versions[name].discard(entry.id)
         if not self._versions[name]:
@@ -100,7 +101,3 @@ class Catalogue:
             del self._order[bisect_left(self._order, tool_id)]
         for tool_id in fresh:
             insort(self._order, tool_id)
-
-
-def _unversioned(tool_id: str) -> str:
-    return ":".join(tool_id.split(":", 2)[:2])

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from toolcrib.discovery.describe import summarize
-from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.index.filters import backend_facets, tool_facets
+from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.discovery.records import Summary
 from toolcrib.discovery.store import StoredTool
 from toolcrib.errors import InvalidToolError, StoreError
@@ -89,7 +89,7 @@ class Entry:
         """What the tool is called: its id, with and without a version, its name and its aliases."""
         parts = self.id.split(":")
         aliases = (facet.removeprefix("alias=") for facet in self.facets if facet.startswith("alias="))
-        return self.id, ":".join(parts[:2]), parts[min(1, len(parts) - 1)], *aliases
+        return self.id, without_version(self.id), parts[min(1, len(parts) - 1)], *aliases
 
     @property
     def keys(self) -> frozenset[str]:

@@ -23,7 +23,8 @@ from toolcrib.discovery.index.cursor import Listing
 from toolcrib.discovery.index.entry import Entry, readable
 from toolcrib.discovery.index.filters import Filter, FilterOptions, filter_text, read_filter
 from toolcrib.discovery.index.finding import Asked, Search
-from toolcrib.discovery.index.references import exact, latest, not_found, versions_of
+from toolcrib.discovery.index.references import latest, not_found, versions_of
+from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.lexical import Bm25Searcher
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.records import Page, Result, Summary
@@ -95,7 +96,7 @@ class Index:
 
     def __contains__(self, tool_id: str | ToolId) -> bool:
         try:
-            wanted = exact(tool_id)
+            wanted = key_of(tool_id)
         except InvalidToolIdError:
             return False
         with self._lock:
@@ -142,7 +143,7 @@ class Index:
             ToolNotFoundError: there is no such tool.
             InvalidBackendError: it does not run there.
         """
-        self._change(lambda batch: batch.unregister(exact(tool_id), backend))
+        self._change(lambda batch: batch.unregister(key_of(tool_id), backend))
 
     def set_examples(self, tool_id: str | ToolId, questions: Sequence[str]) -> None:
         """Replace the questions that a tool is known to answer; they are searched like its description.
@@ -152,7 +153,7 @@ class Index:
             ValidationError: they are not texts.
         """
         texts = check_texts(questions)
-        self._change(lambda batch: batch.set_examples(exact(tool_id), texts))
+        self._change(lambda batch: batch.set_examples(key_of(tool_id), texts))
 
     def get(self, tool_id: str | ToolId) -> Tool:
         """Return the tool with exactly this id.
@@ -160,7 +161,7 @@ class Index:
         Raises:
             ToolNotFoundError: with the nearest ids.
         """
-        return self._entry(exact(tool_id)).tool
+        return self._entry(key_of(tool_id)).tool
 
     def resolve(self, ref: str | ToolId) -> Tool:
         """Return the tool that a reference means.
@@ -182,7 +183,7 @@ class Index:
 
     def backends(self, tool_id: str | ToolId) -> tuple[ToolBackend, ...]:
         """Return where a tool can run, in the order it was registered."""
-        return self._entry(exact(tool_id)).backends
+        return self._entry(key_of(tool_id)).backends
 
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces in order; an empty one stands for the tools without."""
@@ -248,7 +249,7 @@ class Index:
             ValidationError: that is no number of times.
         """
         count = check_count(times)
-        used = self._entry(exact(tool_id)).id
+        used = self._entry(key_of(tool_id)).id
         if self._store is not None:
             self._store.count_usage({used: count})
         with self._lock:

@@ -3,13 +3,13 @@
 from difflib import get_close_matches
 from itertools import chain, islice
 
-from toolcrib.discovery.docs.keys import key_of
 from toolcrib.discovery.index.catalogue import Catalogue
+from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, InvalidVersionError, ToolNotFoundError
 from toolcrib.model import ToolId
 from toolcrib.version import Constraint, Version
 
-__all__ = ["exact", "latest", "not_found", "versions_of"]
+__all__ = ["latest", "not_found", "versions_of"]
 
 _MAX_PARTS = 3
 _SCANNED = 2_000
@@ -19,15 +19,6 @@ _BESIDE = 20
 _SUGGESTED = 3
 _LONGEST = 200
 _ALIKE = 0.6
-
-
-def exact(reference: str | ToolId) -> str:
-    """Return the id that a reference spells; all spellings of a version are one.
-
-    Raises:
-        InvalidToolIdError: it spells none.
-    """
-    return key_of(reference)
 
 
 def latest(catalogue: Catalogue, reference: str | ToolId) -> str:
@@ -41,7 +32,7 @@ def latest(catalogue: Catalogue, reference: str | ToolId) -> str:
     if isinstance(reference, str) and (constrained := _constrained(reference)):
         name, constraint = constrained
         return _highest(catalogue, str(name), reference, constraint)
-    tool_id = exact(reference)
+    tool_id = key_of(reference)
     if tool_id in catalogue:
         return tool_id
     if tool_id.count(":") == _MAX_PARTS - 1:
@@ -51,7 +42,7 @@ def latest(catalogue: Catalogue, reference: str | ToolId) -> str:
 
 def versions_of(catalogue: Catalogue, reference: str | ToolId) -> tuple[str, ...]:
     """Return the ids of all versions of a tool, the lowest first; one without a version is the lowest."""
-    found = catalogue.versions(":".join(exact(reference).split(":")[:2]))
+    found = catalogue.versions(without_version(key_of(reference)))
     return tuple(sorted(found, key=lambda tool_id: (_version(tool_id) is not None, _version(tool_id))))
 
 
@@ -61,7 +52,7 @@ def not_found(catalogue: Catalogue, reference: str) -> ToolNotFoundError:
     name = _name(reference)
     same_name = sorted(catalogue.names.answering(name))
     near = chain(
-        catalogue.versions(":".join(parts[:2])),
+        catalogue.versions(without_version(reference)),
         same_name,
         islice(catalogue.following(reference, before=_BESIDE), 2 * _BESIDE),
     )

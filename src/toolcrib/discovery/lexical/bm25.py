@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.discovery.lexical.kept import Analyses
+from toolcrib.discovery.lexical.analyses import Analyses
 from toolcrib.discovery.lexical.look import Look
 from toolcrib.discovery.lexical.postings import Filing, Postings
 from toolcrib.discovery.lexical.question import read_question

@@ -4,7 +4,7 @@ from toolcrib.discovery.text.clauses import clauses
 from toolcrib.discovery.text.fields import FIELD_WEIGHTS, Analysis, analyse, field_texts
 from toolcrib.discovery.text.fold import fold
 from toolcrib.discovery.text.stem import stem
-from toolcrib.discovery.text.terms import forms, question_terms, stems
+from toolcrib.discovery.text.terms import forms, question_terms
 from toolcrib.discovery.text.words import split_identifier, words
 
 __all__ = [
@@ -18,6 +18,5 @@ __all__ = [
     "question_terms",
     "split_identifier",
     "stem",
-    "stems",
     "words",
 ]

@@ -5,15 +5,13 @@ that means nearly the same). A document is filed under all of them; a question a
 weight and for the softer forms at a fraction of it.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 from toolcrib.discovery.text.concepts import SAME_WORDS, concepts_of
 from toolcrib.discovery.text.stem import stem
 from toolcrib.discovery.text.stopwords import STOP_WORDS, VAGUE_WORDS
-from toolcrib.discovery.text.words import words
 
-__all__ = ["CONCEPT_WEIGHT", "FAMILY_WEIGHT", "VAGUE_WEIGHT", "forms", "question_terms", "stems"]
+__all__ = ["CONCEPT_WEIGHT", "FAMILY_WEIGHT", "VAGUE_WEIGHT", "forms", "question_terms"]
 
 FAMILY_WEIGHT = 0.2
 CONCEPT_WEIGHT = 0.3
@@ -37,18 +35,6 @@ def forms(word: str) -> tuple[str, ...]:
     if len(base) < _FAMILY or not base.isalpha():
         return (base, *concepts_of(base))
     return (base, f"~{base[:_FAMILY]}", *concepts_of(base))
-
-
-def stems(text: str) -> Iterator[str]:
-    """Yield the stems of a text, stop words left out.
-
-    >>> list(stems("Lists the open issues"))
-    ['list', 'open', 'issu']
-    """
-    for word in words(text):
-        found = forms(word)
-        if found:
-            yield found[0]
 
 
 @lru_cache(maxsize=1 << 14)
