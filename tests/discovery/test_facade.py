@@ -362,3 +362,13 @@ def test_what_is_written_about_tools_is_kept_where_the_index_keeps_them(tmp_path
 def test_an_index_is_not_documented_in_another_store() -> None:
     with pytest.raises(ValidationError, match="/store: must be given to the index too"):
         Discovery(Index(), store=MemoryStore())
+
+
+def test_what_was_derived_from_replaced_definitions_goes_when_the_store_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.db"
+    with Discovery(store=SqliteStore(path)) as discovery:
+        for turn in range(20):
+            discovery.register(Tool(name="add", description=f"Adds {turn}.", input_schema={}))
+    with SqliteStore(path) as store:
+        assert Index(store=store).prune() == 0
+        assert store.prune_derived(()) == 1

@@ -145,12 +145,15 @@ class Discovery:
         return self.index.on_change(callback)
 
     def close(self) -> None:
-        """Write what is still to be written, and let go of the store."""
+        """Write what is still to be written, drop what no tool needs, and let go of the store."""
+        store, self._store = self._store, None
         try:
             self.docs.flush()
+            if store is not None:
+                self.index.prune()
         finally:
-            if self._store is not None:
-                self._store.close()
+            if store is not None:
+                store.close()
 
     def __enter__(self) -> Self:
         return self

@@ -39,6 +39,10 @@ class Catalogue:
         """Return the entries with those of the ids that are there."""
         return [self._entries[tool_id] for tool_id in ids if tool_id in self._entries]
 
+    def hashes(self) -> set[str]:
+        """Return the content hashes of all entries."""
+        return {entry.content_hash for entry in self._entries.values()}
+
     def replace(self, put: Iterable[Entry], drop: Iterable[str] = ()) -> None:
         """Take entries out and put others in."""
         entries = {entry.id: entry for entry in put}

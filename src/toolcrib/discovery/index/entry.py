@@ -150,13 +150,14 @@ def changed_fields(known: Entry, tool: Tool) -> tuple[str, ...]:
     return changed or ("definition",)
 
 
-def readable(kept: Iterable[StoredTool | Entry]) -> Iterator[Entry]:
-    """Yield the entries that can be read, of rows or of entries to be parsed, and log the others."""
-    for one in kept:
+def readable(rows: Iterable[StoredTool], *, parsed: bool = False) -> Iterator[Entry]:
+    """Yield the entries that can be read, or, where that is asked for, parsed; log the others."""
+    for row in rows:
         try:
-            entry = Entry.stored(one) if isinstance(one, StoredTool) else one
-            _ = entry.tool if one is entry else None
-        except StoreError as error:
+            entry = Entry.stored(row)
+            if parsed:
+                Tool.from_json(row.definition)
+        except (StoreError, InvalidToolError) as error:
             _LOG.warning("a tool is left out: %s", error)
         else:
             yield entry

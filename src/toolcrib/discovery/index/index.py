@@ -85,7 +85,7 @@ class Index:
         try:
             self._searcher.update(entries, ())
         except StoreError:  # a definition that had to be read could not be
-            entries = list(readable(entries))
+            entries = list(readable(store.tools(), parsed=True))
             self._searcher.update(entries, ())
         self._catalogue.replace(entries)
         self._usage.update(store.usage())
@@ -259,6 +259,13 @@ class Index:
         """Return how often each tool was used."""
         with self._lock:
             return dict(self._usage)
+
+    def prune(self) -> int:
+        """Forget what was derived from definitions that are here no more, and return how much that was."""
+        with self._writing:
+            if self._store is None:
+                return 0
+            return self._store.prune_derived(self._catalogue.hashes())
 
     def _checked(self, tools: Iterable[tuple[Any, Any]]) -> list[tuple[Tool, ToolBackend | None]]:
         """Return tools that may all be registered."""

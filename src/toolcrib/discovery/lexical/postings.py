@@ -63,7 +63,8 @@ class _Posting:
 class Postings:
     """Which documents each term occurs in; a document is a small number, its slot.
 
-    Adding or removing a document costs what its own terms cost, however many documents there are.
+    Adding a document costs what its own terms cost, however many documents there are; removing one also looks
+    through the lists it is in.
     """
 
     def __init__(self) -> None:

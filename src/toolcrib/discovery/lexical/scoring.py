@@ -90,11 +90,10 @@ def _offsets(rows: Sequence[Gains], lengths: list[int], slots: int) -> NDArray[n
 
 def _blended(table: Scores) -> Scores:
     """Return the scores of the whole question, with those of its best part mixed in."""
-    whole: Scores = table[0] if len(table) == 1 else table.sum(axis=0)
-    if len(table) == 1:
-        return whole
-    whole *= 1 - _PART_SHARE
-    whole += np.float32(_PART_SHARE) * table[1:].max(axis=0)
+    whole: Scores = table.sum(axis=0)
+    if len(table) > 1:
+        whole *= 1 - _PART_SHARE
+        whole += np.float32(_PART_SHARE) * table[1:].max(axis=0)
     return whole
 
 
