@@ -18,6 +18,9 @@ own message from them: what was wrong, then what to do.
     │   ├── ToolTimeoutError (TimeoutError), BackendUnavailableError (ConnectionError)
     │   └── PolicyDeniedError (PermissionError)
     ├── ChainError
+    │   └── InvalidChainError                                           (ValidationError)
+    ├── ServerUnavailableError                                          (ConnectionError)
+    ├── ConfigError                                                     (ValueError)
     ├── RuntimeUnavailableError, SandboxViolationError, LimitExceededError, CodeError
     ├── StoreError                                                      (OSError)
     ├── EmbeddingError                                                  (RuntimeError)
@@ -44,12 +47,15 @@ from toolcrib.errors.definitions import (
     UnsupportedDialectError,
     ValidationError,
 )
+from toolcrib.errors.explain import explain
 from toolcrib.errors.running import (
     BackendUnavailableError,
     ChainError,
     CodeError,
+    ConfigError,
     EmbeddingError,
     InputValidationError,
+    InvalidChainError,
     LimitExceededError,
     MissingExtraError,
     NoBackendError,
@@ -58,6 +64,7 @@ from toolcrib.errors.running import (
     PolicyDeniedError,
     RuntimeUnavailableError,
     SandboxViolationError,
+    ServerUnavailableError,
     StoreError,
     StreamNotSupportedError,
     ToolCancelledError,
@@ -71,11 +78,13 @@ __all__ = [
     "BackendUnavailableError",
     "ChainError",
     "CodeError",
+    "ConfigError",
     "ConversionError",
     "EmbeddingError",
     "ExternalRefError",
     "InputValidationError",
     "InvalidBackendError",
+    "InvalidChainError",
     "InvalidConstraintError",
     "InvalidCursorError",
     "InvalidSchemaError",
@@ -94,6 +103,7 @@ __all__ = [
     "RuntimeUnavailableError",
     "SandboxViolationError",
     "SchemaTooComplexError",
+    "ServerUnavailableError",
     "StoreError",
     "StreamNotSupportedError",
     "ToolCancelledError",
@@ -105,8 +115,9 @@ __all__ = [
     "UnknownMetaSchemaError",
     "UnsupportedDialectError",
     "ValidationError",
+    "explain",
 ]
 
 for _name in __all__:  # tracebacks and pickles name the place that callers import from
-    if _name != "Op":
+    if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__

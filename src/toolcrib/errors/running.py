@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from toolcrib.errors.base import ToolcribError
+from toolcrib.errors.base import Problem, ToolcribError
 from toolcrib.errors.definitions import ValidationError
 
 Op = Literal["resolve", "select_backend", "policy", "validate_input", "execute", "validate_output", "stream"]
@@ -49,6 +49,8 @@ class OutputValidationError(ToolError, ValidationError):
     """A result that does not fit the tool's output schema; the tool did run."""
 
     op: Op = "validate_output"
+    result: Any = None
+    """What the tool gave, so that nothing is lost."""
 
     def __str__(self) -> str:
         return f"{self.tool_id}: the result does not fit the output schema: {ValidationError.__str__(self)}"
@@ -89,6 +91,8 @@ class BackendUnavailableError(ToolError, ConnectionError):
     """The backend could not be reached, or went away."""
 
     op: Op = "execute"
+    sent: bool = True
+    """Whether the call may have reached it; only one that certainly did not is safe to repeat anywhere."""
 
     def __str__(self) -> str:
         backend = self.backend or "its backend"
@@ -126,6 +130,45 @@ class ChainError(ToolcribError):
 
     def __str__(self) -> str:
         return f"step {self.step_index + 1} of the chain failed: {self.reason}"
+
+
+@dataclass(eq=False, kw_only=True)
+class InvalidChainError(ChainError, ValidationError):
+    """A chain that cannot work, with every problem found in it; none of its steps was run."""
+
+    step_index: int = 0
+    """The first step that something is wrong with."""
+    results: tuple[Any, ...] = ()
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"the chain cannot run: {ValidationError.__str__(self)}"
+
+
+@dataclass(eq=False)
+class ServerUnavailableError(ToolcribError, ConnectionError):
+    """An MCP server that cannot be started, reached or understood."""
+
+    server: str
+    reason: str
+    stderr: str = ""
+    """The last lines that it wrote to its standard error."""
+
+    def __str__(self) -> str:
+        last = f"; its last words: {self.stderr}" if self.stderr else ""
+        return f"server {self.server!r} is unavailable: {self.reason}{last}"
+
+
+@dataclass(eq=False)
+class ConfigError(ToolcribError, ValueError):
+    """A configuration that cannot be used, with every problem found in it."""
+
+    source: str
+    """The file, or what stands for one."""
+    problems: tuple[Problem, ...]
+
+    def __str__(self) -> str:
+        return f"{self.source}: {'; '.join(map(str, self.problems))}"
 
 
 @dataclass(eq=False)

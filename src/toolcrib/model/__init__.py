@@ -12,6 +12,7 @@ from toolcrib.model.argschema import (
 )
 from toolcrib.model.backend import LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
+from toolcrib.model.context import Context, LogLevel
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
 from toolcrib.model.local import LocalTool, tool
 from toolcrib.model.protocols import Resolver, ToolGateway
@@ -27,10 +28,12 @@ __all__ = [
     "ArgSchemaProperty",
     "CanonicalProvider",
     "CanonicalTool",
+    "Context",
     "DefaultValidator",
     "Icon",
     "LocalBackend",
     "LocalTool",
+    "LogLevel",
     "McpBackend",
     "ObservedOutput",
     "ProviderBackend",

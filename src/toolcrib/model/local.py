@@ -8,18 +8,20 @@ from functools import partial, update_wrapper
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
-from pydantic_core import SchemaError
+from pydantic_core import ArgsKwargs, SchemaError
 
-from toolcrib.errors import InvalidToolError, Problem
+from toolcrib.errors import InputValidationError, InvalidToolError, Problem
 from toolcrib.model.argschema import ArgSchema, parse_arg_schema
+from toolcrib.model.context import Context
 from toolcrib.model.docstring import read_docstring
+from toolcrib.model.record import problems_of
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool, ToolAnnotations
 
-__all__ = ["LocalTool", "tool"]
+__all__ = ["LocalTool", "is_context", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,14 +35,37 @@ _OPTIONS = (
 class LocalTool(Generic[P, R]):
     """A function that is also a tool: call it as before, or hand `.tool` to a crib."""
 
-    def __init__(self, function: Callable[P, R], record: Tool) -> None:
+    def __init__(
+        self,
+        function: Callable[P, R],
+        record: Tool,
+        *,
+        arguments: TypeAdapter[dict[str, Any]] | None = None,
+        context: str | None = None,
+    ) -> None:
         update_wrapper(self, function)  # first, because it brings the attributes of the function along
         self.function = function
         self.tool = record
+        self.context = context
+        """The parameter that is given the running call, where there is one."""
+        self._arguments = arguments
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function."""
         return self.function(*args, **kwargs)
+
+    def read_arguments(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments that came as JSON as the types that the function declares.
+
+        Raises:
+            InputValidationError: they are none of these types, although they may fit the schema.
+        """
+        if self._arguments is None:
+            return dict(args)
+        try:
+            return self._arguments.validator.validate_python(ArgsKwargs((), dict(args)))  # type: ignore[no-any-return]  # what stand_in returns
+        except ValidationError as error:
+            raise InputValidationError(problems_of(error), tool_id=str(self.tool.id)) from error
 
     def __repr__(self) -> str:
         return f"<LocalTool {self.tool.id}>"
@@ -85,33 +110,35 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             raise TypeError(f"tool() has no option {option!r}{did_you_mean(option, _OPTIONS)}")
     frame = sys._getframe(1)  # noqa: SLF001 - where names in postponed annotations are looked up
     if function is not None:
-        return LocalTool(function, _record(function, frame, **options))
-    return lambda decorated: LocalTool(decorated, _record(decorated, frame, **options))
+        return _make(function, frame, **options)
+    return lambda decorated: _make(decorated, frame, **options)
 
 
-def _record(
+def _make(
     function: Callable[..., Any],
     frame: FrameType,
     *,
     arguments: Any = None,
     tags: Iterable[str] = (),
     **fields: Any,
-) -> Tool:
-    """Return the record that describes a function."""
+) -> LocalTool[..., Any]:
+    """Return the tool that a function makes."""
     written = _written(function)
     name = fields.pop("name", None) or getattr(written, "__name__", type(written).__name__)
     documented = read_docstring(inspect.getdoc(written))
     hints = _hints(written, name, frame)
-    signature = _signature(function, name)
+    signature, context = _without_context(_signature(function, name), name, hints)
     described = fields.pop("description", None) or documented.description or None
+    adapter = None
     if arguments is None:
-        schema = _input_schema(signature, name, hints, documented.parameters)
+        adapter = _adapter(_stand_in(signature, hints), name, "the parameters")
+        schema = _input_schema(adapter, name, documented.parameters)
     elif isinstance(arguments, ArgSchema):
         schema = arguments.to_json_schema()
     else:
         light = parse_arg_schema(dict(arguments) if isinstance(arguments, Mapping) else arguments)
         schema = light.to_json_schema()
-    return Tool(
+    record = Tool(
         name=name,
         description=described,
         input_schema=schema,
@@ -119,6 +146,24 @@ def _record(
         tags=tags,
         **fields,
     )
+    return LocalTool(function, record, arguments=adapter, context=context)
+
+
+def _without_context(
+    signature: inspect.Signature, name: str, hints: Mapping[str, Any]
+) -> tuple[inspect.Signature, str | None]:
+    """Return a signature without the parameter for the running call, and the name of that."""
+    found = [parameter for parameter in signature.parameters if is_context(hints.get(parameter))]
+    if len(found) > 1:
+        raise _refusal(name, found[1], "is a second Context; one is enough")
+    kept = [parameter for parameter in signature.parameters.values() if parameter.name not in found]
+    return signature.replace(parameters=kept), found[0] if found else None
+
+
+def is_context(hint: Any) -> bool:
+    """Return whether an annotation asks for the running call: `Context`, or that or None."""
+    kinds = typing.get_args(hint) or (hint,)
+    return any(isinstance(kind, type) and issubclass(kind, Context) for kind in kinds)
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,18 +210,23 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
     return signature
 
 
-def _input_schema(
-    signature: inspect.Signature, name: str, hints: dict[str, Any], described: Mapping[str, str]
-) -> dict[str, Any]:
-    def stand_in() -> None:
+def _stand_in(signature: inspect.Signature, hints: dict[str, Any]) -> Callable[..., dict[str, Any]]:
+    def stand_in(**given: Any) -> dict[str, Any]:
         """Carry the signature, with its annotations evaluated, to pydantic."""
+        return given
 
     stand_in.__signature__ = signature  # type: ignore[attr-defined]  # functions take any attribute
     stand_in.__annotations__ = {
         parameter.name: hints.get(parameter.name, _annotation(parameter))
         for parameter in signature.parameters.values()
     }
-    schema = _generate(stand_in, name, "the parameters", "validation")
+    return stand_in
+
+
+def _input_schema(
+    adapter: TypeAdapter[dict[str, Any]], name: str, described: Mapping[str, str]
+) -> dict[str, Any]:
+    schema = _generate(adapter, name, "the parameters", "validation")
     for parameter_name, text in described.items():
         property_schema = schema.get("properties", {}).get(parameter_name)
         if property_schema is not None and "description" not in property_schema:
@@ -197,7 +247,8 @@ def _output_schema(function: Callable[..., Any], name: str, hints: dict[str, Any
     streams = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
     if streams or returned is Any or returned is type(None):
         return None
-    return _generate(returned, name, "the return type", "serialization")
+    adapter = _adapter(returned, name, "the return type")
+    return _generate(adapter, name, "the return type", "serialization")
 
 
 class _Terse(GenerateJsonSchema):
@@ -213,12 +264,26 @@ class _Terse(GenerateJsonSchema):
         return False
 
 
-def _generate(kind: Any, name: str, what: str, mode: JsonSchemaMode) -> dict[str, Any]:
+_NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError)
+
+
+def _adapter(kind: Any, name: str, what: str) -> TypeAdapter[Any]:
     try:
-        return TypeAdapter(kind).json_schema(schema_generator=_Terse, mode=mode)
-    except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError) as error:
-        reason = f"{what} must be JSON types, pydantic models or dataclasses: {_cause(error)}"
-        raise _refusal(name, "", reason) from error
+        return TypeAdapter(kind)
+    except _NO_SCHEMA as error:
+        raise _no_schema(error, name, what) from error
+
+
+def _generate(adapter: TypeAdapter[Any], name: str, what: str, mode: JsonSchemaMode) -> dict[str, Any]:
+    try:
+        return adapter.json_schema(schema_generator=_Terse, mode=mode)
+    except _NO_SCHEMA as error:
+        raise _no_schema(error, name, what) from error
+
+
+def _no_schema(error: Exception, name: str, what: str) -> InvalidToolError:
+    reason = f"{what} must be JSON types, pydantic models or dataclasses: {_cause(error)}"
+    return _refusal(name, "", reason)
 
 
 def _cause(error: Exception) -> str:

@@ -14,7 +14,7 @@ from toolcrib.errors import InvalidToolError, Problem, ToolcribError, Validation
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.plain import copy_json, measure, parse_json, pointer
 
-__all__ = ["Json", "JsonObject", "Record", "Text"]
+__all__ = ["Json", "JsonObject", "Record", "Text", "problems_of"]
 
 _MAX_DEPTH = 256
 """How deep the JSON in a record may be: what Python itself can still compare, print and write."""
@@ -70,7 +70,7 @@ class Record(BaseModel):
             try:
                 super().__init__(**data)
             except pydantic.ValidationError as error:
-                raise self._refusal(_problems(error), data) from None
+                raise self._refusal(problems_of(error), data) from None
 
         # Pydantic validates nested records itself, so that their problems keep their paths.
         __init__.__pydantic_base_init__ = True
@@ -94,7 +94,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate(data, by_alias=True, by_name=False)
         except pydantic.ValidationError as error:
-            raise cls._refusal(_problems(error), data) from None
+            raise cls._refusal(problems_of(error), data) from None
 
     @classmethod
     def of_checked(cls, **fields: Any) -> Self:
@@ -155,7 +155,7 @@ def _json(value: Any) -> Any:
     return [_json(member) for member in value] if isinstance(value, tuple) else copy_json(value)
 
 
-def _problems(error: pydantic.ValidationError) -> tuple[Problem, ...]:
+def problems_of(error: pydantic.ValidationError) -> tuple[Problem, ...]:
     """Return pydantic's complaints as ours."""
     return tuple(_problem(detail) for detail in error.errors(include_url=False)[:MAX_PROBLEMS])
 

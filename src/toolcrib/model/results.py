@@ -21,6 +21,8 @@ class RunResult(Record):
     """The raw result, where the tool ran on an MCP server."""
     duration: float
     """Seconds."""
+    notes: tuple[str, ...] = ()
+    """What else happened on the way, such as arguments read from text or an answer from the cache."""
 
 
 class ToolCallRecord(Record):

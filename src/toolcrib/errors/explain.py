@@ -1,0 +1,97 @@
+"""What is told of an error to a model, a client or a log: a code, a sentence, and what to know about it."""
+
+from typing import Any
+
+from toolcrib.errors.base import Problem, ToolcribError
+from toolcrib.errors.definitions import (
+    InvalidToolIdError,
+    NoCompatibleVersionError,
+    ToolNotFoundError,
+    ValidationError,
+)
+from toolcrib.errors.running import (
+    BackendUnavailableError,
+    ChainError,
+    InputValidationError,
+    LimitExceededError,
+    NoBackendError,
+    OutputValidationError,
+    PolicyDeniedError,
+    SandboxViolationError,
+    ServerUnavailableError,
+    StreamNotSupportedError,
+    ToolCancelledError,
+    ToolError,
+    ToolExecutionError,
+    ToolTimeoutError,
+)
+
+_CODES: tuple[tuple[type[BaseException], str], ...] = (
+    (ToolNotFoundError, "tool_not_found"),
+    (NoCompatibleVersionError, "tool_not_found"),
+    (NoBackendError, "no_backends"),
+    (ChainError, "chain_step_failed"),
+    (OutputValidationError, "validation_output"),
+    (InputValidationError, "validation_input"),
+    (ToolTimeoutError, "timeout"),
+    (ToolCancelledError, "cancelled"),
+    (BackendUnavailableError, "backend_unavailable"),
+    (ServerUnavailableError, "backend_unavailable"),
+    (StreamNotSupportedError, "stream_not_supported"),
+    (PolicyDeniedError, "denied"),
+    (SandboxViolationError, "denied"),
+    (LimitExceededError, "limit_exceeded"),
+    (ToolExecutionError, "execution_failed"),
+    (ToolError, "execution_failed"),
+    (ValidationError, "validation_input"),
+    (InvalidToolIdError, "validation_input"),
+    (ValueError, "validation_input"),
+)
+"""The first class that an error belongs to gives its code; the leaves stand before what they descend from."""
+
+
+def explain(error: ToolcribError) -> dict[str, Any]:
+    """Return an error as JSON: `code`, `message`, `retryable`, and what else is known of it.
+
+    >>> from toolcrib.errors import ToolNotFoundError
+    >>> explain(ToolNotFoundError("github:create_isue", ("github:create_issue",)))["code"]
+    'tool_not_found'
+    """
+    said: dict[str, Any] = {"code": _code(error), "message": str(error), "retryable": _is_retryable(error)}
+    if isinstance(error, ToolError):
+        said |= {"tool_id": error.tool_id, "op": error.op}
+    elif isinstance(error, ToolNotFoundError):
+        said |= {"tool_id": error.ref, "op": "resolve"}
+    elif isinstance(error, ChainError):
+        said["step_index"] = error.step_index
+    details = _details(error)
+    return said | {"details": details} if details else said
+
+
+def _code(error: BaseException) -> str:
+    return next((code for kind, code in _CODES if isinstance(error, kind)), "internal")
+
+
+def _is_retryable(error: ToolcribError) -> bool:
+    """Return whether the same call may well succeed if it is made again."""
+    cause = error.__cause__ if isinstance(error, ChainError) else error
+    return isinstance(cause, BackendUnavailableError | ServerUnavailableError | ToolTimeoutError)
+
+
+def _details(error: ToolcribError) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    problems: tuple[Problem, ...] = getattr(error, "problems", ())
+    if problems:
+        details["problems"] = [
+            {"path": problem.path, "keyword": problem.keyword, "message": problem.message}
+            for problem in problems
+        ]
+    if isinstance(error, ToolNotFoundError) and error.suggestions:
+        details["suggestions"] = list(error.suggestions)
+    if isinstance(error, ToolError) and error.backend:
+        details["backend"] = error.backend
+    if isinstance(error, LimitExceededError):
+        details["limit"] = error.limit
+    if isinstance(error, ChainError) and isinstance(error.__cause__, ToolcribError):
+        details["cause"] = explain(error.__cause__)
+    return details

@@ -1,0 +1,36 @@
+"""Run tools, streams and chains on their backends, with one shape of result and one tree of errors."""
+
+from toolcrib.execution.local import LocalHandlers
+from toolcrib.execution.protocols import (
+    Executor,
+    Middleware,
+    Next,
+    Observer,
+    Policy,
+    ProviderExecutor,
+    Selector,
+)
+from toolcrib.execution.records import Answer, Call, Emit, Outcome, Request, StreamEvent, Update
+from toolcrib.execution.runner import DEFAULT_TIMEOUT, Runner
+from toolcrib.model.results import RunResult
+
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "Answer",
+    "Call",
+    "Emit",
+    "Executor",
+    "LocalHandlers",
+    "Middleware",
+    "Next",
+    "Observer",
+    "Outcome",
+    "Policy",
+    "ProviderExecutor",
+    "Request",
+    "RunResult",
+    "Runner",
+    "Selector",
+    "StreamEvent",
+    "Update",
+]

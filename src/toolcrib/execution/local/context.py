@@ -1,0 +1,61 @@
+"""The running call, as a handler sees it."""
+
+from collections.abc import Awaitable, Generator
+
+import anyio.from_thread
+
+from toolcrib.execution.records import Call, Emit, Update
+from toolcrib.model.context import Context, LogLevel
+
+__all__ = ["RunningCall"]
+
+
+class _Told:
+    """An awaitable that has happened already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+class RunningCall(Context):
+    """The context of one call; what is told after the call has ended goes nowhere."""
+
+    def __init__(self, call: Call, *, in_thread: bool) -> None:
+        self.tool_id = call.tool_id
+        self.caller = call.caller
+        self._emit: Emit | None = call.emit
+        self._in_thread = in_thread
+        self._cancelled = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more."""
+        return self._cancelled
+
+    def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Awaitable[None]:
+        """Tell how far the work has come."""
+        said = {"progress": progress, "total": total, "message": message}
+        return self.tell(
+            Update(kind="progress", data={key: value for key, value in said.items() if value is not None})
+        )
+
+    def log(self, message: str, level: LogLevel = "info") -> Awaitable[None]:
+        """Tell something to whoever watches the call."""
+        return self.tell(Update(kind="progress", data={"message": message, "level": level}))
+
+    def tell(self, update: Update) -> Awaitable[None]:
+        """Pass an update on; from a thread at once, from a coroutine when it is awaited."""
+        if self._emit is None:
+            return _Told()
+        if not self._in_thread:
+            return self._emit(update)
+        anyio.from_thread.run(self._emit, update)
+        return _Told()
+
+    def end(self, *, cancelled: bool) -> None:
+        """Let nothing more through."""
+        self._cancelled = self._cancelled or cancelled
+        self._emit = None

@@ -1,0 +1,55 @@
+"""What a caller is told of the progress of a call."""
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from toolcrib.execution.records import Update
+
+__all__ = ["Progress", "Reporter"]
+
+Progress = Callable[[float, float | None, str | None], Any]
+"""Is told how far a call has come, of how much, and a word about it; sync or async."""
+
+
+class Reporter:
+    """Tells a callback what a tool tells, between `started` and `completed` or `error`.
+
+    A tool that says nothing goes from 0 to 1. One that counts ends where its count ends, so that what is told
+    never goes back.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._reached: float = 0
+        self._total: float | None = 1
+
+    async def emit(self, update: Update) -> None:
+        """Pass the progress of a tool on; chunks, which are no progress, are not."""
+        data = update.data
+        if update.kind != "progress" or not isinstance(data, dict):
+            return
+        if "progress" in data:
+            self._reached, self._total = data["progress"], data.get("total")
+        await self._tell(self._reached, data.get("message"))
+
+    @asynccontextmanager
+    async def around(self) -> AsyncIterator[None]:
+        """Tell that a call starts, and how it ended."""
+        await self._tell(0, "started")
+        try:
+            yield
+        except Exception:
+            await self._tell(self._end, "error")
+            raise
+        await self._tell(self._end, "completed")
+
+    @property
+    def _end(self) -> float:
+        return self._reached if self._total is None else self._total
+
+    async def _tell(self, reached: float, message: str | None) -> None:
+        told = self._progress(reached, self._total, message)
+        if inspect.isawaitable(told):
+            await told

@@ -1,0 +1,82 @@
+"""What the runner asks of those it is put together from."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from toolcrib.execution.records import Answer, Call, Outcome, Request
+from toolcrib.model.backend import ToolBackend
+from toolcrib.model.tool import Tool
+
+__all__ = ["Executor", "Middleware", "Next", "Observer", "Policy", "ProviderExecutor", "Selector"]
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Runs the tools of one kind of backend.
+
+    `call` returns the answer, or raises a `ToolError`: `ToolExecutionError` where the tool itself said no,
+    `BackendUnavailableError` where it could not be reached or went away, with `sent=False` only where the
+    call certainly never arrived, and `ToolCancelledError` where somebody other than the caller broke it off.
+    Any other exception is a mistake of the executor, and is reported as a `ToolExecutionError`.
+
+    Cancelling `call` stops the tool, or tells it to stop, before the cancellation goes on; deadlines are
+    cancellations. Updates go to `call.emit` while the tool runs, never after `call` has returned or raised.
+    The arguments are read only. Executors are safe to use from many tasks of one event loop at once, and one
+    failing call never harms another.
+    """
+
+    def missing(self, backend: ToolBackend) -> str | None:
+        """Return why this backend cannot run here at all, such as a name nobody knows; None if it can."""
+        ...
+
+    async def call(self, call: Call) -> Answer:
+        """Run the tool on `call.backend` and return what it gave."""
+        ...
+
+
+@runtime_checkable
+class ProviderExecutor(Protocol):
+    """Runs the tools of one provider; the contract of `Executor.call` holds.
+
+    `call.backend` is a `ProviderBackend`, whose `tool_id` is the provider's own name for the tool.
+    """
+
+    async def call(self, call: Call) -> Answer:
+        """Run the tool and return what it gave."""
+        ...
+
+
+Next = Callable[[Call], Awaitable[Answer]]
+"""The rest of a call's way to its backend."""
+
+
+class Middleware(Protocol):
+    """Stands around one call to one backend: it may answer itself, wait, or go on more than once.
+
+    It is called with the call and the rest of the way, under the deadline of the caller, and is safe to use
+    from many tasks at once. What it raises is what the caller gets.
+    """
+
+    async def __call__(self, call: Call, go_on: Next, /) -> Answer:
+        """Return the answer to a call."""
+        ...
+
+
+Policy = Callable[[Request], Any]
+"""Says whether a request may run, sync or async: None or True allows it, False or a reason as text refuses
+it, and so does raising; a policy that fails refuses."""
+
+Selector = Callable[[Tool, Sequence[ToolBackend]], ToolBackend | Sequence[ToolBackend]]
+"""Chooses among the backends of a tool: one of them, or several in the order in which to try them."""
+
+
+class Observer(Protocol):
+    """Watches calls; it may not change them, and must not block.
+
+    `begin` is called with the reference and the caller before anything else happens, and what it returns
+    exactly once when that call has ended, in the same task. What either raises is logged and goes no further.
+    """
+
+    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
+        """Note that a call begins, and return what is to be told how it ended."""
+        ...

@@ -1,0 +1,309 @@
+"""The way of every call: resolve, ask the policy, validate, choose a backend, run, validate, report."""
+
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import anyio
+
+from toolcrib.errors import (
+    BackendUnavailableError,
+    InputValidationError,
+    OutputValidationError,
+    PolicyDeniedError,
+    ToolcribError,
+    ToolError,
+    ToolExecutionError,
+    ToolTimeoutError,
+    ValidationError,
+)
+from toolcrib.execution.arguments import read_arguments, with_defaults
+from toolcrib.execution.local import LocalHandlers
+from toolcrib.execution.middleware.compose import compose
+from toolcrib.execution.progress import Progress, Reporter
+from toolcrib.execution.protocols import (
+    Executor,
+    Middleware,
+    Observer,
+    Policy,
+    ProviderExecutor,
+    Selector,
+)
+from toolcrib.execution.records import Answer, Call, Emit, Outcome, Request, StreamEvent
+from toolcrib.execution.routes import ProviderRoutes
+from toolcrib.execution.scrub import said_by
+from toolcrib.execution.selection import by_kind, candidates, label, may_go_on
+from toolcrib.execution.streams import stream_events
+from toolcrib.model.backend import ToolBackend
+from toolcrib.model.local import LocalTool
+from toolcrib.model.protocols import Resolver
+from toolcrib.model.results import RunResult
+from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
+from toolcrib.model.toolid import ToolId
+
+__all__ = ["DEFAULT_TIMEOUT", "Runner"]
+
+DEFAULT_TIMEOUT = 60.0
+"""Seconds that a call may take where nobody says otherwise."""
+_LOG = logging.getLogger("toolcrib")
+
+
+@dataclass(slots=True)
+class _Trail:
+    """How far a call has come, for whoever is told how it ended."""
+
+    tool_id: str
+    args: Any
+    caller: str | None
+    request: Request | None = None
+    backend: ToolBackend | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class Runner:
+    """Runs tools, streams and chains on the backends that a resolver names.
+
+    >>> from toolcrib import tool
+    >>> from toolcrib.discovery import Index
+    >>> @tool
+    ... async def add(a: int, b: int) -> int:
+    ...     return a + b
+    >>> index = Index()
+    >>> index.register(add)
+    >>> import anyio
+    >>> anyio.run(Runner(index, local=[add]).run, "add", {"a": 1, "b": 2}).structured
+    3
+
+    Everything is safe to use from many tasks at once. Nothing here has to be closed; what it is given does.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a runner is put together from, each with a default
+        self,
+        resolver: Resolver,
+        *,
+        local: LocalHandlers | Mapping[str, Callable[..., Any]] | Iterable[LocalTool[..., Any]] = (),
+        mcp: Executor | None = None,
+        providers: Mapping[str, ProviderExecutor] | None = None,
+        validator: SchemaValidator | None = None,
+        policy: Policy | None = None,
+        select: Selector = by_kind,
+        middleware: Sequence[Middleware] = (),
+        observers: Sequence[Observer] = (),
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        self._resolver = resolver
+        handlers = local if isinstance(local, LocalHandlers) else LocalHandlers(local)
+        self._executors: dict[str, Executor] = {
+            "local": handlers,
+            "provider": ProviderRoutes(providers or {}),
+        }
+        if mcp is not None:
+            self._executors["mcp"] = mcp
+        self._validator: SchemaValidator = DefaultValidator() if validator is None else validator
+        self._policy = policy
+        self._select = select
+        self._observers = tuple(observers)
+        self._way = compose(middleware, self._execute)
+        self._timeout = timeout
+
+    async def run(
+        self,
+        tool_id: str | ToolId,
+        args: Any = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, told apart from the caller's
+        progress: Progress | None = None,
+        caller: str | None = None,
+        defaults: bool = False,
+    ) -> RunResult:
+        """Run a tool and return what it gave.
+
+        `timeout` is in seconds, `math.inf` for none; `progress` is told `(progress, total, message)`, sync or
+        async; `defaults` fills in what the input schema declares for arguments that are missing.
+
+        Raises:
+            ToolNotFoundError: no tool answers to the reference.
+            ToolError: one of its leaves says what went wrong, on which backend, doing what.
+        """
+        if progress is None:
+            return await self._run(tool_id, args, timeout, None, caller, defaults=defaults)
+        reporter = Reporter(progress)
+        async with reporter.around():
+            return await self._run(tool_id, args, timeout, reporter.emit, caller, defaults=defaults)
+
+    async def stream(
+        self,
+        tool_id: str | ToolId,
+        args: Any = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as for run
+        caller: str | None = None,
+        defaults: bool = False,
+    ) -> AsyncIterator[StreamEvent]:
+        """Yield what a tool tells while it runs; the last event is one `done` or one `error`.
+
+        Leaving the stream cancels the tool.
+        """
+
+        async def run(emit: Emit) -> RunResult:
+            return await self._run(tool_id, args, timeout, emit, caller, defaults=defaults)
+
+        async with aclosing(stream_events(str(tool_id), run)) as events:
+            async for event in events:
+                yield event
+
+    async def _run(
+        self,
+        tool_id: str | ToolId,
+        args: Any,
+        timeout: float | None,  # noqa: ASYNC109 - as for run
+        emit: Emit | None,
+        caller: str | None,
+        *,
+        defaults: bool,
+    ) -> RunResult:
+        started = perf_counter()
+        trail = _Trail(str(tool_id), args, caller)
+        watchers = [finish for each in self._observers if (finish := _begin(each, trail)) is not None]
+        answer, failure = None, None
+        try:
+            request = await self._admitted(trail, tool_id, defaults=defaults)
+            answer = await self._answered(trail, request, timeout, emit)
+            self._check_output(request, answer, trail.backend)
+            return RunResult.of_checked(
+                tool=request.tool,
+                backend=trail.backend,
+                structured=answer.structured,
+                mcp_result=answer.mcp_result,
+                duration=perf_counter() - started,
+                notes=(*trail.notes, *answer.notes),
+            )
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            if watchers:
+                _tell(watchers, trail, answer, failure, perf_counter() - started)
+
+    async def _admitted(self, trail: _Trail, tool_id: str | ToolId, *, defaults: bool) -> Request:
+        """Return the request, once the tool is known, the policy agrees and the arguments fit."""
+        tool = self._resolver.resolve(tool_id)
+        trail.tool_id = str(tool.id)
+        args, notes = read_arguments(trail.args, trail.tool_id)
+        trail.notes += notes
+        request = Request(
+            tool=tool, args=with_defaults(tool, args) if defaults else args, caller=trail.caller
+        )
+        trail.request = request
+        if self._policy is not None:
+            await _ask(self._policy, request)
+        try:
+            self._validator.validate_input(tool, request.args)
+        except ValidationError as error:
+            raise InputValidationError(error.problems, error.text, tool_id=trail.tool_id) from error
+        return request
+
+    async def _answered(
+        self,
+        trail: _Trail,
+        request: Request,
+        timeout: float | None,  # noqa: ASYNC109 - as for run
+        emit: Emit | None,
+    ) -> Answer:
+        """Return the answer of the first backend that gives one, within the deadline."""
+        backends = candidates(
+            request.tool, self._resolver.backends(request.tool.id), self._executors, self._select
+        )
+        limit = self._timeout if timeout is None else timeout
+        backend = backends[0]
+        with anyio.move_on_after(limit):
+            for backend in backends:
+                trail.backend = backend
+                call = Call(
+                    tool=request.tool, args=request.args, caller=request.caller, backend=backend, emit=emit
+                )
+                try:
+                    return await self._way(call)
+                except BackendUnavailableError as error:
+                    if backend is backends[-1] or not may_go_on(request, error):
+                        raise
+                    trail.notes.append(f"{label(backend)} was unavailable; another backend was tried")
+        raise ToolTimeoutError(tool_id=trail.tool_id, backend=label(backend), timeout=limit)
+
+    async def _execute(self, call: Call) -> Answer:
+        """Run a call on its backend, with every failure as one of the typed errors."""
+        try:
+            return await self._executors[call.backend.kind].call(call)
+        except ToolError as error:
+            error.backend = error.backend or label(call.backend)
+            raise
+        except ToolcribError:
+            raise
+        except Exception as error:  # an executor is somebody else's code
+            reason = said_by(error, call.args)
+            raise ToolExecutionError(
+                tool_id=call.tool_id, backend=label(call.backend), reason=reason
+            ) from error
+
+    def _check_output(self, request: Request, answer: Answer, backend: ToolBackend | None) -> None:
+        try:
+            self._validator.validate_output(request.tool, answer.structured)
+        except ValidationError as error:
+            raise OutputValidationError(
+                error.problems,
+                error.text,
+                tool_id=request.tool_id,
+                backend=label(backend) if backend is not None else None,
+                result=answer.structured if answer.mcp_result is None else answer.mcp_result,
+            ) from error
+
+
+async def _ask(policy: Policy, request: Request) -> None:
+    """Ask whether a request may run; a policy that cannot say refuses."""
+    try:
+        verdict = policy(request)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+    except PolicyDeniedError:
+        raise
+    except Exception as error:  # a policy is somebody else's code, and its failure must not open the door
+        reason = f"the policy failed: {said_by(error)}"
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
+    if verdict is not None and verdict is not True:
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict if isinstance(verdict, str) else "")
+
+
+def _begin(observer: Observer, trail: _Trail) -> Callable[[Outcome], None] | None:
+    try:
+        return observer.begin(trail.tool_id, trail.caller)
+    except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
+        _LOG.exception("the observer %r failed", observer)
+        return None
+
+
+def _tell(
+    watchers: Sequence[Callable[[Outcome], None]],
+    trail: _Trail,
+    answer: Answer | None,
+    error: BaseException | None,
+    duration: float,
+) -> None:
+    outcome = Outcome(
+        tool_id=trail.tool_id,
+        request=trail.request,
+        backend=trail.backend,
+        answer=answer if error is None else None,
+        error=error,
+        duration=duration,
+        caller=trail.caller,
+        raw_args=trail.args,
+    )
+    for finish in reversed(watchers):
+        try:
+            finish(outcome)
+        except Exception:  # noqa: BLE001 - as above
+            _LOG.exception("the observer behind %r failed", finish)

@@ -1,0 +1,82 @@
+"""Which backend of a tool to try, and which after that."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolcrib.errors import BackendUnavailableError, InvalidBackendError, NoBackendError
+from toolcrib.execution.protocols import Executor, Selector
+from toolcrib.execution.records import Request
+from toolcrib.model.backend import BackendKind, LocalBackend, McpBackend, ProviderBackend, ToolBackend
+from toolcrib.model.tool import Tool
+
+__all__ = ["by_kind", "candidates", "label", "may_go_on"]
+
+_ORDER: dict[BackendKind, int] = {"local": 0, "provider": 1, "mcp": 2}
+
+
+def by_kind(_tool: Tool, backends: Sequence[ToolBackend]) -> Sequence[ToolBackend]:
+    """Return backends with the nearest first: local, then provider, then MCP, each as registered."""
+    return backends if len(backends) == 1 else sorted(backends, key=lambda backend: _ORDER[backend.kind])
+
+
+def label(backend: ToolBackend) -> str:
+    """Return how errors and records name a backend.
+
+    >>> label(McpBackend(server_name="github"))
+    'mcp:github'
+    """
+    match backend:
+        case McpBackend():
+            return f"mcp:{backend.server_name}"
+        case ProviderBackend():
+            return f"provider:{backend.provider_id}"
+        case LocalBackend():
+            return f"local:{backend.name}"
+    return backend.kind
+
+
+def candidates(
+    tool: Tool,
+    backends: Sequence[ToolBackend],
+    executors: Mapping[str, Executor],
+    select: Selector,
+) -> Sequence[ToolBackend]:
+    """Return the backends to try, in order; all of them can run here.
+
+    Raises:
+        NoBackendError: there is none, or what runs it is not known here.
+        InvalidBackendError: the selector chose something that is not a backend of the tool.
+    """
+    offered = backends or ((tool.backend,) if tool.backend is not None else ())
+    if not offered:
+        raise NoBackendError(tool_id=str(tool.id), reason="register it with one")
+    chosen = _chosen(select(tool, offered), offered)
+    reasons = [_missing(backend, executors) for backend in chosen]
+    usable = [backend for backend, reason in zip(chosen, reasons, strict=True) if reason is None]
+    if not usable:
+        said = "; ".join(dict.fromkeys(filter(None, reasons))) or "the selector chose none"
+        raise NoBackendError(tool_id=str(tool.id), reason=said)
+    return usable
+
+
+def may_go_on(request: Request, error: BackendUnavailableError) -> bool:
+    """Return whether another backend may be tried: the call never arrived, or to run it twice is harmless."""
+    return not error.sent or request.repeatable
+
+
+def _chosen(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolBackend]:
+    chosen = [choice] if isinstance(choice, ToolBackend) else list(choice)
+    for backend in chosen:
+        if backend not in offered:
+            raise InvalidBackendError(f"the selector chose {backend!r}, which is no backend of the tool")
+    return chosen
+
+
+def _missing(backend: ToolBackend, executors: Mapping[str, Executor]) -> str | None:
+    executor = executors.get(backend.kind)
+    if executor is None:
+        return f"nothing here runs {backend.kind} backends; give the runner {_OPTION[backend.kind]}"
+    return executor.missing(backend)
+
+
+_OPTION = {"local": "local=", "mcp": "mcp=", "provider": "providers="}

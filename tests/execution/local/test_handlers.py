@@ -1,0 +1,336 @@
+"""Python functions as tools: every kind of them, what they are given, and what becomes of what they raise."""
+
+import functools
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import Enum
+from typing import Annotated, Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from execution.toolbox import bare, index_of, record, runner_of, schema
+from pydantic import BaseModel, Field
+
+from toolcrib.errors import (
+    InputValidationError,
+    InvalidBackendError,
+    NoBackendError,
+    ToolCancelledError,
+    ToolExecutionError,
+)
+from toolcrib.execution import LocalHandlers, Runner
+from toolcrib.model import Context, LocalBackend, tool
+
+pytestmark = pytest.mark.anyio
+
+
+class Size(Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+class Item(BaseModel):
+    name: str
+    price: float = Field(alias="unitPrice")
+
+
+@dataclass
+class Order:
+    items: list[Item]
+    on: date
+
+
+async def test_arguments_become_the_types_that_the_function_declares() -> None:
+    @tool
+    def order(
+        items: list[Item], on: date, size: Size = Size.SMALL, tags: frozenset[str] = frozenset()
+    ) -> Order:
+        assert isinstance(items[0], Item)
+        assert isinstance(on, date)
+        assert size is Size.LARGE
+        assert tags == {"a"}
+        return Order(items, on)
+
+    args = {"items": [{"name": "x", "unitPrice": 2}], "on": "2026-01-02", "size": "large", "tags": ["a"]}
+    result = await runner_of(order).run("order", args)
+    assert result.structured == {"items": [{"name": "x", "unitPrice": 2.0}], "on": "2026-01-02"}
+
+
+async def test_what_a_schema_cannot_say_is_still_refused_as_a_problem_of_the_input() -> None:
+    @tool
+    def when(at: datetime) -> str:
+        return at.isoformat()
+
+    with pytest.raises(InputValidationError) as refused:
+        await runner_of(when).run("when", {"at": "yesterday"})
+    assert refused.value.problems[0].path == "/at"
+    assert refused.value.backend == "local:when"
+
+
+async def test_a_plain_function_gets_its_arguments_by_name() -> None:
+    assert (await bare(lambda a, b=2: [a, b]).run("echo", {"a": 1})).structured == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [lambda args: args, lambda args, /: args, lambda everything: everything],
+    ids=["one", "position", "any"],
+)
+async def test_a_single_parameter_that_is_no_property_takes_all_arguments(handler: Any) -> None:
+    declared = record(input_schema=schema({"from-date": {"type": "string"}}))
+    assert (await bare(handler, declared).run("echo", {"from-date": "x"})).structured == {"from-date": "x"}
+
+
+async def test_a_single_parameter_that_is_a_property_takes_that() -> None:
+    declared = record(input_schema=schema({"args": {"type": "integer"}}))
+    assert (await bare(lambda args: args, declared).run("echo", {"args": 3})).structured == 3
+
+
+async def test_the_running_call_is_given_to_who_asks_for_it_by_type() -> None:
+    async def late(args: dict[str, Any], ctx: Context) -> list[Any]:
+        return [args, ctx.tool_id, ctx.caller, ctx.cancelled]
+
+    result = await bare(late).run("echo", {"x": 1}, caller="anna")
+    assert result.structured == [{"x": 1}, "echo", "anna", False]
+
+    class Callable_:  # noqa: N801 - it stands for any object that can be called
+        def __call__(self, x: int, ctx: Context | None = None) -> list[Any]:
+            assert ctx is not None
+            return [x, ctx.tool_id]
+
+    assert (await bare(Callable_()).run("echo", {"x": 1})).structured == [1, "echo"]
+
+
+async def test_a_context_is_in_no_schema() -> None:
+    @tool
+    async def work(n: int, ctx: Context) -> int:
+        assert not ctx.cancelled
+        return n
+
+    assert set(work.tool.input_schema["properties"]) == {"n"}
+    assert (await runner_of(work).run("work", {"n": 1})).structured == 1
+
+
+async def test_a_function_in_a_thread_tells_its_progress_too() -> None:
+    def work(ctx: Context) -> str:
+        ctx.progress(0.5)
+        ctx.log("done soon")
+        return "ok"
+
+    told = [event.data async for event in bare(work).stream("echo")]
+    assert told == [{"progress": 0.5}, {"message": "done soon", "level": "info"}, "ok"]
+
+
+async def test_what_is_told_when_nobody_listens_goes_nowhere() -> None:
+    async def work(ctx: Context) -> str:
+        await ctx.progress(1)
+        return "ok"
+
+    assert (await bare(work).run("echo")).structured == "ok"
+
+
+async def test_what_is_told_after_the_end_goes_nowhere() -> None:
+    kept: list[Context] = []
+
+    async def work(ctx: Context) -> None:
+        kept.append(ctx)
+
+    told = [event.kind async for event in bare(work).stream("echo")]
+    await kept[0].progress(1)
+    assert told == ["done"]
+
+
+async def test_functions_run_in_threads_and_coroutines_in_the_loop() -> None:
+    here = threading.get_ident()
+    assert (await bare(threading.get_ident).run("echo")).structured != here
+
+    async def ident() -> int:
+        return threading.get_ident()
+
+    assert (await bare(ident).run("echo")).structured == here
+    assert (await bare(functools.partial(ident)).run("echo")).structured == here
+
+
+async def test_a_function_that_hands_on_a_coroutine_is_awaited() -> None:
+    async def inner() -> str:
+        return "inner"
+
+    assert (await bare(lambda: inner()).run("echo")).structured == "inner"  # noqa: PLW0108 - that is the point
+
+
+class RudeError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no such city"), "ValueError: no such city"),
+        (KeyError(), "KeyError"),
+        (StopIteration(), "StopIteration"),
+        (SystemExit(2), "SystemExit: 2"),
+        (RudeError(), "RudeError"),
+        (OSError(2, "gone", "/home/anna/x.txt"), "'<path>'"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_what_a_handler_raises_is_the_tool_saying_no(
+    error: BaseException, said: str, asynchronous: bool
+) -> None:
+    def fail() -> None:
+        raise error
+
+    async def fail_late() -> None:
+        raise error
+
+    if asynchronous and isinstance(error, StopIteration):
+        said = "RuntimeError: coroutine raised StopIteration"
+    with pytest.raises(ToolExecutionError, match=said) as told:
+        await bare(fail_late if asynchronous else fail).run("echo")
+    assert told.value.op == "execute"
+    assert told.value.__cause__ is not None
+    assert "/home" not in str(told.value)
+
+
+async def test_a_handler_may_raise_the_error_itself() -> None:
+    def fail() -> None:
+        raise ToolExecutionError(tool_id="echo", reason="sold out", result={"left": 0})
+
+    with pytest.raises(ToolExecutionError, match="sold out") as told:
+        await bare(fail).run("echo")
+    assert told.value.result == {"left": 0}
+
+
+async def test_a_handler_whose_work_was_cancelled_by_another_is_told_apart() -> None:
+    async def fail() -> None:
+        raise anyio.get_cancelled_exc_class()
+
+    with pytest.raises(ToolCancelledError, match="what it waited for was cancelled"):
+        await bare(fail).run("echo")
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {1, float("inf")}, "\ud800", {"x": object()}])
+async def test_a_value_that_is_not_json_is_the_tools_failure(value: Any) -> None:
+    with pytest.raises(ToolExecutionError, match="not JSON"):
+        await bare(lambda: value).run("echo")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ((1, 2), [1, 2]),
+        (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"),
+        (Item(name="x", unitPrice=1), {"name": "x", "unitPrice": 1.0}),
+        ({"deep": [Size.SMALL]}, {"deep": ["small"]}),
+        (10**30, 10**30),
+    ],
+)
+async def test_a_value_comes_back_as_json(value: Any, expected: Any) -> None:
+    assert (await bare(lambda: value).run("echo")).structured == expected
+
+
+async def test_a_value_is_a_copy_of_what_the_handler_keeps() -> None:
+    kept: dict[str, list[int]] = {"x": []}
+    result = await bare(lambda: kept).run("echo")
+    kept["x"].append(1)
+    assert result.structured == {"x": []}
+
+
+async def test_a_function_whose_caller_gave_up_is_told_and_keeps_its_thread_until_it_ends() -> None:
+    running, release = threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def hang(ctx: Context) -> None:
+        running.set()
+        release.wait(30)
+        seen.append(ctx.cancelled)
+
+    handlers = LocalHandlers({"hang": hang, "quick": lambda: 1}, max_threads=1)
+    index = index_of(
+        (record("hang"), LocalBackend(name="hang")), (record("quick"), LocalBackend(name="quick"))
+    )
+    runner = Runner(index, local=handlers)
+    with anyio.move_on_after(30) as scope:
+        async with anyio.create_task_group() as group:
+
+            async def call() -> None:
+                await runner.run("hang")
+
+            group.start_soon(call)
+            await anyio.to_thread.run_sync(running.wait, 30)
+            group.cancel_scope.cancel()
+    assert not scope.cancelled_caught
+    with anyio.move_on_after(0.05) as waiting:
+        await runner.run("quick")
+    assert waiting.cancelled_caught
+    release.set()
+    with anyio.fail_after(30):
+        assert (await runner.run("quick")).structured == 1
+    assert seen == [True]
+
+
+async def test_a_generator_whose_reader_left_is_closed() -> None:
+    closed = threading.Event()
+
+    def endless() -> Iterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    async for _ in bare(endless).stream("echo"):
+        break
+    assert await anyio.to_thread.run_sync(closed.wait, 30)
+
+
+def test_handlers_are_found_by_name_and_tools_by_their_id() -> None:
+    @tool(namespace="shop", version="1.0.0")
+    def buy(item: Annotated[str, "what"]) -> str:
+        return item
+
+    handlers = LocalHandlers({"mine": buy})
+    assert "mine" in handlers
+    assert "shop:buy:1.0.0" in handlers
+    handlers.remove("mine")
+    handlers.remove("mine")
+    assert "mine" not in handlers
+
+
+def test_what_cannot_be_called_is_no_handler() -> None:
+    with pytest.raises(InvalidBackendError, match="must be a function, not int"):
+        LocalHandlers({"x": 3})  # type: ignore[dict-item]  # that is the point
+
+
+async def test_a_name_that_is_nearly_right_is_suggested() -> None:
+    index = index_of((record(), LocalBackend(name="serch")))
+    with pytest.raises(NoBackendError, match="did you mean 'search'"):
+        await Runner(index, local={"search": int}).run("echo")
+
+
+async def test_many_calls_run_at_once() -> None:
+    barrier = threading.Barrier(20, timeout=30)
+    runner = bare(lambda: barrier.wait() >= 0)
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(runner.run, "echo")
+
+
+async def test_an_interrupt_is_not_swallowed() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await bare(interrupt).run("echo")
+
+
+async def test_a_builtin_without_a_signature_gets_its_arguments_by_name() -> None:
+    assert (await bare(dict).run("echo", {"a": 1})).structured == {"a": 1}
+    assert sys.version_info >= (3, 11)

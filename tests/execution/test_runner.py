@@ -1,0 +1,394 @@
+"""The way of a call: what is checked, in what order, and how each failure is told."""
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from execution.toolbox import Scripted, add, bare, hints, index_of, record, runner_of, schema
+
+from toolcrib.errors import (
+    BackendUnavailableError,
+    InputValidationError,
+    InvalidBackendError,
+    NoBackendError,
+    OutputValidationError,
+    PolicyDeniedError,
+    ToolError,
+    ToolExecutionError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+)
+from toolcrib.execution import Answer, Call, Outcome, Request, Runner
+from toolcrib.model import LocalBackend, McpBackend, ProviderBackend, tool
+
+pytestmark = pytest.mark.anyio
+
+FIRST, SECOND = McpBackend(server_name="first"), McpBackend(server_name="second")
+HERE = LocalBackend(name="here")
+DOWN = BackendUnavailableError(tool_id="echo", reason="it is down")
+NEVER_SENT = BackendUnavailableError(tool_id="echo", reason="it is down", sent=False)
+
+
+async def test_a_result_tells_the_tool_the_backend_and_the_value() -> None:
+    result = await runner_of(add).run("add", {"a": 1, "b": 2})
+    assert (result.tool.name, result.backend, result.structured) == ("add", LocalBackend(name="add"), 3)
+    assert result.duration > 0
+    assert result.notes == ()
+
+
+@pytest.mark.parametrize("args", ['{"a": 1}', b'{"a": 1}', bytearray(b'{"a": 1}')])
+async def test_arguments_that_come_as_text_are_read_and_noted(args: Any) -> None:
+    result = await runner_of(add).run("add", args)
+    assert result.structured == 2
+    assert result.notes == ("the arguments came as JSON text and were read",)
+
+
+@pytest.mark.parametrize("args", [None, "", "  "])
+async def test_no_arguments_are_an_empty_object(args: Any) -> None:
+    assert (await bare(lambda **given: given).run("echo", args)).structured == {}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("[1]", "not the text of a list"),
+        ("null", "not the text of null"),
+        ("{a: 1}", "text that is not JSON"),
+        ([1], "must be a JSON object, not list"),
+        (3, "must be a JSON object, not int"),
+        ('{"a": NaN}', "not JSON"),
+    ],
+)
+async def test_arguments_that_are_no_object_are_refused_in_words(args: Any, said: str) -> None:
+    with pytest.raises(InputValidationError, match=said) as refused:
+        await runner_of(add).run("add", args)
+    assert refused.value.op == "validate_input"
+
+
+async def test_every_problem_with_the_arguments_is_told_at_once_and_the_cause_is_kept() -> None:
+    @tool
+    async def book(title: str, pages: int) -> None:
+        raise AssertionError(title, pages)
+
+    with pytest.raises(InputValidationError) as refused:
+        await runner_of(book).run("book", {"pages": "many", "extra": 1})
+    assert {problem.path for problem in refused.value.problems} >= {"/pages"}
+    assert len(refused.value.problems) == 3
+    assert refused.value.tool_id == "book"
+    assert refused.value.__cause__ is not None
+
+
+async def test_defaults_are_filled_in_only_when_asked_for() -> None:
+    given = schema(
+        {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "default": 3},
+            "how": {"type": "object", "properties": {"unit": {"default": "C"}}},
+            "where": {"default": {"x": 1}, "properties": {"y": {"default": 2}}},
+            "flag": True,
+        }
+    )
+    runner = bare(lambda **args: args, record(input_schema=given))
+    sent = {"city": "Oslo", "how": {}}
+    assert (await runner.run("echo", sent)).structured == sent
+    filled = await runner.run("echo", sent, defaults=True)
+    assert filled.structured == {
+        "city": "Oslo",
+        "how": {"unit": "C"},
+        "days": 3,
+        "where": {"x": 1, "y": 2},
+    }
+    assert sent == {"city": "Oslo", "how": {}}
+
+
+async def test_an_unknown_tool_is_told_with_suggestions() -> None:
+    with pytest.raises(ToolNotFoundError) as missing:
+        await runner_of(add).run("ad", {})
+    assert missing.value.suggestions == ("add",)
+
+
+async def test_a_value_that_does_not_fit_the_output_schema_is_an_error_that_keeps_it() -> None:
+    wrong = record(output_schema=schema({"n": {"type": "integer"}}, "n"))
+    with pytest.raises(OutputValidationError) as refused:
+        await bare(lambda: {"n": "three"}, wrong).run("echo", {})
+    assert refused.value.result == {"n": "three"}
+    assert refused.value.backend == "local:handler"
+    assert refused.value.op == "validate_output"
+
+
+@pytest.mark.parametrize("verdict", [None, True])
+async def test_a_policy_that_agrees_lets_the_call_through(verdict: bool | None) -> None:
+    assert (await runner_of(add, policy=lambda _: verdict).run("add", {"a": 1})).structured == 2
+
+
+async def refuse_late(_request: Request) -> str:
+    await anyio.lowlevel.checkpoint()
+    return "not today"
+
+
+def refuse_loudly(request: Request) -> None:
+    raise PolicyDeniedError(tool_id=request.tool_id, reason="never")
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (lambda _: False, "was refused by the policy"),
+        (lambda _: "too late", "too late"),
+        (refuse_late, "not today"),
+        (refuse_loudly, "never"),
+        (lambda request: request.nonsense, "the policy failed"),
+    ],
+)
+async def test_a_policy_that_refuses_or_fails_stops_the_call(policy: Any, reason: str) -> None:
+    ran: list[int] = []
+    with pytest.raises(PolicyDeniedError, match=reason) as refused:
+        await bare(lambda: ran.append(1), policy=policy).run("echo", {})
+    assert (ran, refused.value.op) == ([], "policy")
+
+
+async def test_a_policy_sees_the_tool_the_arguments_and_the_caller() -> None:
+    seen: list[Request] = []
+    await runner_of(add, policy=seen.append).run("add", '{"a": 1}', caller="anna")
+    assert (seen[0].tool_id, seen[0].args, seen[0].caller) == ("add", {"a": 1}, "anna")
+
+
+async def test_the_policy_is_asked_before_the_arguments_are_checked() -> None:
+    with pytest.raises(PolicyDeniedError):
+        await runner_of(add, policy=lambda _: False).run("add", {"a": "x"})
+
+
+async def test_a_tool_without_a_backend_says_what_to_do() -> None:
+    index = index_of()
+    index.register(record())
+    with pytest.raises(NoBackendError, match="register it with one"):
+        await Runner(index).run("echo", {})
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        (HERE, "no local handler is named 'here'"),
+        (FIRST, "nothing here runs mcp backends; give the runner mcp="),
+        (ProviderBackend(provider_id="shop", tool_id="x"), "no provider is named 'shop'"),
+    ],
+)
+async def test_a_backend_that_nothing_here_can_run_is_told(backend: Any, said: str) -> None:
+    with pytest.raises(NoBackendError, match=said):
+        await Runner(index_of((record(), backend))).run("echo", {})
+
+
+async def test_the_nearest_kind_of_backend_is_taken_first() -> None:
+    shop = ProviderBackend(provider_id="shop", tool_id="x")
+    remote, provider = Scripted(Answer(structured="mcp")), Scripted(Answer(structured="provider"))
+    index = index_of((record(), FIRST), (record(), shop))
+    runner = Runner(index, mcp=remote, providers={"shop": provider}, local={"here": lambda: "local"})
+    assert (await runner.run("echo", {})).structured == "provider"
+    index.register(record(), HERE)
+    assert (await runner.run("echo", {})).structured == "local"
+
+
+async def test_a_selector_may_choose_one_or_an_order() -> None:
+    index = index_of((record(), FIRST), (record(), SECOND), (record(), HERE))
+    servers = Scripted(Answer(structured="remote"))
+    one = Runner(index, mcp=servers, local={"here": lambda: 1}, select=lambda _, all_: all_[1])
+    assert (await one.run("echo", {})).backend == SECOND
+    several = Runner(index, mcp=servers, select=lambda _, all_: [all_[0], all_[1]])
+    assert (await several.run("echo", {})).backend == FIRST
+
+
+async def test_a_selector_may_not_invent_a_backend_nor_choose_none() -> None:
+    index = index_of((record(), HERE))
+    with pytest.raises(InvalidBackendError, match="no backend of the tool"):
+        await Runner(index, local={"here": int}, select=lambda *_: FIRST).run("echo", {})
+    with pytest.raises(NoBackendError, match="the selector chose none"):
+        await Runner(index, local={"here": int}, select=lambda *_: []).run("echo", {})
+
+
+async def test_a_call_that_never_arrived_goes_to_the_next_backend() -> None:
+    servers = Scripted(NEVER_SENT, Answer(structured="second"))
+    runner = Runner(index_of((record(), FIRST), (record(), SECOND)), mcp=servers)
+    result = await runner.run("echo", {})
+    assert (result.structured, result.backend) == ("second", SECOND)
+    assert result.notes == ("mcp:first was unavailable; another backend was tried",)
+
+
+@pytest.mark.parametrize("hint", ["read_only_hint", "idempotent_hint"])
+async def test_a_call_that_may_have_run_goes_on_only_where_that_is_harmless(hint: str) -> None:
+    def runner(**given: bool) -> tuple[Runner, Scripted]:
+        servers = Scripted(DOWN, Answer(structured=2))
+        tool_record = record(annotations=hints(**given))
+        return Runner(index_of((tool_record, FIRST), (tool_record, SECOND)), mcp=servers), servers
+
+    harmless, _ = runner(**{hint: True})
+    assert (await harmless.run("echo", {})).structured == 2
+    risky, servers = runner(**{hint: False})
+    with pytest.raises(BackendUnavailableError) as down:
+        await risky.run("echo", {})
+    assert down.value.backend == "mcp:first"
+    assert len(servers.calls) == 1
+
+
+async def test_a_tool_that_says_no_is_not_asked_elsewhere() -> None:
+    servers = Scripted(ToolExecutionError(tool_id="echo", reason="no"))
+    runner = Runner(index_of((record(), FIRST), (record(), SECOND)), mcp=servers)
+    with pytest.raises(ToolExecutionError):
+        await runner.run("echo", {})
+    assert len(servers.calls) == 1
+
+
+async def test_the_last_backends_failure_is_what_is_told() -> None:
+    servers = Scripted(NEVER_SENT, BackendUnavailableError(tool_id="echo", reason="also down", sent=False))
+    with pytest.raises(BackendUnavailableError, match="also down"):
+        await Runner(index_of((record(), FIRST), (record(), SECOND)), mcp=servers).run("echo", {})
+
+
+async def test_an_executor_that_breaks_is_a_typed_error_with_its_cause() -> None:
+    broken = Scripted(KeyError("x"))
+    with pytest.raises(ToolExecutionError, match="KeyError: 'x'") as told:
+        await Runner(index_of((record(), FIRST)), mcp=broken).run("echo", {})
+    assert isinstance(told.value.__cause__, KeyError)
+    assert told.value.backend == "mcp:first"
+
+
+async def test_a_deadline_reaches_the_handler_and_is_told_apart() -> None:
+    seen: list[str] = []
+
+    async def hang() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append("cancelled")
+
+    with pytest.raises(ToolTimeoutError) as late:
+        await bare(hang).run("echo", {}, timeout=0.01)
+    assert (late.value.timeout, late.value.backend, seen) == (0.01, "local:handler", ["cancelled"])
+    with pytest.raises(ToolTimeoutError):
+        await bare(hang, timeout=0.01).run("echo", {})
+
+
+async def test_a_callers_own_deadline_is_a_cancellation_and_not_ours() -> None:
+    async def hang() -> None:
+        await anyio.sleep_forever()
+
+    with anyio.move_on_after(0.01) as scope:
+        await bare(hang).run("echo", {}, timeout=math.inf)
+    assert scope.cancelled_caught
+
+
+async def test_a_timeout_that_a_handler_raises_itself_is_its_own_failure() -> None:
+    async def fail() -> None:
+        raise TimeoutError("upstream")
+
+    with pytest.raises(ToolExecutionError, match="TimeoutError: upstream"):
+        await bare(fail).run("echo", {})
+
+
+async def test_progress_is_told_from_started_to_completed() -> None:
+    told: list[Any] = []
+    await runner_of(add).run("add", {"a": 1}, progress=lambda *event: told.append(event))
+    assert told == [(0, 1, "started"), (1, 1, "completed")]
+
+    async def later(*event: Any) -> None:
+        told.append(event)
+
+    told.clear()
+    with pytest.raises(InputValidationError):
+        await runner_of(add).run("add", {}, progress=later)
+    assert told == [(0, 1, "started"), (1, 1, "error")]
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, str | None]] = []
+        self.ended: list[Outcome] = []
+
+    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
+        self.begun.append((tool_id, caller))
+        return self.ended.append
+
+
+async def test_an_observer_hears_of_every_end_exactly_once() -> None:
+    watch = Watch()
+    runner = runner_of(add, observers=[watch])
+    await runner.run("add", {"a": 1}, caller="anna")
+    for ref, args in [("add", {}), ("nothing", {}), ("add", "[]")]:
+        with pytest.raises((ToolError, ToolNotFoundError)):
+            await runner.run(ref, args)
+    fine, misfit, unknown, malformed = watch.ended
+    assert fine.answer == Answer(structured=2)
+    assert (fine.error, fine.backend, fine.caller) == (None, LocalBackend(name="add"), "anna")
+    assert isinstance(misfit.error, InputValidationError)
+    assert (unknown.request, unknown.backend, unknown.tool_id) == (None, None, "nothing")
+    assert malformed.raw_args == "[]"
+    assert watch.begun[0] == ("add", "anna")
+
+
+async def test_an_observer_hears_of_a_cancellation() -> None:
+    watch = Watch()
+
+    async def hang() -> None:
+        await anyio.sleep_forever()
+
+    with anyio.move_on_after(0.01):
+        await bare(hang, observers=[watch]).run("echo", {})
+    assert isinstance(watch.ended[0].error, anyio.get_cancelled_exc_class())
+
+
+async def test_an_observer_that_fails_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
+            raise RuntimeError(tool_id, caller)
+
+    class BrokenLater(Watch):
+        def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
+            def finish(outcome: Outcome) -> None:
+                raise RuntimeError(tool_id, caller, outcome)
+
+            return finish
+
+    watch = Watch()
+    with caplog.at_level(logging.ERROR):
+        await runner_of(add, observers=[Broken(), BrokenLater(), watch]).run("add", {"a": 1})
+    assert len(watch.ended) == 1
+    assert len(caplog.records) == 2
+
+
+async def test_middleware_stands_around_the_call_in_order() -> None:
+    seen: list[str] = []
+
+    def layer(name: str) -> Any:
+        async def stand(call: Call, go_on: Any) -> Answer:
+            seen.append(f"{name} in")
+            answer: Answer = await go_on(call)
+            seen.append(f"{name} out")
+            return answer
+
+        return stand
+
+    await runner_of(add, middleware=[layer("outer"), layer("inner")]).run("add", {"a": 1})
+    assert seen == ["outer in", "inner in", "inner out", "outer out"]
+
+
+async def test_the_default_binding_of_a_tool_is_used_where_the_resolver_knows_none() -> None:
+    class Plain:
+        def resolve(self, ref: Any) -> Any:
+            return record(str(ref), backend=HERE)
+
+        def backends(self, _tool_id: Any) -> tuple[()]:
+            return ()
+
+    assert (await Runner(Plain(), local={"here": lambda: 5}).run("echo", {})).structured == 5
+
+
+async def test_the_arguments_that_were_passed_are_not_changed() -> None:
+    args = {"list": [1]}
+
+    def meddle(**given: Any) -> None:
+        given["more"] = 1
+
+    await bare(meddle).run("echo", args, defaults=True)
+    assert args == {"list": [1]}
