@@ -338,3 +338,44 @@ def test_a_value_that_is_too_deep_to_print_is_named_by_its_type() -> None:
 def test_a_problem_shows_its_place_first() -> None:
     assert str(TITLE) == "/title: is required"
     assert str(WHOLE) == "must be an object"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ToolNotFoundError("x", ("y",)), {"code": "tool_not_found", "op": "resolve", "tool_id": "x"}),
+        (NoBackendError(tool_id="a"), {"code": "no_backends", "op": "select_backend"}),
+        (InputValidationError((TITLE,), tool_id="a"), {"code": "validation_input", "op": "validate_input"}),
+        (OutputValidationError((TITLE,), tool_id="a"), {"code": "validation_output"}),
+        (ToolExecutionError(tool_id="a"), {"code": "execution_failed", "retryable": False}),
+        (ToolTimeoutError(tool_id="a", timeout=1), {"code": "timeout", "retryable": True}),
+        (ToolCancelledError(tool_id="a"), {"code": "cancelled"}),
+        (BackendUnavailableError(tool_id="a"), {"code": "backend_unavailable", "retryable": True}),
+        (ServerUnavailableError("git", "gone"), {"code": "backend_unavailable", "retryable": True}),
+        (StreamNotSupportedError(tool_id="a"), {"code": "stream_not_supported"}),
+        (PolicyDeniedError(tool_id="a"), {"code": "denied", "op": "policy"}),
+        (LimitExceededError("timeout", "5 s"), {"code": "limit_exceeded", "details": {"limit": "timeout"}}),
+        (ChainError(2, (), "x"), {"code": "chain_step_failed", "step_index": 2}),
+        (ValidationError((TITLE,)), {"code": "validation_input"}),
+        (InvalidCursorError("x"), {"code": "validation_input"}),
+        (StoreError("x", "y"), {"code": "internal"}),
+    ],
+    ids=name_of,
+)
+def test_an_error_is_explained_with_a_code_and_what_is_known(
+    error: ToolcribError, expected: dict[str, Any]
+) -> None:
+    told = module.explain(error)
+    assert told["message"] == str(error)
+    assert told.items() >= expected.items()
+
+
+def test_an_explanation_has_the_details_and_that_of_a_chain_its_cause() -> None:
+    error = ChainError(0, (), "step failed")
+    error.__cause__ = BackendUnavailableError(tool_id="a", backend="mcp:git")
+    told = module.explain(error)
+    assert told["retryable"]
+    assert told["details"]["cause"]["details"] == {"backend": "mcp:git"}
+    problems = module.explain(InputValidationError((TITLE,), tool_id="a"))["details"]["problems"]
+    assert problems == [{"path": "/title", "keyword": "required", "message": "is required"}]
+    assert module.explain(ToolNotFoundError("x", ("y",)))["details"] == {"suggestions": ["y"]}

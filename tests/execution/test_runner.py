@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ from toolcrib.errors import (
     BackendUnavailableError,
     InputValidationError,
     InvalidBackendError,
+    LimitExceededError,
     NoBackendError,
     OutputValidationError,
     PolicyDeniedError,
@@ -22,13 +24,14 @@ from toolcrib.errors import (
     ToolTimeoutError,
 )
 from toolcrib.execution import Answer, Call, Outcome, Request, Runner
-from toolcrib.model import LocalBackend, McpBackend, ProviderBackend, tool
+from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, tool
 
 pytestmark = pytest.mark.anyio
 
 FIRST, SECOND = McpBackend(server_name="first"), McpBackend(server_name="second")
 HERE = LocalBackend(name="here")
 DOWN = BackendUnavailableError(tool_id="echo", reason="it is down")
+DOWN_AT_SHOP = BackendUnavailableError(tool_id="echo", reason="it is down")
 NEVER_SENT = BackendUnavailableError(tool_id="echo", reason="it is down", sent=False)
 
 
@@ -392,3 +395,61 @@ async def test_the_arguments_that_were_passed_are_not_changed() -> None:
 
     await bare(meddle).run("echo", args, defaults=True)
     assert args == {"list": [1]}
+
+
+async def test_progress_that_a_tool_counts_never_goes_back() -> None:
+    async def count(ctx: Context) -> None:
+        await ctx.progress(5, 10)
+        await ctx.log("half")
+        await ctx.progress(8, 10)
+
+    async def open_ended(ctx: Context) -> None:
+        await ctx.progress(7)
+
+    def spell() -> Any:
+        yield "a chunk is no progress"
+
+    told: list[Any] = []
+    for handler in (count, open_ended, spell):
+        await bare(handler).run("echo", progress=lambda *event: told.append(event))
+    assert told == [
+        (0, 1, "started"),
+        (5, 10, None),
+        (5, 10, "half"),
+        (8, 10, None),
+        (10, 10, "completed"),
+        (0, 1, "started"),
+        (7, None, None),
+        (7, None, "completed"),
+        (0, 1, "started"),
+        (1, 1, "completed"),
+    ]
+
+
+async def test_a_provider_that_left_while_it_was_chosen_is_no_backend() -> None:
+    providers: dict[str, Any] = {"shop": Scripted(Answer())}
+
+    async def forget(call: Call, go_on: Any) -> Any:
+        providers.clear()
+        return await go_on(call)
+
+    index = index_of((record(), ProviderBackend(provider_id="shop", tool_id="x")))
+    with pytest.raises(NoBackendError, match="no provider is named 'shop'"):
+        await Runner(index, providers=providers, middleware=[forget]).run("echo", {})
+
+
+async def test_errors_name_the_provider() -> None:
+    index = index_of((record(), ProviderBackend(provider_id="shop", tool_id="x")))
+    with pytest.raises(BackendUnavailableError) as down:
+        await Runner(index, providers={"shop": Scripted(DOWN_AT_SHOP)}).run("echo", {})
+    assert down.value.backend == "provider:shop"
+
+
+async def test_any_mapping_will_do_for_arguments() -> None:
+    assert (await runner_of(add).run("add", MappingProxyType({"a": 1}))).structured == 2
+
+
+async def test_an_error_of_the_tree_that_is_no_tool_error_passes_as_it_is() -> None:
+    limited = Scripted(LimitExceededError("calls", "10 a minute"))
+    with pytest.raises(LimitExceededError):
+        await Runner(index_of((record(), FIRST)), mcp=limited).run("echo", {})

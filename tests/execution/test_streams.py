@@ -186,3 +186,15 @@ async def test_many_streams_run_side_by_side() -> None:
         for number in range(50):
             group.start_soon(read, f"word{number}")
     assert sorted(seen) == sorted(f"word{number}" for number in range(50))
+
+
+async def test_a_mistake_of_ours_is_raised_and_not_dressed_as_an_event() -> None:
+    class Broken:
+        def resolve(self, ref: Any) -> Any:
+            raise RuntimeError(ref)
+
+        def backends(self, tool_id: Any) -> Any:
+            raise AssertionError(tool_id)
+
+    with pytest.raises(RuntimeError, match="echo"):
+        await events(Runner(Broken()), "echo")

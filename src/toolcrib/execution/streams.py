@@ -62,8 +62,10 @@ async def _follow(
         ending.result = await run(send.send)
     except ToolcribError as error:
         ending.error = error
-    except BaseException as error:  # a mistake of ours, or the end of the program: for the reader to raise
+    except anyio.get_cancelled_exc_class() as error:
         ending.failure = error
         raise
+    except BaseException as error:  # noqa: BLE001 - a mistake of ours, or an interrupt: the reader raises it
+        ending.failure = error
     finally:
         send.close()

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from toolcrib.errors import (
     InputValidationError,
     InvalidBackendError,
+    InvalidToolError,
     NoBackendError,
     ToolCancelledError,
     ToolExecutionError,
@@ -213,6 +214,21 @@ async def test_a_handler_whose_work_was_cancelled_by_another_is_told_apart() -> 
 
     with pytest.raises(ToolCancelledError, match="what it waited for was cancelled"):
         await bare(fail).run("echo")
+
+
+async def test_annotations_that_only_type_checkers_know_do_not_matter() -> None:
+    def work(x: "Unknown") -> "Unknown":  # type: ignore[name-defined]  # noqa: F821 - that is the point
+        return x
+
+    assert (await bare(work).run("echo", {"x": 1})).structured == 1
+
+
+def test_one_context_is_enough() -> None:
+    with pytest.raises(InvalidToolError, match="a second Context"):
+
+        @tool
+        def work(one: Context, two: Context) -> bool:
+            return one is two
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, float("inf")}, "\ud800", {"x": object()}])
