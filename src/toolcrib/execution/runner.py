@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -143,7 +143,7 @@ class Runner:
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
         caller: str | None = None,
         defaults: bool = False,
-    ) -> AsyncIterator[StreamEvent]:
+    ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`.
 
         Leaving the stream cancels the tool.
@@ -173,7 +173,6 @@ class Runner:
         try:
             request = await self._admitted(trail, tool_id, defaults=defaults)
             answer = await self._answered(trail, request, timeout, emit)
-            self._check_output(request, answer, trail.backend)
             return RunResult.of_checked(
                 tool=request.tool,
                 backend=trail.backend,
@@ -235,9 +234,10 @@ class Runner:
         raise ToolTimeoutError(tool_id=trail.tool_id, backend=label(backend), timeout=limit)
 
     async def _execute(self, call: Call) -> Answer:
-        """Run a call on its backend, with every failure as one of the typed errors."""
+        """Run a call on its backend and check its value, with every failure as one of the typed errors."""
         try:
-            return await self._executors[call.backend.kind].call(call)
+            answer = await self._executors[call.backend.kind].call(call)
+            self._check_output(call, answer)
         except ToolError as error:
             error.backend = error.backend or label(call.backend)
             raise
@@ -248,16 +248,17 @@ class Runner:
             raise ToolExecutionError(
                 tool_id=call.tool_id, backend=label(call.backend), reason=reason
             ) from error
+        return answer
 
-    def _check_output(self, request: Request, answer: Answer, backend: ToolBackend | None) -> None:
+    def _check_output(self, call: Call, answer: Answer) -> None:
         try:
-            self._validator.validate_output(request.tool, answer.structured)
+            self._validator.validate_output(call.tool, answer.structured)
         except ValidationError as error:
             raise OutputValidationError(
                 error.problems,
                 error.text,
-                tool_id=request.tool_id,
-                backend=label(backend) if backend is not None else None,
+                tool_id=call.tool_id,
+                backend=label(call.backend),
                 result=answer.structured if answer.mcp_result is None else answer.mcp_result,
             ) from error
 

@@ -1,6 +1,6 @@
 """A running tool as a stream of events."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
@@ -18,7 +18,7 @@ _BUFFER = 16
 
 async def stream_events(
     tool_id: str, run: Callable[[Emit], Awaitable[RunResult]]
-) -> AsyncIterator[StreamEvent]:
+) -> AsyncGenerator[StreamEvent, None]:
     """Yield what a run tells, as it is told, and then how it ended, in one `done` or one `error`.
 
     The run starts with the first event asked for, waits while nobody takes what it told, and is cancelled

@@ -52,8 +52,12 @@ class RunningCall(Context):
             return _Told()
         if not self._in_thread:
             return self._emit(update)
-        anyio.from_thread.run(self._emit, update)
+        anyio.from_thread.run(self._pass_on, self._emit, update)
         return _Told()
+
+    @staticmethod
+    async def _pass_on(emit: Emit, update: Update) -> None:
+        await emit(update)
 
     def end(self, *, cancelled: bool) -> None:
         """Let nothing more through."""

@@ -1,0 +1,60 @@
+"""At most so many calls to one backend at a time."""
+
+from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass, field
+from math import inf
+
+import anyio
+
+from toolcrib.execution.middleware.keys import Key, by_backend
+from toolcrib.execution.middleware.options import require
+from toolcrib.execution.protocols import Next
+from toolcrib.execution.records import Answer, Call
+
+__all__ = ["ConcurrencyLimit"]
+
+
+class _Room:
+    """The places of one backend, and how many calls are in them or wait for one."""
+
+    __slots__ = ("places", "visitors")
+
+    def __init__(self, limit: int) -> None:
+        self.places = anyio.Semaphore(limit, fast_acquire=True)
+        self.visitors = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConcurrencyLimit:
+    """Lets at most `limit` calls to a backend run at once; the others wait, first come first served.
+
+    A tool that calls another on the same backend, and waits for it, takes two places.
+    """
+
+    limit: int
+    _: KW_ONLY
+    key: Key = by_backend
+    """Which calls share the places."""
+    _rooms: dict[Hashable, _Room] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require("ConcurrencyLimit", {"limit": (self.limit, 1, inf)})
+
+    def __len__(self) -> int:
+        """Return how many backends have calls running or waiting."""
+        return len(self._rooms)
+
+    async def __call__(self, call: Call, go_on: Next, /) -> Answer:
+        """Return the answer to a call that had a place."""
+        key = self.key(call)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = _Room(self.limit)
+        room.visitors += 1
+        try:
+            async with room.places:
+                return await go_on(call)
+        finally:
+            room.visitors -= 1
+            if not room.visitors:
+                del self._rooms[key]

@@ -1,0 +1,107 @@
+"""At most so many calls in a given time."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import KW_ONLY, dataclass, field
+from math import inf
+
+import anyio
+
+from toolcrib.errors import BackendUnavailableError
+from toolcrib.execution.middleware.bucket import Bucket
+from toolcrib.execution.middleware.keys import Key, by_backend
+from toolcrib.execution.middleware.options import require
+from toolcrib.execution.protocols import Next
+from toolcrib.execution.records import Answer, Call
+from toolcrib.execution.selection import label
+
+__all__ = ["RateLimit"]
+
+_TICK = 1e-6
+"""Seconds that each clock can tell apart, so that no wait is rounded to nothing."""
+
+
+class _Line:
+    """Those who wait for the tokens of one bucket: the first of them holds the turn."""
+
+    __slots__ = ("bucket", "turn", "waiting")
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self.turn = anyio.Lock(fast_acquire=True)
+        self.waiting = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RateLimit:
+    """Lets `calls` calls to a backend go every `per` seconds, and `burst` at once after a rest.
+
+    In any stretch of t seconds at most `burst + t * calls / per` calls go. The others wait their turn, first
+    come first served. A call that would wait past its deadline fails at once with a `BackendUnavailableError`
+    whose `sent` is False, so that it may go to another backend, or be tried later.
+    """
+
+    calls: int
+    per: float = 1.0
+    """Seconds."""
+    _: KW_ONLY
+    burst: int | None = None
+    """As many as `calls`, unless said otherwise."""
+    key: Key = by_backend
+    """Which calls share the rate."""
+    clock: Callable[[], float] = anyio.current_time
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    _lines: OrderedDict[Hashable, _Line] = field(init=False, repr=False, default_factory=OrderedDict)
+    """The one used longest ago first."""
+
+    def __post_init__(self) -> None:
+        burst = self.calls if self.burst is None else self.burst
+        require(
+            "RateLimit",
+            {"calls": (self.calls, 1, inf), "per": (self.per, 1e-6, 1e9), "burst": (burst, 1, inf)},
+        )
+
+    def __len__(self) -> int:
+        """Return how many backends have calls waiting, or are not rested."""
+        return len(self._lines)
+
+    async def __call__(self, call: Call, go_on: Next, /) -> Answer:
+        """Return the answer to a call that waited its turn."""
+        line = self._line(self.key(call))
+        wait = line.bucket.wait(self.clock(), line.waiting)
+        if wait > anyio.current_effective_deadline() - anyio.current_time():
+            raise self._refusal(call, wait)
+        line.waiting += 1
+        try:
+            async with line.turn:
+                while not line.bucket.take(now := self.clock()):
+                    await self.sleep(max(line.bucket.wait(now), _TICK))
+        finally:
+            line.waiting -= 1
+        return await go_on(call)
+
+    def _line(self, key: Hashable) -> _Line:
+        """Return the line for a key, and forget those that nobody waits in and that are rested."""
+        now = self.clock()
+        line = self._lines.get(key)
+        if line is None:
+            burst = self.calls if self.burst is None else self.burst
+            line = _Line(Bucket(burst=burst, interval=self.per / self.calls, now=now))
+            self._lines[key] = line
+        self._lines.move_to_end(key)
+        while (oldest := next(iter(self._lines))) != key and self._is_rested(oldest, now):
+            del self._lines[oldest]
+        return line
+
+    def _is_rested(self, key: Hashable, now: float) -> bool:
+        line = self._lines[key]
+        return not line.waiting and line.bucket.is_full(now)
+
+    def _refusal(self, call: Call, wait: float) -> BackendUnavailableError:
+        rate = f"{self.calls} calls in {self.per:g} s"
+        return BackendUnavailableError(
+            tool_id=call.tool_id,
+            backend=label(call.backend),
+            reason=f"at {rate}, its turn comes in {wait:.3g} s, after the deadline; call it less often",
+            sent=False,
+        )

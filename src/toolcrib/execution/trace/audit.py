@@ -1,0 +1,119 @@
+"""One record for each call: who, what, where, how it ended, how long and how large."""
+
+import time
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from toolcrib.errors import Op, ToolError, ToolNotFoundError, ValidationError
+from toolcrib.execution.middleware.cache import FROM_CACHE
+from toolcrib.execution.records import Outcome
+from toolcrib.execution.selection import label
+from toolcrib.execution.trace.levels import ProtocolLevel, ToolLevel, TransportLevel, code_of, levels_of
+from toolcrib.execution.trace.sizes import args_of, json_size, result_of
+from toolcrib.model.plain import copy_json, measure
+from toolcrib.model.record import Record
+
+__all__ = ["Audit", "AuditRecord", "Redact"]
+
+Redact = Callable[[str, Any], Any]
+"""Takes a tool id and its arguments, which are a copy, and returns what may be written of them."""
+
+
+class AuditRecord(Record):
+    """What is kept of one call; no argument, no result and no error message, for those may hold values."""
+
+    time: str
+    """When it began, in UTC: `2026-01-31T23:59:59.999Z`."""
+    caller: str | None = None
+    tool_id: str
+    """The id of the tool, or the reference that no tool answers to."""
+    backend: str | None = None
+    """`kind:name` of the last one that was tried."""
+    transport: TransportLevel
+    """These three are explained at `Levels`."""
+    protocol: ProtocolLevel
+    tool: ToolLevel
+    cached: bool = False
+    error: str | None = None
+    """The code that `toolcrib.errors.explain` gives."""
+    op: Op | None = None
+    """What was being done when it failed."""
+    duration: float
+    """Seconds."""
+    args_bytes: int | None = None
+    """As JSON; None where the arguments are not."""
+    result_bytes: int | None = None
+    """As JSON; None where there was none, or it is not."""
+    args: Any = None
+    """Only where they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An observer that gives a record of each call to a sink: `JsonLines`, or a list's `append`.
+
+    Arguments are recorded only with `include_args`, after `redact` has had its say; if that fails, or they
+    are not JSON, they are left out. `sizes=False` spares the time to measure large values.
+    """
+
+    sink: Callable[[AuditRecord], object]
+    _: KW_ONLY
+    include_args: bool = False
+    redact: Redact | None = None
+    sizes: bool = True
+    clock: Callable[[], float] = time.time
+    """Seconds since 1970."""
+
+    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
+        """Note the time, and return what makes the record."""
+        return partial(self._end, self.clock())
+
+    def _end(self, began: float, outcome: Outcome) -> None:
+        transport, protocol, tool = levels_of(outcome)
+        error = outcome.error
+        record = AuditRecord.of_checked(
+            time=_utc(began),
+            caller=outcome.caller,
+            tool_id=outcome.tool_id,
+            backend=None if outcome.backend is None else label(outcome.backend),
+            transport=transport,
+            protocol=protocol,
+            tool=tool,
+            cached=outcome.answer is not None and FROM_CACHE in outcome.answer.notes,
+            error=None if error is None else code_of(error),
+            op=_op(error),
+            duration=outcome.duration,
+            args_bytes=json_size(args_of(outcome)) if self.sizes else None,
+            result_bytes=json_size(result_of(outcome)) if self.sizes else None,
+            args=self._args(outcome) if self.include_args else None,
+        )
+        self.sink(record)
+
+    def _args(self, outcome: Outcome) -> Any:
+        """Return what may be written of the arguments."""
+        args = args_of(outcome)
+        try:
+            measure(args)
+            if self.redact is None:
+                return copy_json(args)
+            shown = self.redact(outcome.tool_id, copy_json(args))
+            measure(shown)
+        except ValidationError:
+            return None
+        except Exception:  # noqa: BLE001 - a user's function, and what it would have hidden must not be told
+            return "(redaction failed)"
+        return shown
+
+
+def _utc(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def _op(error: BaseException | None) -> Op | None:
+    if isinstance(error, ToolError):
+        return error.op
+    return "resolve" if isinstance(error, ToolNotFoundError) else None

@@ -1,0 +1,67 @@
+"""Records as lines of JSON, appended to a file or a stream."""
+
+import json
+import os
+from pathlib import Path
+from threading import Lock
+from typing import TextIO
+
+from toolcrib.errors import StoreError
+from toolcrib.model.record import Record
+
+__all__ = ["JsonLines"]
+
+
+class JsonLines:
+    """A sink that appends one line per record, safe to share between threads.
+
+    A path is opened for each line and appended to in one write, so that several processes may share the file
+    and it may be moved away at any time. A line that cannot be written is counted in `lost`; the call that it
+    tells of goes on.
+
+    Raises:
+        StoreError: the file cannot be opened for appending.
+    """
+
+    __slots__ = ("_lock", "_target", "_torn", "lost")
+
+    def __init__(self, target: str | os.PathLike[str] | TextIO) -> None:
+        self._target = Path(target) if isinstance(target, str | os.PathLike) else target
+        self._lock = Lock()
+        self._torn = False
+        self.lost = 0
+        """How many records could not be written."""
+        if isinstance(self._target, Path):
+            try:
+                os.close(_opened(self._target))
+            except OSError as error:
+                raise StoreError(str(self._target), f"it cannot be appended to: {error.strerror}") from error
+
+    def __call__(self, record: Record) -> None:
+        """Write a record, or count it as lost."""
+        with self._lock:
+            try:
+                line = json.dumps(record.to_json(), ensure_ascii=False, separators=(",", ":"))
+                self._write(f"{line}\n")
+            except (OSError, ValueError, TypeError):  # a full disk; a closed stream; what JSON cannot say
+                self.lost += 1
+
+    def _write(self, line: str) -> None:
+        if not isinstance(self._target, Path):
+            self._target.write(line)
+            self._target.flush()
+            return
+        file = _opened(self._target)
+        try:
+            # The rest of a line that broke off must not run into this one.
+            data = (b"\n" if self._torn else b"") + line.encode()
+            written = os.write(file, data)
+            self._torn = written < len(data)
+            if self._torn:
+                raise OSError("only a part of the line could be written")
+        finally:
+            os.close(file)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

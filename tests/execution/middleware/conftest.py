@@ -1,0 +1,31 @@
+"""What every test of the layers around a call may ask for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolcrib.execution.records import Call
+from toolcrib.model.backend import McpBackend
+from toolcrib.model.tool import Tool, ToolAnnotations
+
+MakeCall = Callable[..., Call]
+
+
+@pytest.fixture(scope="session")
+def make_call() -> MakeCall:
+    """Return a function that makes calls of a tool of the server `shop`, read-only unless told otherwise."""
+
+    def make(
+        name: str = "look", *, server: str = "shop", hints: dict[str, bool] | None = None, **fields: Any
+    ) -> Call:
+        given = {"read_only_hint": True} if hints is None else hints
+        record = Tool(
+            name=name,
+            namespace=server,
+            input_schema=fields.pop("schema", {"type": "object"}),
+            annotations=ToolAnnotations(**given),
+        )
+        return Call(**{"tool": record, "args": {}, "backend": McpBackend(server_name=server), **fields})
+
+    return make

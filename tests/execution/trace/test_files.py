@@ -1,0 +1,148 @@
+"""Records as lines of JSON."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from toolcrib.errors import StoreError
+from toolcrib.execution.trace import AuditRecord, JsonLines
+
+
+def record(tool_id: str = "github:star", **fields: object) -> AuditRecord:
+    levels = {"transport": "ok", "protocol": "ok", "tool": "ok"}
+    return AuditRecord(
+        **{"time": "2026-01-01T00:00:00.000Z", "tool_id": tool_id, "duration": 0.1, **levels, **fields}
+    )
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_each_record_is_a_line_at_the_end_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    for number in range(2):  # a second sink appends to what the first one wrote
+        sink = JsonLines(path)
+        sink(record(f"é{number}\n"))
+        assert sink.lost == 0
+    assert [line["toolId"] for line in lines(path)] == ["é0\n", "é1\n"]
+    assert path.read_bytes().endswith(b"}\n")
+
+
+def test_only_the_user_may_read_the_file(tmp_path: Path) -> None:
+    JsonLines(tmp_path / "audit.jsonl")
+    assert (tmp_path / "audit.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_a_file_that_cannot_be_opened_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be appended to: No such file or directory"):
+        JsonLines(str(tmp_path / "missing" / "audit.jsonl"))
+
+
+def test_a_file_may_be_moved_away(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    sink = JsonLines(path)
+    sink(record("a"))
+    path.rename(tmp_path / "old.jsonl")
+    sink(record("b"))
+    assert [line["toolId"] for line in lines(path)] == ["b"]
+
+
+def test_a_line_that_cannot_be_written_is_counted_and_the_next_one_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    sink = JsonLines(path)
+    path.unlink()
+    path.mkdir()
+    sink(record("a"))
+    path.rmdir()
+    sink(record("b"))
+    assert sink.lost == 1
+    assert [line["toolId"] for line in lines(path)] == ["b"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_counted() -> None:
+    sink = JsonLines("/dev/full")
+    sink(record())
+    assert sink.lost == 1
+
+
+def test_what_cannot_be_written_as_text_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    sink = JsonLines(path)
+    sink(record(args={"a": object()}))
+    sink(record("\ud800"))
+    assert (sink.lost, path.read_text()) == (2, "")
+
+
+def test_a_line_that_broke_off_does_not_run_into_the_next(tmp_path: Path) -> None:
+    """A limit on the size of files breaks a line off, as a full disk does."""
+    program = """
+import resource, signal, sys
+from toolcrib.execution.trace import AuditRecord, JsonLines
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+record = lambda tool_id: AuditRecord(time="", tool_id=tool_id, duration=1, transport="ok", protocol="ok", tool="ok")
+sink = JsonLines(sys.argv[1])
+sink(record("a"))
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, hard))
+sink(record("b" * 100))
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+sink(record("c"))
+print(sink.lost)
+"""
+    path = tmp_path / "audit.jsonl"
+    lost = subprocess.check_output([sys.executable, "-c", program, path], text=True)
+    assert int(lost) == 1
+    first, torn, last = path.read_text().splitlines()
+    assert json.loads(first)["toolId"] == "a"
+    assert json.loads(last)["toolId"] == "c"
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(torn)
+
+
+def test_many_threads_may_write_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    sink = JsonLines(path)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: sink(record(f"t{number}")), range(400)))
+    assert sorted(line["toolId"] for line in lines(path)) == sorted(f"t{number}" for number in range(400))
+
+
+def test_several_processes_may_share_a_file(tmp_path: Path) -> None:
+    program = """
+import sys
+from toolcrib.execution.trace import AuditRecord, JsonLines
+sink = JsonLines(sys.argv[1])
+for number in range(200):
+    levels = {"transport": "ok", "protocol": "ok", "tool": "ok"}
+    sink(AuditRecord(time="", tool_id=sys.argv[2] + "x" * 5000, duration=number, **levels))
+"""
+    path = tmp_path / "audit.jsonl"
+    children = [subprocess.Popen([sys.executable, "-c", program, path, name]) for name in "abc"]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    seen = [(str(line["toolId"])[0], line["duration"]) for line in lines(path)]
+    assert sorted(seen) == [(name, number) for name in "abc" for number in range(200)]
+
+
+def test_a_stream_gets_the_same_lines_at_once() -> None:
+    stream = io.StringIO()
+    sink = JsonLines(stream)
+    sink(record("a"))
+    assert json.loads(stream.getvalue())["toolId"] == "a"
+    stream.close()
+    sink(record("b"))
+    assert sink.lost == 1
+
+
+def test_a_stream_is_flushed() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read) as reader, os.fdopen(write, "w") as writer:
+        JsonLines(writer)(record("a"))
+        assert json.loads(reader.readline())["toolId"] == "a"
