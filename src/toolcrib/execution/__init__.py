@@ -1,5 +1,6 @@
 """Run tools, streams and chains on their backends, with one shape of result and one tree of errors."""
 
+from toolcrib.execution.chain import ChainLimits, ChainResult, ChainStep, Plan, StepResult
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.protocols import (
     Executor,
@@ -18,6 +19,9 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "Answer",
     "Call",
+    "ChainLimits",
+    "ChainResult",
+    "ChainStep",
     "Emit",
     "Executor",
     "LocalHandlers",
@@ -25,12 +29,14 @@ __all__ = [
     "Next",
     "Observer",
     "Outcome",
+    "Plan",
     "Policy",
     "ProviderExecutor",
     "Request",
     "RunResult",
     "Runner",
     "Selector",
+    "StepResult",
     "StreamEvent",
     "Update",
 ]

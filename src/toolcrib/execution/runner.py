@@ -1,12 +1,9 @@
 """The way of every call: resolve, ask the policy, validate, choose a backend, run, validate, report."""
 
-import inspect
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, overload
 
 import anyio
 
@@ -14,7 +11,6 @@ from toolcrib.errors import (
     BackendUnavailableError,
     InputValidationError,
     OutputValidationError,
-    PolicyDeniedError,
     ToolcribError,
     ToolError,
     ToolExecutionError,
@@ -22,8 +18,19 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.arguments import read_arguments, with_defaults
+from toolcrib.execution.chain import (
+    ChainLimits,
+    ChainProgress,
+    ChainResult,
+    Plan,
+    Steps,
+    check_chain,
+    plan_chain,
+    run_chain,
+)
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
+from toolcrib.execution.policy import ask_policy
 from toolcrib.execution.progress import Progress, Reporter
 from toolcrib.execution.protocols import (
     Executor,
@@ -33,12 +40,12 @@ from toolcrib.execution.protocols import (
     ProviderExecutor,
     Selector,
 )
-from toolcrib.execution.records import Answer, Call, Emit, Outcome, Request, StreamEvent
+from toolcrib.execution.records import Answer, Call, Emit, Request, StreamEvent
 from toolcrib.execution.routes import ProviderRoutes
 from toolcrib.execution.scrub import said_by
 from toolcrib.execution.selection import by_kind, candidates, label, may_go_on
 from toolcrib.execution.streams import stream_events
-from toolcrib.model.backend import ToolBackend
+from toolcrib.execution.trail import Trail, begin, tell
 from toolcrib.model.local import LocalTool
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.results import RunResult
@@ -49,19 +56,6 @@ __all__ = ["DEFAULT_TIMEOUT", "Runner"]
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call may take where nobody says otherwise."""
-_LOG = logging.getLogger("toolcrib")
-
-
-@dataclass(slots=True)
-class _Trail:
-    """How far a call has come, for whoever is told how it ended."""
-
-    tool_id: str
-    args: Any
-    caller: str | None
-    request: Request | None = None
-    backend: ToolBackend | None = None
-    notes: list[str] = field(default_factory=list)
 
 
 class Runner:
@@ -156,6 +150,50 @@ class Runner:
             async for event in events:
                 yield event
 
+    @overload
+    async def run_chain(
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as for run
+        progress: ChainProgress | None = None,
+        dry_run: Literal[False] = False,
+        caller: str | None = None,
+        limits: ChainLimits | None = None,
+    ) -> ChainResult: ...
+
+    @overload
+    async def run_chain(
+        self, steps: Steps, *, dry_run: Literal[True], limits: ChainLimits | None = None
+    ) -> Plan: ...
+
+    async def run_chain(
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as for run
+        progress: ChainProgress | None = None,
+        dry_run: bool = False,
+        caller: str | None = None,
+        limits: ChainLimits | None = None,
+    ) -> ChainResult | Plan:
+        """Run steps one after another and return what each gave; with `dry_run`, what they would do.
+
+        Every step takes the way of a call. `timeout` is for all of them together; each has its own besides.
+
+        Raises:
+            InvalidChainError: they cannot work; nothing was run.
+            ChainError: a step failed; `results` are those that were done, and that one.
+        """
+        chain = check_chain(steps, self._resolver, self._validator, limits=limits)
+        if dry_run:
+            return plan_chain(chain, self._resolver)
+
+        async def run(tool_id: str, args: dict[str, Any], within: float | None) -> RunResult:
+            return await self._run(tool_id, args, within, None, caller, defaults=False)
+
+        return await run_chain(chain, run, timeout=timeout, progress=progress, limits=limits)
+
     async def _run(
         self,
         tool_id: str | ToolId,
@@ -167,8 +205,8 @@ class Runner:
         defaults: bool,
     ) -> RunResult:
         started = perf_counter()
-        trail = _Trail(str(tool_id), args, caller)
-        watchers = [finish for each in self._observers if (finish := _begin(each, trail)) is not None]
+        trail = Trail(str(tool_id), args, caller)
+        watchers = begin(self._observers, trail)
         answer, failure = None, None
         try:
             request = await self._admitted(trail, tool_id, defaults=defaults)
@@ -186,9 +224,9 @@ class Runner:
             raise
         finally:
             if watchers:
-                _tell(watchers, trail, answer, failure, perf_counter() - started)
+                tell(watchers, trail, answer, failure, perf_counter() - started)
 
-    async def _admitted(self, trail: _Trail, tool_id: str | ToolId, *, defaults: bool) -> Request:
+    async def _admitted(self, trail: Trail, tool_id: str | ToolId, *, defaults: bool) -> Request:
         """Return the request, once the tool is known, the policy agrees and the arguments fit."""
         tool = self._resolver.resolve(tool_id)
         trail.tool_id = str(tool.id)
@@ -199,7 +237,7 @@ class Runner:
         )
         trail.request = request
         if self._policy is not None:
-            await _ask(self._policy, request)
+            await ask_policy(self._policy, request)
         try:
             self._validator.validate_input(tool, request.args)
         except ValidationError as error:
@@ -208,7 +246,7 @@ class Runner:
 
     async def _answered(
         self,
-        trail: _Trail,
+        trail: Trail,
         request: Request,
         timeout: float | None,  # noqa: ASYNC109 - as for run
         emit: Emit | None,
@@ -261,50 +299,3 @@ class Runner:
                 backend=label(call.backend),
                 result=answer.structured if answer.mcp_result is None else answer.mcp_result,
             ) from error
-
-
-async def _ask(policy: Policy, request: Request) -> None:
-    """Ask whether a request may run; a policy that cannot say refuses."""
-    try:
-        verdict = policy(request)
-        if inspect.isawaitable(verdict):
-            verdict = await verdict
-    except PolicyDeniedError:
-        raise
-    except Exception as error:  # a policy is somebody else's code, and its failure must not open the door
-        reason = f"the policy failed: {said_by(error)}"
-        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
-    if verdict is not None and verdict is not True:
-        raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict if isinstance(verdict, str) else "")
-
-
-def _begin(observer: Observer, trail: _Trail) -> Callable[[Outcome], None] | None:
-    try:
-        return observer.begin(trail.tool_id, trail.caller)
-    except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
-        _LOG.exception("the observer %r failed", observer)
-        return None
-
-
-def _tell(
-    watchers: Sequence[Callable[[Outcome], None]],
-    trail: _Trail,
-    answer: Answer | None,
-    error: BaseException | None,
-    duration: float,
-) -> None:
-    outcome = Outcome(
-        tool_id=trail.tool_id,
-        request=trail.request,
-        backend=trail.backend,
-        answer=answer if error is None else None,
-        error=error,
-        duration=duration,
-        caller=trail.caller,
-        raw_args=trail.args,
-    )
-    for finish in reversed(watchers):
-        try:
-            finish(outcome)
-        except Exception:  # noqa: BLE001 - as above
-            _LOG.exception("the observer behind %r failed", finish)
