@@ -356,6 +356,7 @@ def test_a_problem_shows_its_place_first() -> None:
         (PolicyDeniedError(tool_id="a"), {"code": "denied", "op": "policy"}),
         (LimitExceededError("timeout", "5 s"), {"code": "limit_exceeded", "details": {"limit": "timeout"}}),
         (ChainError(2, (), "x"), {"code": "chain_step_failed", "step_index": 2}),
+        (InvalidChainError(step_index=1, problems=(TITLE,)), {"code": "validation_input", "step_index": 1}),
         (ValidationError((TITLE,)), {"code": "validation_input"}),
         (InvalidCursorError("x"), {"code": "validation_input"}),
         (StoreError("x", "y"), {"code": "internal"}),

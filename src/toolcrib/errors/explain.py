@@ -13,6 +13,7 @@ from toolcrib.errors.running import (
     BackendUnavailableError,
     ChainError,
     InputValidationError,
+    InvalidChainError,
     LimitExceededError,
     NoBackendError,
     OutputValidationError,
@@ -69,6 +70,8 @@ def explain(error: ToolcribError) -> dict[str, Any]:
 
 
 def _code(error: BaseException) -> str:
+    if isinstance(error, InvalidChainError):  # none of its steps failed: it is what was asked that is wrong
+        return "validation_input" if error.__cause__ is None else _code(error.__cause__)
     return next((code for kind, code in _CODES if isinstance(error, kind)), "internal")
 
 

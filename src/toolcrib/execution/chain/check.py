@@ -1,0 +1,223 @@
+"""Whether a chain can work, asked before any of it runs."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ToolNotFoundError, ValidationError
+from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.execution.chain.chain import Chain, Node, Steps, invalid, read_chain
+from toolcrib.execution.chain.conflicts import Conflicts
+from toolcrib.execution.chain.fit import Fitting, Literals
+from toolcrib.execution.chain.limits import ChainLimits
+from toolcrib.execution.chain.references import Reference
+from toolcrib.execution.chain.schemas import Budget, Place, Schema, SpentError
+from toolcrib.execution.chain.shapes import ANYTHING, Each, Fits, Members, Nothing, Null, Shape, member_of
+from toolcrib.execution.chain.templates import ObjectTemplate, Template
+from toolcrib.model.plain import pointer
+from toolcrib.model.protocols import Resolver
+from toolcrib.model.schema.validator import SchemaValidator
+from toolcrib.model.tool import Tool
+
+__all__ = ["check_chain"]
+
+_LOOKS, _LOOKS_PER_STEP = 10_000, 50
+"""How many subschemas are looked at before the rest is left to the calls."""
+_A_LIST = {"type": "array"}
+_AN_INDEX = {"type": "integer"}
+
+
+def check_chain(
+    steps: Steps,
+    resolver: Resolver,
+    validator: SchemaValidator | None = None,
+    *,
+    limits: ChainLimits | None = None,
+) -> Chain:
+    """Return the chain that steps make, if it can work as far as can be told.
+
+    Without a validator, only the steps and their tools are looked at. With one, so is whether arguments can
+    fit. What is told is certain: a step that it is told of fails whenever it runs, because results are
+    validated against the output schemas of their tools. Steps whose `on_error` says what to do are let be.
+
+    Raises:
+        InvalidChainError: with every problem found, from the `ToolNotFoundError` where there is one.
+    """
+    chain, problems = read_chain(steps, limits)
+    tools = _Tools(chain, resolver)
+    problems += tools.problems
+    if validator is not None:
+        faulty = {problem.path.split("/", 2)[1] for problem in problems if problem.path}
+        sound = [node for node in chain.nodes if str(node.top) not in faulty]
+        problems += _Check(chain, tools.by_slot, validator).misfits(sound)
+    if problems:
+        raise invalid(problems) from tools.missing
+    return chain
+
+
+class _Tools:
+    """The tools of a chain, by the slots of its steps."""
+
+    def __init__(self, chain: Chain, resolver: Resolver) -> None:
+        self.by_slot: dict[int, Tool] = {}
+        self.problems: list[Problem] = []
+        self.missing: ToolcribError | None = None
+        found: dict[str, Tool | ToolcribError] = {}
+        for node in chain.walk():
+            reference = node.step.tool_id
+            if reference is None:
+                continue
+            if reference not in found:
+                found[reference] = _resolve(resolver, reference)
+            tool = found[reference]
+            if isinstance(tool, Tool):
+                self.by_slot[node.slot] = tool
+                continue
+            self.problems.append(Problem(f"{node.path}/tool_id", "tool_id", str(tool)[:500]))
+            if self.missing is None or not isinstance(self.missing, ToolNotFoundError):
+                self.missing = tool
+
+
+def _resolve(resolver: Resolver, reference: str) -> Tool | ToolcribError:
+    try:
+        return resolver.resolve(reference)
+    except ToolcribError as error:
+        return error
+
+
+class _Check:
+    """Asks of each step whether what it is given can fit."""
+
+    def __init__(self, chain: Chain, tools: dict[int, Tool], validator: SchemaValidator) -> None:
+        self._tops = chain.nodes
+        self._places = {node.top: place for place, node in enumerate(chain.nodes)}
+        self._nodes = {node.slot: node for node in chain.walk()}
+        self._tools = tools
+        self._validator = validator
+        self._budget = Budget(_LOOKS + _LOOKS_PER_STEP * len(self._nodes))
+        self._literals = Literals(validator)
+        self._conflicts = Conflicts(self._literals.accepts)
+        self._schemas: dict[int, Schema] = {}
+
+    def misfits(self, nodes: Iterable[Node]) -> list[Problem]:
+        """Return what is certainly wrong with these steps."""
+        found: list[Problem] = []
+        for node in _unforgiven(nodes):
+            try:
+                found += self._step(node)
+            except SpentError:
+                break  # what is known so far is true, and the calls will tell the rest
+            if len(found) >= MAX_PROBLEMS:
+                break
+        return found
+
+    def _step(self, node: Node) -> Iterator[Problem]:
+        fitting = Fitting(self._literals, self._conflicts, lambda reference: self._sources(node, reference))
+        if isinstance(node.items, Reference):
+            yield from fitting.misfits(node.items, self._root(_A_LIST), f"{node.path}/for_each")
+        tool = self._tools.get(node.slot)
+        args = _with_previous(node)
+        if tool is None:
+            return
+        if isinstance(args, dict):
+            yield from self._plain(tool, args, node)
+        else:
+            yield from fitting.misfits(args, self._root(tool.input_schema), f"{node.path}/args")
+
+    def _root(self, schema: dict[str, Any]) -> Place:
+        """Return a schema of a tool, read once; the tools are kept, and so the id is its own."""
+        if id(schema) not in self._schemas:
+            self._schemas[id(schema)] = Schema(schema, self._budget)
+        return self._schemas[id(schema)].root
+
+    def _plain(self, tool: Tool, args: dict[str, Any], node: Node) -> Iterator[Problem]:
+        """Yield what is wrong with arguments that hold no references."""
+        try:
+            self._validator.validate_input(tool, args)
+        except ValidationError as error:
+            for each in error.problems:
+                yield Problem(f"{node.path}/args{each.path}", each.keyword, each.message)
+        except InvalidSchemaError as error:
+            yield Problem(f"{node.path}/tool_id", "schema", f"its arguments cannot be checked: {error}"[:500])
+
+    def _sources(self, node: Node, reference: Reference) -> list[Shape | Nothing]:
+        """Return what a reference of a step may lead to."""
+        return [_descend(reference, shape) for shape in self._starts(node, reference)]
+
+    def _starts(self, node: Node, reference: Reference) -> list[Shape]:
+        if reference.root == "index":
+            return [Fits((self._root(_AN_INDEX),))]
+        if reference.root == "item":
+            return self._each_of(node)
+        if reference.root == "previous":
+            return self._previous(node)
+        found = self._nodes.get(-1 if reference.slot is None else reference.slot)
+        return [ANYTHING if found is None else self._shape(found)]
+
+    def _each_of(self, node: Node) -> list[Shape]:
+        """Return what the items of a step may be."""
+        if not isinstance(node.items, Reference):
+            return [ANYTHING]
+        inner = [
+            member_of(each, None) for each in self._sources(node, node.items) if not isinstance(each, Nothing)
+        ]
+        return [ANYTHING if isinstance(each, Nothing) else each for each in inner] or [ANYTHING]
+
+    def _previous(self, node: Node) -> list[Shape]:
+        """Return what the last step that ran before this one may have given."""
+        shapes: list[Shape] = []
+        for place in reversed(range(self._places[node.top])):
+            shapes.append(self._shape(self._tops[place]))
+            if self._tops[place].when is None:
+                return shapes
+        return [*shapes, Null()]
+
+    def _shape(self, node: Node) -> Shape:
+        """Return what a step gives, if it runs."""
+        if node.step.on_error != "stop":
+            return ANYTHING
+        if node.is_group:
+            return Members(tuple(ANYTHING if part.when else self._shape(part) for part in node.parts))
+        tool = self._tools.get(node.slot)
+        given: Shape = ANYTHING
+        if tool is not None and tool.output_schema is not None:
+            given = Fits((self._root(tool.output_schema),))
+        if not node.repeats:
+            return given
+        return Each(ANYTHING if node.when is not None and node.when.of_item else given)
+
+
+def _unforgiven(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield the steps whose failure ends the chain; others, and what is in them, may be meant to fail."""
+    for node in nodes:
+        if node.step.on_error == "stop":
+            yield node
+            yield from _unforgiven(node.parts)
+
+
+def _with_previous(node: Node) -> Template:
+    """Return the arguments of a step with the result of the one before, where it takes that."""
+    args = node.args
+    if not node.step.use_previous or isinstance(args, Reference):
+        return args
+    if node.top == 0:
+        return _put(args, None)
+    return _put(args, Reference("previous", "previous", None, (), "/previous"))
+
+
+def _put(args: dict[str, Any] | ObjectTemplate, previous: Reference | None) -> Template:
+    base, members = (args.base, args.members) if isinstance(args, ObjectTemplate) else (args, {})
+    base = {**base, "previous": None}
+    members = members if previous is None else {**members, "previous": previous}
+    return ObjectTemplate(base, members) if members else base
+
+
+def _descend(reference: Reference, shape: Shape) -> Shape | Nothing:
+    """Return what a reference leads to in what a step gives."""
+    for depth, part in enumerate(reference.parts):
+        inner = member_of(shape, part)
+        if isinstance(inner, Nothing):
+            return Nothing(
+                f"leads nowhere: {reference.name}{pointer(reference.parts[:depth])} {inner.reason}"
+            )
+        shape = inner
+    return shape

@@ -1,0 +1,151 @@
+"""Whether a step runs: a small closed form, not a language.
+
+A reference is met where what it leads to is neither null, false, 0 nor empty. `{"equals": [a, b]}` compares
+two values, each of which may be or hold a reference; `{"exists": reference}` asks whether it leads anywhere.
+`{"not": c}`, `{"all": [...]}` and `{"any": [...]}` combine, and `true` and `false` are themselves. Here, a
+reference that leads nowhere is null.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.errors import Problem
+from toolcrib.errors.base import either, shown
+from toolcrib.execution.chain.references import LeadsNowhereError, Names, Reference, Scope
+from toolcrib.execution.chain.templates import Template, fill, read_template, references_in
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["Condition", "read_condition", "same_json"]
+
+_WORDS = ("$ref", "all", "any", "equals", "exists", "not")
+_MAX_DEPTH = 32
+_PAIR = 2
+
+Test = Callable[[Scope], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition, read."""
+
+    test: Test
+    references: tuple[Reference, ...]
+
+    @property
+    def of_item(self) -> bool:
+        """Return whether it asks about the item that a step runs for."""
+        return any(reference.of_item for reference in self.references)
+
+
+def read_condition(value: Any, names: Names, path: str, problems: list[Problem]) -> Condition:
+    """Return the condition that JSON describes; `path` is where it stands in the chain."""
+    reader = _Reader(names, problems)
+    test = reader.read(value, path, 0)
+    return Condition(test, tuple(reader.references))
+
+
+class _Reader:
+    """One walk over a condition."""
+
+    def __init__(self, names: Names, problems: list[Problem]) -> None:
+        self._names = names
+        self._problems = problems
+        self.references: list[Reference] = []
+
+    def read(self, value: Any, path: str, depth: int) -> Test:
+        if isinstance(value, bool):
+            return lambda _scope: value
+        if type(value) is not dict or len(value) != 1 or depth > _MAX_DEPTH:
+            return self._refuse(path, _fault(value, depth))
+        [(word, inner)] = value.items()
+        if word in {"all", "any", "not"}:
+            return self._combined(word, inner, f"{path}/{word}", depth)
+        if word == "equals":
+            return self._equals(inner, f"{path}/equals")
+        return self._reference(word, value, path)
+
+    def _combined(self, word: str, inner: Any, path: str, depth: int) -> Test:
+        if word == "not":
+            denied = self.read(inner, path, depth + 1)
+            return lambda scope: not denied(scope)
+        if type(inner) is not list:
+            return self._refuse(path, "must be an array of conditions")
+        tests = [self.read(each, f"{path}/{place}", depth + 1) for place, each in enumerate(inner)]
+        combine = all if word == "all" else any
+        return lambda scope: combine(test(scope) for test in tests)
+
+    def _equals(self, inner: Any, path: str) -> Test:
+        if type(inner) is not list or len(inner) != _PAIR:
+            return self._refuse(path, "must be an array of the two values to compare")
+        one, other = (self._value(each, f"{path}/{place}") for place, each in enumerate(inner))
+        return lambda scope: same_json(_known(one, scope), _known(other, scope))
+
+    def _reference(self, word: str, value: dict[str, Any], path: str) -> Test:
+        if word == "$ref":
+            asked = self._value(value, path)
+            return lambda scope: bool(_known(asked, scope))
+        inner = value[word]
+        if word != "exists":
+            return self._refuse(
+                path, f"there is no condition {shown(word)}{did_you_mean(word, _WORDS)}; {_OFFER}"
+            )
+        if type(inner) is not dict or "$ref" not in inner:
+            return self._refuse(f"{path}/exists", "must be a reference, such as {'$ref': 'steps.find/items'}")
+        sought = self._value(inner, f"{path}/exists")
+        return lambda scope: _leads_somewhere(sought, scope)
+
+    def _value(self, value: Any, path: str) -> Template:
+        template = read_template(value, self._names, path, self._problems)
+        self.references += references_in(template)
+        return template
+
+    def _refuse(self, path: str, message: str) -> Test:
+        self._problems.append(Problem(path, "when", message[:500]))
+        return lambda _scope: False
+
+
+_OFFER = f"a condition is a boolean, or an object with one of {either(_WORDS)}"
+
+
+def _fault(value: Any, depth: int) -> str:
+    if depth > _MAX_DEPTH:
+        return f"conditions are nested more than {_MAX_DEPTH} deep"
+    return f"{_OFFER}, not {shown(value)}"
+
+
+def _known(template: Template, scope: Scope) -> Any:
+    try:
+        return fill(template, scope)
+    except LeadsNowhereError:
+        return None
+
+
+def _leads_somewhere(template: Template, scope: Scope) -> bool:
+    try:
+        fill(template, scope)
+    except LeadsNowhereError:
+        return False
+    return True
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not.
+
+    >>> same_json({"a": [1]}, {"a": [1.0]}), same_json(1, True)
+    (True, False)
+    """
+    pending = [(one, other)]
+    while pending:
+        left, right = pending.pop()
+        if type(left) is dict and type(right) is dict:
+            if left.keys() != right.keys():
+                return False
+            pending += [(left[key], right[key]) for key in left]
+        elif type(left) is list and type(right) is list:
+            if len(left) != len(right):
+                return False
+            pending += zip(left, right, strict=True)
+        elif isinstance(left, bool) is not isinstance(right, bool) or left != right:
+            return False
+    return True

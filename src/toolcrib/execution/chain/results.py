@@ -1,0 +1,61 @@
+"""What came of a chain and of each of its steps."""
+
+from collections.abc import Container
+from typing import Any
+
+from toolcrib.model.backend import AnyBackend
+from toolcrib.model.plain import copy_json
+from toolcrib.model.record import Record
+
+__all__ = ["ChainResult", "StepResult"]
+
+
+class StepResult(Record):
+    """What one step gave, or why it gave nothing."""
+
+    index: int
+    """The place of the step in the chain, in its group, or of the item that it ran for."""
+    tool_id: str | None = None
+    """The tool as the step names it; None for a group."""
+    structured: Any = None
+    """The value: of a group, and of a step that ran for each item, the list of theirs."""
+    backend: AnyBackend | None = None
+    """Where it ran, where that is one place."""
+    error: dict[str, Any] | None = None
+    """What went wrong, as `toolcrib.errors.explain` says it, also where the chain went on."""
+    duration: float = 0.0
+    """Seconds."""
+    id: str | None = None
+    args: dict[str, Any] | None = None
+    """What the tool was given, references replaced; None where it was not called."""
+    skipped: bool = False
+    """Whether its condition was not met."""
+    notes: tuple[str, ...] = ()
+    """What there is to know of how the result came about."""
+    parts: tuple["StepResult", ...] = ()
+    """The steps of a group, or one result for each item: those that were begun."""
+
+    def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
+        """Return the JSON form; the values of parts stand in the whole alone."""
+        hidden = {name for name in type(self).model_fields if name in without}
+        said = super().to_json(without=hidden | {"parts"} | (set() if self.skipped else {"skipped"}))
+        if self.error is None and not self.skipped and "structured" not in hidden:
+            said.setdefault("structured", None)
+        if self.parts and "parts" not in hidden:
+            said["parts"] = [part.to_json(without=hidden | {"structured"}) for part in self.parts]
+        return said
+
+
+class ChainResult(Record):
+    """What a chain gave in the end, and each of its steps."""
+
+    final: Any = None
+    """The value of the last step that ran."""
+    results: tuple[StepResult, ...] = ()
+
+    def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
+        """Return the JSON form; `without` names fields of the steps that are not wanted, such as `args`."""
+        return {
+            "final": copy_json(self.final),
+            "results": [each.to_json(without=without) for each in self.results],
+        }

@@ -1,0 +1,299 @@
+"""Running a chain: one step after another, groups and repeated steps side by side."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from toolcrib.errors import (
+    ChainError,
+    InputValidationError,
+    LimitExceededError,
+    Problem,
+    ToolCancelledError,
+    ToolcribError,
+    ToolTimeoutError,
+    explain,
+)
+from toolcrib.errors.base import shown
+from toolcrib.execution.chain.chain import Chain, Node
+from toolcrib.execution.chain.limits import ChainLimits
+from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, Scope
+from toolcrib.execution.chain.results import ChainResult, StepResult
+from toolcrib.execution.chain.side_by_side import run_side_by_side
+from toolcrib.execution.chain.templates import Template, fill
+from toolcrib.model.plain import copy_json
+from toolcrib.model.results import RunResult
+
+__all__ = ["ChainProgress", "RunTool", "run_chain"]
+
+RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
+"""Runs one tool with arguments, which are its own, within so many seconds; raises a `ToolcribError`."""
+
+ChainProgress = Callable[[int, int, str], Any]
+"""Told how many steps are done, of how many, and what happened: `started`, `step_completed`, `step_skipped`,
+`step_error`; sync or async."""
+
+
+async def run_chain(
+    chain: Chain,
+    run: RunTool,
+    *,
+    timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the chain, told apart from the caller's
+    progress: ChainProgress | None = None,
+    limits: ChainLimits | None = None,
+) -> ChainResult:
+    """Run the steps of a chain and return what they gave; nothing is ever tried twice.
+
+    `timeout` is in seconds, for all steps together. What `run` raises that is no `ToolcribError` ends the
+    chain as it is.
+
+    Raises:
+        ChainError: from the error of the step that failed; `results` are those of the steps that were done,
+            and of that step.
+    """
+    running = _Running(chain, run, limits or ChainLimits())
+    with anyio.move_on_after(timeout if chain.nodes else None):
+        return await running.all(progress)
+    raise running.out_of_time(timeout or 0.0)
+
+
+@dataclass(slots=True)
+class _Done:
+    """What came of a step, and what ends the chain, if anything does."""
+
+    result: StepResult
+    error: ToolcribError | None = None
+    where: str = ""
+    """Which part of the step failed, as the beginning of a sentence."""
+
+
+class _Running:
+    """One run of one chain."""
+
+    def __init__(self, chain: Chain, run: RunTool, limits: ChainLimits) -> None:
+        self._nodes = chain.nodes
+        self._run = run
+        self._limits = limits
+        self._calls = 0
+        self._values: list[Any] = [ABSENT] * sum(1 for _ in chain.walk())
+        self._results: list[StepResult] = []
+        self._begun: dict[int, list[_Done | None]] = {}
+        """What came of the parts of the steps that were begun, by slot."""
+        self._started = 0.0
+
+    async def all(self, progress: ChainProgress | None) -> ChainResult:
+        total, previous = len(self._nodes), ABSENT
+        await _tell(progress, 0, total, "started")
+        for place, node in enumerate(self._nodes, start=1):
+            await anyio.lowlevel.checkpoint()  # a deadline must be met also by tools that never wait
+            self._started = perf_counter()
+            done = await self._step(node, Scope(self._values, previous))
+            self._results.append(done.result)
+            if not done.result.skipped:
+                previous = done.result.structured
+            await _tell(progress, place, total, _event(done.result))
+            if done.error is not None:
+                reason = f"{done.where}{done.error}"
+                raise ChainError(place - 1, tuple(self._results), reason) from done.error
+        final = None if previous is ABSENT else previous
+        return ChainResult.of_checked(final=final, results=tuple(self._results))
+
+    def out_of_time(self, timeout: float) -> ChainError:
+        """Return the error for a chain whose time is over while a step runs."""
+        place = len(self._results)
+        if place == len(self._nodes):  # the time was over when the last step had just been told of
+            place -= 1
+            self._results.pop()
+        node = self._nodes[place]
+        error = ToolTimeoutError(tool_id=self._underway(node), timeout=timeout)
+        failed = self._cut_short(node, error, self._started)
+        reason = f"the chain did not finish within {timeout:g} s, and {error.tool_id} was running"
+        chain_error = ChainError(place, (*self._results, failed), reason)
+        chain_error.__cause__ = error
+        return chain_error
+
+    async def _step(self, node: Node, scope: Scope) -> _Done:
+        """Run a step, or what it is made of, unless its condition is not met."""
+        if node.when is not None and not node.when.of_item and not node.when.test(scope):
+            return _Done(_result(node, node.index, skipped=True))
+        if node.is_group:
+            done = await self._group(node, scope)
+        elif node.repeats:
+            done = await self._for_each(node, scope)
+        else:
+            done = await self._call(node, scope, node.index)
+        self._values[node.slot] = done.result.structured
+        return done
+
+    async def _call(self, node: Node, scope: Scope, index: int) -> _Done:
+        """Call the tool of a step."""
+        started, args = perf_counter(), None
+        try:
+            args = _arguments(node, scope)
+            self._admit(1)
+            self._calls += 1
+            ran = await self._run(node.step.tool_id or "", _own(args, node), node.step.timeout)
+        except ToolcribError as error:
+            return _failed(node, error, index=index, args=args, duration=perf_counter() - started)
+        result = _result(
+            node,
+            index,
+            structured=ran.structured,
+            backend=ran.backend,
+            duration=perf_counter() - started,
+            args=args,
+            notes=ran.notes,
+        )
+        return _Done(result)
+
+    async def _group(self, node: Node, scope: Scope) -> _Done:
+        def job(place: int) -> Awaitable[_Done]:
+            return self._step(node.parts[place], scope)
+
+        return await self._parts(node, len(node.parts), job)
+
+    async def _for_each(self, node: Node, scope: Scope) -> _Done:
+        try:
+            items = _items(node, scope)
+            self._admit(len(items))
+        except ToolcribError as error:
+            return _failed(node, error, index=node.index)
+
+        async def job(place: int) -> _Done:
+            inner = Scope(scope.values, scope.previous, items[place], place)
+            if node.when is not None and node.when.of_item and not node.when.test(inner):
+                return _Done(_result(node, place, skipped=True))
+            return await self._call(node, inner, place)
+
+        return await self._parts(node, len(items), job)
+
+    async def _parts(self, node: Node, count: int, job: Callable[[int], Awaitable[_Done]]) -> _Done:
+        """Run the parts of a step; the first that fails for good ends the others."""
+        started = perf_counter()
+        done: list[_Done | None] = [None] * count
+        self._begun[node.slot] = done
+
+        async def work(place: int) -> bool:
+            began = perf_counter()
+            try:
+                done[place] = result = await job(place)
+            except anyio.get_cancelled_exc_class():
+                done[place] = _Done(self._broken_off(node, place, began))
+                raise
+            return result.error is None
+
+        refused = await run_side_by_side(work, count, node.width)
+        told: dict[str, Any] = {
+            "index": node.index,
+            "duration": perf_counter() - started,
+            "parts": _begun(done),
+        }
+        culprit = None if refused is None else done[refused]
+        if culprit is None or culprit.error is None:
+            return _Done(_result(node, **told, structured=[each.result.structured for each in done if each]))
+        where = f"{'part' if node.is_group else 'item'} {refused}: {culprit.where}"
+        if node.is_group:
+            return _failed(node, culprit.error, where, **told)
+        return _Done(_result(node, **told, error=culprit.result.error), culprit.error, where)
+
+    def _broken_off(self, node: Node, place: int, started: float) -> StepResult:
+        """Return what is told of a part that was cancelled while it ran."""
+        part = node.parts[place] if node.is_group else node
+        reason = "it was broken off together with the step that it is a part of"
+        error = ToolCancelledError(tool_id=self._underway(part), reason=reason)
+        if node.is_group:
+            return self._cut_short(part, error, started)
+        return _result(part, place, error=explain(error), duration=perf_counter() - started)
+
+    def _cut_short(self, node: Node, error: ToolcribError, started: float) -> StepResult:
+        parts = _begun(self._begun.get(node.slot, ()))
+        return _result(node, node.index, error=explain(error), duration=perf_counter() - started, parts=parts)
+
+    def _underway(self, node: Node) -> str:
+        """Return the tool that a step waits for, the first of them where there are several."""
+        if not node.is_group:
+            return node.step.tool_id or ""
+        begun = self._begun.get(node.slot, ())
+        open_parts = [
+            part for part, done in zip(node.parts, begun, strict=False) if not done or done.result.error
+        ]
+        return self._underway((open_parts or node.parts)[0]) if node.parts else node.name
+
+    def _admit(self, calls: int) -> None:
+        most = self._limits.max_calls
+        if self._calls + calls > most:
+            raise LimitExceededError(
+                "max_calls",
+                f"a chain may call tools {most:,} times, and this is its {self._calls + calls:,}th",
+            )
+
+
+def _result(node: Node, index: int, **facts: Any) -> StepResult:
+    step = node.step
+    return StepResult.of_checked(index=index, tool_id=step.tool_id, id=step.id, **facts)
+
+
+def _failed(node: Node, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
+    """Return what a failure comes to: the end of the chain, or what the step has instead of a result."""
+    stops = node.step.on_error == "stop"
+    result = _result(node, **facts, error=explain(error), structured=None if stops else node.fallback)
+    return _Done(result, error, where) if stops else _Done(result)
+
+
+def _begun(done: Iterable[_Done | None]) -> tuple[StepResult, ...]:
+    return tuple(each.result for each in done if each is not None)
+
+
+def _arguments(node: Node, scope: Scope) -> dict[str, Any]:
+    """Return the arguments of a call; they share what they can, and are not to be changed."""
+    args = _filled(node, node.args, scope)
+    if type(args) is not dict:
+        raise _refusal(node, "", f"the arguments must be an object, not {shown(args)}")
+    if not node.step.use_previous:
+        return args
+    return {**args, "previous": None if scope.previous is ABSENT else scope.previous}
+
+
+def _items(node: Node, scope: Scope) -> list[Any]:
+    items = _filled(node, node.items, scope)
+    if type(items) is not list:
+        raise _refusal(node, "", f"for_each must be an array, not {shown(items)}")
+    return items
+
+
+def _filled(node: Node, template: Template, scope: Scope) -> Any:
+    try:
+        return fill(template, scope)
+    except LeadsNowhereError as error:
+        raise _refusal(node, error.at, str(error)) from None
+
+
+def _own(args: dict[str, Any], node: Node) -> dict[str, Any]:
+    """Return arguments that a tool may change without changing what others gave or will be given."""
+    try:
+        owned: dict[str, Any] = copy_json(args)
+    except ValueError as error:
+        raise _refusal(node, "", str(error)) from None
+    return owned
+
+
+def _refusal(node: Node, at: str, message: str) -> InputValidationError:
+    return InputValidationError((Problem(at, "$ref", message[:500]),), tool_id=node.step.tool_id or "")
+
+
+def _event(result: StepResult) -> str:
+    if result.skipped:
+        return "step_skipped"
+    return "step_completed" if result.error is None else "step_error"
+
+
+async def _tell(progress: ChainProgress | None, done: int, total: int, message: str) -> None:
+    if progress is not None:
+        told = progress(done, total, message)
+        if inspect.isawaitable(told):
+            await told

@@ -1,0 +1,156 @@
+"""What a step gives, as far as the schema of its tool says, and what is certainly not in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolcrib.errors.base import shown
+from toolcrib.execution.chain.schemas import Place, types
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["ANYTHING", "Each", "Fits", "Members", "Nothing", "Null", "Shape", "a", "member_of"]
+
+_ARTICLES = {
+    "null": "null",
+    "integer": "an integer",
+    "fraction": "a fraction",
+    "array": "an array",
+    "object": "an object",
+}
+_ORDER = ("object", "array", "string", "number", "integer", "fraction", "boolean", "null")
+
+
+_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """A value that fits all of these schemas; with none of them, any value."""
+
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A list, each of whose items is of a shape."""
+
+    of: "Shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A list of just these."""
+
+    shapes: tuple["Shape", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """Null, where no step has run yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """There can be nothing here."""
+
+    reason: str
+    """What is there instead, as the end of a sentence."""
+
+
+Shape = Fits | Each | Members | Null
+ANYTHING = Fits(())
+
+
+def a(kinds: frozenset[str]) -> str:
+    """Return types as a sentence names them.
+
+    >>> a(frozenset({"integer", "fraction", "null"}))
+    'a number or null'
+    """
+    if kinds >= {"integer", "fraction"}:
+        kinds = kinds - {"integer", "fraction"} | {"number"}
+    named = [_ARTICLES.get(kind, f"a {kind}") for kind in _ORDER if kind in kinds] or ["nothing"]
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} or {named[-1]}"
+
+
+def member_of(shape: Shape, part: str | None) -> Shape | Nothing:
+    """Return the shape of what a key or place leads to, or of any item where that is None."""
+    if isinstance(shape, Fits):
+        return _in_schemas(shape.places, part)
+    if isinstance(shape, Null):
+        return Nothing("is null")
+    return _in_list(shape, part)
+
+
+def _in_list(shape: Each | Members, part: str | None) -> Shape | Nothing:
+    place = _place(part)
+    if part is not None and place is None:
+        return Nothing("is an array")
+    if isinstance(shape, Each):
+        return shape.of
+    if place is None:
+        return ANYTHING
+    return shape.shapes[place] if place < len(shape.shapes) else Nothing(f"has {len(shape.shapes)} items")
+
+
+def _place(part: str | None) -> int | None:
+    return int(part) if part and part.isascii() and part.isdecimal() and len(part) < _DIGITS else None
+
+
+def _in_schemas(places: Sequence[Place], part: str | None) -> Shape | Nothing:
+    admitted = types(places)
+    holders = {"array"} if part is None else {"object", "array"} if _place(part) is not None else {"object"}
+    holder = admitted & holders
+    if not admitted or not places:
+        return ANYTHING  # a schema that admits nothing says nothing either
+    if not holder:
+        return Nothing(f"is {a(admitted)}")
+    if len(holder) > 1:
+        return ANYTHING
+    found: list[Place] = []
+    for place in (each for start in places for each in start.all()):
+        inner = _property(place, part or "") if holder == {"object"} else _item(place, part)
+        if isinstance(inner, Nothing):
+            return inner
+        found += inner
+        for branches in place.choices():
+            inner = _chosen(branches, part)
+            if isinstance(inner, Nothing):
+                return inner
+            found += inner
+    return Fits(tuple(found))
+
+
+def _chosen(branches: Sequence[Place], part: str | None) -> Sequence[Place] | Nothing:
+    """Return what is known of a member where a value fits one of several schemas."""
+    inner = [_in_schemas([branch], part) for branch in branches]
+    left = [each for each in inner if isinstance(each, Fits)]
+    if not left:
+        return next(each for each in inner if isinstance(each, Nothing))
+    return left[0].places if len(left) == 1 else ()
+
+
+def _property(place: Place, name: str) -> Sequence[Place] | Nothing:
+    declared = place.under("properties")
+    declared = declared if isinstance(declared, dict) else {}
+    if name in declared:
+        inner = declared[name]
+        return Nothing(f"never has {shown(name)}") if inner is False else [place.at(inner)]
+    others = place.under("additionalProperties")
+    if others is None or place.under("patternProperties"):
+        return ()
+    if others is False:
+        return Nothing(f"has no {shown(name)}{did_you_mean(name, declared)}")
+    return [place.at(others)]
+
+
+def _item(place: Place, part: str | None) -> Sequence[Place] | Nothing:
+    first = place.under("prefixItems")
+    items = place.under("items")
+    if first or isinstance(items, list):
+        return ()
+    most, at = place.under("maxItems"), _place(part)
+    if isinstance(most, int) and at is not None and at >= most:
+        return Nothing(f"has at most {most} items")
+    if items is False:
+        return Nothing("is an empty array")
+    return () if items is None else [place.at(items)]
