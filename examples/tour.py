@@ -1,11 +1,11 @@
-"""A tour: define tools, validate arguments, choose versions, translate for every provider, find tools."""
+"""A tour: define tools, validate arguments, choose versions, translate for every provider, find and run tools."""
 
 import json
 
-from toolcrib import Constraint, DefaultValidator, Matrix, Tool, Version, tool
+from toolcrib import Constraint, DefaultValidator, Matrix, SyncCrib, Tool, Version, tool
 from toolcrib.adapter import default_registry, portability
 from toolcrib.discovery import Discovery
-from toolcrib.errors import InvalidSchemaError, ValidationError
+from toolcrib.errors import InvalidSchemaError, ToolNotFoundError, ValidationError
 from toolcrib.model import McpBackend, parse_arg_schema
 
 TIME = """
@@ -98,6 +98,20 @@ def main() -> None:
         results = discovery.search(question, limit=1, min_confidence=0.1)
         print(f"   {question} -> {[result.summary.id for result in results] or 'nothing fits'}")
     print(f"   {discovery.describe('shop:order_total', 'full').notes}")
+
+    print("9. Run it: one shape of result, one tree of errors")
+    crib = SyncCrib()
+    crib.add(order_total)
+    print(f"   {crib.run('shop:order_total', {'prices': [4, 6], 'discount': 0.5}).structured}")
+    steps = [
+        {"id": "order", "toolId": "shop:order_total", "args": {"prices": [4, 6]}},
+        {"toolId": "shop:order_total", "args": {"prices": [{"$ref": "steps.order"}, 5]}},
+    ]
+    print(f"   a chain: {crib.run_chain(steps).final}")
+    try:
+        crib.run("shop:order_totl", {})
+    except ToolNotFoundError as error:
+        print(f"   {error}")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from toolcrib.errors import (
     CodeError,
     ConfigError,
     ConversionError,
+    CribStateError,
     EmbeddingError,
     ExternalRefError,
     InputValidationError,
@@ -83,6 +84,7 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     InvalidChainError: (ChainError, ValidationError),
     ServerUnavailableError: (ToolcribError, ConnectionError),
     ConfigError: (ToolcribError, ValueError),
+    CribStateError: (ToolcribError, RuntimeError),
     RuntimeUnavailableError: (ToolcribError,),
     SandboxViolationError: (ToolcribError,),
     LimitExceededError: (ToolcribError,),
@@ -185,6 +187,7 @@ TEXTS: list[tuple[ToolcribError, str]] = [
         "server 'git' is unavailable: it exited with status 1; its last words: no such module",
     ),
     (ServerUnavailableError("git", "it is off"), "server 'git' is unavailable: it is off"),
+    (CribStateError("it is closed"), "it is closed"),
     (ConfigError("mcp.json", (TITLE, LABEL)), "mcp.json: /title: is required; /labels/2: must be a string"),
     (
         RuntimeUnavailableError("docker", "install docker and start it"),

@@ -32,8 +32,19 @@ PACKAGES = [
     "toolcrib.discovery.semantic",
     "toolcrib.discovery.store",
     "toolcrib.discovery.text",
+    "toolcrib.execution",
+    "toolcrib.execution.chain",
+    "toolcrib.execution.local",
+    "toolcrib.execution.mcp",
+    "toolcrib.execution.middleware",
+    "toolcrib.execution.provider",
+    "toolcrib.execution.trace",
+    "toolcrib.crib",
 ]
-EXTRAS = {"mcp", "mcp_types", "click", "rich", "httpx", "onnxruntime", "tokenizers", "usearch"}
+EXTRAS = {
+    "mcp", "mcp_types", "httpx2", "click", "rich", "httpx", "yaml", "opentelemetry", "onnxruntime", "tokenizers",
+    "usearch",
+}  # fmt: skip
 HOSTS = re.compile(r"pythonhosted|pypi\.org|registry\.npmjs|index-url|/simple\b")
 
 
@@ -115,7 +126,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_using_every_floor_loads_no_extra() -> None:
-    floors = [module.name for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib.")]
+    # Modules that speak to an SDK are loaded when they are first needed; what users import never is one.
+    floors = [module.name for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib.") if module.ispkg]
     code = f"import sys, json, {', '.join(floors)}; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(subprocess.check_output([sys.executable, "-c", code], text=True)))
     assert loaded.isdisjoint(EXTRAS)

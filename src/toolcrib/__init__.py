@@ -7,16 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolcrib.crib import Crib, SyncCrib
     from toolcrib.errors import ToolcribError
-    from toolcrib.model import DefaultValidator, Tool, ToolId, tool
+    from toolcrib.model import Context, DefaultValidator, Tool, ToolId, tool
     from toolcrib.version import Constraint, Matrix, Version
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Constraint",
+    "Context",
+    "Crib",
     "DefaultValidator",
     "Matrix",
+    "SyncCrib",
     "Tool",
     "ToolId",
     "ToolcribError",
@@ -26,8 +30,11 @@ __all__ = [
 
 _HOMES = {
     "Constraint": "toolcrib.version",
+    "Context": "toolcrib.model",
+    "Crib": "toolcrib.crib",
     "DefaultValidator": "toolcrib.model",
     "Matrix": "toolcrib.version",
+    "SyncCrib": "toolcrib.crib",
     "Tool": "toolcrib.model",
     "ToolId": "toolcrib.model",
     "ToolcribError": "toolcrib.errors",

@@ -23,7 +23,7 @@ own message from them: what was wrong, then what to do.
     ├── ConfigError                                                     (ValueError)
     ├── RuntimeUnavailableError, SandboxViolationError, LimitExceededError, CodeError
     ├── StoreError                                                      (OSError)
-    ├── EmbeddingError                                                  (RuntimeError)
+    ├── EmbeddingError, CribStateError                                  (RuntimeError)
     └── MissingExtraError                                               (ImportError)
 """
 
@@ -53,6 +53,7 @@ from toolcrib.errors.running import (
     ChainError,
     CodeError,
     ConfigError,
+    CribStateError,
     EmbeddingError,
     InputValidationError,
     InvalidChainError,
@@ -80,6 +81,7 @@ __all__ = [
     "CodeError",
     "ConfigError",
     "ConversionError",
+    "CribStateError",
     "EmbeddingError",
     "ExternalRefError",
     "InputValidationError",

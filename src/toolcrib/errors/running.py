@@ -160,6 +160,16 @@ class ServerUnavailableError(ToolcribError, ConnectionError):
 
 
 @dataclass(eq=False)
+class CribStateError(ToolcribError, RuntimeError):
+    """A crib that is not open, or not any more, or already."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
 class ConfigError(ToolcribError, ValueError):
     """A configuration that cannot be used, with every problem found in it."""
 

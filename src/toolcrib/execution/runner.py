@@ -93,7 +93,7 @@ class Runner:
         handlers = local if isinstance(local, LocalHandlers) else LocalHandlers(local)
         self._executors: dict[str, Executor] = {
             "local": handlers,
-            "provider": ProviderRoutes(providers or {}),
+            "provider": ProviderRoutes({} if providers is None else providers),
         }
         if mcp is not None:
             self._executors["mcp"] = mcp

@@ -26,6 +26,7 @@ __all__ = ["LocalTool", "is_context", "tool"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_PACKAGE = __file__.removesuffix("model/local.py").removesuffix("model\\local.py")
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 _OPTIONS = (
     "name", "namespace", "version", "tags", "title", "description", "annotations", "arguments",
@@ -108,10 +109,18 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     for option in options:
         if option not in _OPTIONS:
             raise TypeError(f"tool() has no option {option!r}{did_you_mean(option, _OPTIONS)}")
-    frame = sys._getframe(1)  # noqa: SLF001 - where names in postponed annotations are looked up
+    frame = _user()
     if function is not None:
         return _make(function, frame, **options)
     return lambda decorated: _make(decorated, frame, **options)
+
+
+def _user() -> FrameType:
+    """Return where toolcrib was called from: names in postponed annotations are looked up there."""
+    frame = sys._getframe(1)  # noqa: SLF001 - there is no other way to know
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame
 
 
 def _make(

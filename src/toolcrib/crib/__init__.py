@@ -1,0 +1,28 @@
+"""One object that keeps tools, finds them and runs them, and the configuration it is made from."""
+
+from toolcrib.crib.crib import Crib
+from toolcrib.crib.files import Config, load
+from toolcrib.crib.settings import (
+    AuditSettings,
+    CacheSettings,
+    LimitSettings,
+    OpenApiSettings,
+    RetrySettings,
+    SearchSettings,
+    Settings,
+)
+from toolcrib.crib.sync import SyncCrib
+
+__all__ = [
+    "AuditSettings",
+    "CacheSettings",
+    "Config",
+    "Crib",
+    "LimitSettings",
+    "OpenApiSettings",
+    "RetrySettings",
+    "SearchSettings",
+    "Settings",
+    "SyncCrib",
+    "load",
+]

@@ -1,0 +1,132 @@
+"""The tools of servers and APIs in the catalogue: what was kept, what came, what vanished."""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+from toolcrib.discovery import Discovery, Store, StoredTool
+from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ToolNotFoundError, ValidationError
+from toolcrib.model import Tool, ToolBackend
+
+__all__ = ["Catalogue", "Kept", "keep_only"]
+
+_LOG = logging.getLogger("toolcrib.crib")
+_IDENTITIES = "origins"
+"""The collection that says of what server or API a store keeps the tools."""
+_NAME_KEYS = {"mcp": "serverName", "provider": "providerId"}
+Pair = tuple[Tool, ToolBackend]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a store holds of one server or API that is configured as it was then."""
+
+    ids: frozenset[str] = frozenset()
+
+
+def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, Kept]:
+    """Forget the tools of everything but these servers and APIs, and return what is left of them.
+
+    Functions of another process are forgotten too. What was learnt and written about tools stays.
+
+    Args:
+        store: what keeps the catalogue.
+        identities: of each origin, such as `mcp:github`, what it is started or reached by.
+    """
+    stored = dict(store.texts(_IDENTITIES))
+    same = {origin for origin, identity in identities.items() if stored.get(origin) == identity}
+    put: list[StoredTool] = []
+    delete: list[str] = []
+    ids: dict[str, set[str]] = {origin: set() for origin in same}
+    for row in store.tools():
+        backends = _bindings(row)
+        left = [binding for binding in backends if _origin(binding) in same]
+        for binding in left:
+            ids[_origin(binding)].add(row.id)
+        if not left:
+            delete.append(row.id)
+        elif len(left) < len(backends):
+            put.append(replace(row, backends=json.dumps(left)))
+    if put or delete:
+        store.write(put, delete)
+    if foreign := stored.keys() - same:
+        store.write_texts(_IDENTITIES, {}, foreign)
+    return {origin: Kept(frozenset(known)) for origin, known in ids.items()}
+
+
+def _bindings(row: StoredTool) -> list[dict[str, Any]]:
+    """Return where a stored tool runs; what cannot be read runs nowhere."""
+    try:
+        read = json.loads(row.backends)
+    except ValueError:
+        return []
+    return [binding for binding in read if isinstance(binding, dict)] if isinstance(read, list) else []
+
+
+def _origin(binding: dict[str, Any]) -> str:
+    kind = str(binding.get("kind"))
+    return f"{kind}:{binding.get(_NAME_KEYS.get(kind, ''))}"
+
+
+class Catalogue:
+    """Brings what servers and APIs list into a `Discovery`; safe to call from any thread."""
+
+    def __init__(self, discovery: Discovery, kept: Mapping[str, Kept] | None = None) -> None:
+        self._discovery = discovery
+        self._bindings: dict[str, dict[str, ToolBackend]] = {}
+        self._unread = {origin: known.ids for origin, known in (kept or {}).items()}
+        self._lock = Lock()
+
+    def replace(self, origin: str, tools: Iterable[Tool], identity: str = "") -> int:
+        """Let an origin have just these tools, and return how many of them can be used.
+
+        A tool whose definition is refused is logged and left out, and the others are not.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        pairs: list[Pair] = [(tool, tool.backend) for tool in tools if tool.backend is not None]
+        with self._lock:
+            before = self._before(origin)
+            self._bindings[origin] = taken = {
+                str(tool.id): backend for tool, backend in self._registered(pairs)
+            }
+            for tool_id in before.keys() - taken.keys():
+                self._drop(tool_id, before[tool_id])
+            store = self._discovery.index.store
+            if store is not None and identity:
+                store.write_texts(_IDENTITIES, {origin: identity}, ())
+        return len(taken)
+
+    def _before(self, origin: str) -> dict[str, ToolBackend]:
+        """Return the tools that an origin has, and where each is bound to it."""
+        index = self._discovery.index
+        kept: dict[str, ToolBackend] = {}
+        for tool_id in self._unread.pop(origin, ()):
+            if tool_id in index:
+                bound = [one for one in index.backends(tool_id) if _origin(one.to_json()) == origin]
+                kept |= {tool_id: bound[-1]} if bound else {}
+        return kept | self._bindings.get(origin, {})
+
+    def _registered(self, pairs: list[Pair]) -> Iterator[Pair]:
+        """Register tools, in one batch if none is refused, and yield those that were not."""
+        try:
+            self._discovery.register_many(pairs)
+        except (InvalidSchemaError, InvalidBackendError, ValidationError) as error:
+            if len(pairs) == 1:
+                _LOG.warning("%s is left out: %s", pairs[0][0].id, error)
+                return
+            middle = len(pairs) // 2
+            yield from self._registered(pairs[:middle])
+            yield from self._registered(pairs[middle:])
+        else:
+            yield from pairs
+
+    def _drop(self, tool_id: str, backend: ToolBackend) -> None:
+        try:
+            self._discovery.unregister(tool_id, backend)
+        except (ToolNotFoundError, InvalidBackendError):
+            _LOG.debug("%s was gone already", tool_id)

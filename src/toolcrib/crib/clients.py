@@ -1,0 +1,151 @@
+"""The shapes in which MCP clients write down their servers."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolcrib.crib.settings import Settings
+from toolcrib.errors import Problem
+from toolcrib.model.suggest import nearest
+
+__all__ = ["Parts", "read_client", "read_python"]
+
+_OURS = "toolcrib"
+"""Under which key a client's file holds settings of ours."""
+_PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+"""Where servers stand: nearly everywhere, in VS Code's `mcp.json`, in its `settings.json`, in Zed."""
+_STARTS = frozenset({"command", "url", "serverUrl", "httpUrl"})
+"""One of these makes an object a server."""
+_EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".roo"})
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
+_FOLDER = re.compile(r"(?<!\$)\$\{(workspaceFolder|userHome)\}")
+_MISSING = "there are no servers in it; they stand under 'mcpServers'"
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a configuration says, before it is checked."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    servers: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, Any] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
+    """Where each server stands in the file, as a JSON Pointer."""
+    ours: frozenset[str] = frozenset()
+    """The settings that stand under `toolcrib`."""
+
+    def add(self, name: str, server: Any, place: str) -> None:
+        """Note a server, unless there is one of that name already."""
+        if name in self.servers:
+            taken = f"{self.places[name]} has the name {name!r} already; rename one of them"
+            self.problems.append(Problem(place, "name", taken))
+        else:
+            self.servers[name] = server
+            self.places[name] = place
+
+    def placed(self, problem: Problem) -> Problem:
+        """Return a problem of the settings with the place it has in the file."""
+        head, _, rest = problem.path.removeprefix("/servers/").partition("/")
+        if problem.path.startswith("/servers/") and head in self.places:
+            path = f"{self.places[head]}/{rest}" if rest else self.places[head]
+        else:
+            path = f"/{_OURS}{problem.path}" if _head(problem.path) in self.ours else problem.path
+        return Problem(path, problem.keyword, problem.message)
+
+
+def read_client(document: Mapping[str, Any], folder: Path) -> Parts:
+    """Return the parts of a client's file; settings of ours stand under `toolcrib`."""
+    parts = _read(document, {_OURS})
+    parts.servers = {name: _portable(server, folder) for name, server in parts.servers.items()}
+    _add_ours(parts, document)
+    return parts
+
+
+def read_python(document: Mapping[str, Any]) -> Parts:
+    """Return the parts of a mapping given by a program: servers as in a client's file, settings beside."""
+    aliases = {field.alias or name for name, field in Settings.model_fields.items()}
+    known = aliases.union(Settings.model_fields) - {"servers"}
+    parts = _read(document, {*known, _OURS})
+    parts.servers = {name: _portable(server, Path.cwd()) for name, server in parts.servers.items()}
+    parts.settings = {key: value for key, value in document.items() if key in known}
+    for key in parts.others:
+        if meant := nearest(key, [*known, "mcpServers", "servers"]):
+            said = f"is not a setting; did you mean {meant!r}?"
+            parts.problems.append(Problem(f"/{key}", "extra_forbidden", said))
+    _add_ours(parts, document)
+    return parts
+
+
+def _add_ours(parts: Parts, document: Mapping[str, Any]) -> None:
+    ours = document.get(_OURS, {})
+    if not isinstance(ours, Mapping):
+        parts.problems.append(Problem(f"/{_OURS}", "type", "must be an object"))
+    elif "servers" in ours:
+        said = "must stand under 'mcpServers'"
+        parts.problems.append(Problem(f"/{_OURS}/servers", "extra_forbidden", said))
+    else:
+        parts.settings |= ours
+        parts.ours = frozenset(map(str, ours))
+
+
+def _head(path: str) -> str:
+    """Return the first part of a JSON Pointer."""
+    return path.removeprefix("/").partition("/")[0]
+
+
+def _read(document: Mapping[str, Any], known: set[str]) -> Parts:
+    """Return the servers of a document, wherever they stand in it, and what else there is."""
+    parts = Parts()
+    found = next((place for place in _PLACES if _at(document, place) is not None), None)
+    rest = {key: value for key, value in document.items() if key not in known}
+    if found is not None:
+        pointer = "".join(f"/{key}" for key in found)
+        for name, server in _named(_at(document, found), pointer, parts.problems):
+            parts.add(_FOREIGN.sub("-", name).strip("-") or "server", server, f"{pointer}/{name}")
+        parts.others = {str(key): value for key, value in rest.items() if key != found[0]}
+    elif rest and all(_is_server(value) for value in rest.values()):
+        for name, server in rest.items():
+            parts.add(_FOREIGN.sub("-", str(name)).strip("-") or "server", server, f"/{name}")
+    elif rest and not known.intersection(document):
+        parts.problems.append(Problem("", "mcpServers", _MISSING))
+    else:
+        parts.others = {str(key): value for key, value in rest.items()}
+    return parts
+
+
+def _at(document: Any, place: tuple[str, ...]) -> Any:
+    for key in place:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
+
+
+def _named(servers: Any, pointer: str, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
+    """Yield servers with their names, from an object or from a list of objects that say theirs."""
+    if isinstance(servers, Mapping):
+        yield from ((str(name), server) for name, server in servers.items())
+    elif isinstance(servers, list) and all(isinstance(one, Mapping) and "name" in one for one in servers):
+        yield from ((str(one["name"]), {key: one[key] for key in one if key != "name"}) for one in servers)
+    else:
+        problems.append(Problem(pointer, "type", "must be an object of servers by name"))
+
+
+def _is_server(value: Any) -> bool:
+    return isinstance(value, Mapping) and not _STARTS.isdisjoint(value)
+
+
+def _portable(value: Any, folder: Path) -> Any:
+    """Return a server with the folders that editors have names for."""
+    if isinstance(value, str):
+        return _FOLDER.sub(lambda found: str(_meant(found[1], folder)), value)
+    if isinstance(value, Mapping):
+        return {key: _portable(member, folder) for key, member in value.items()}
+    return [_portable(member, folder) for member in value] if isinstance(value, list | tuple) else value
+
+
+def _meant(name: str, folder: Path) -> Path:
+    if name == "userHome":
+        return Path.home()
+    return folder.parent if folder.name in _EDITOR_FOLDERS else folder

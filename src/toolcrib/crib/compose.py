@@ -1,0 +1,99 @@
+"""Put the parts of a crib together as the settings say."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from toolcrib.crib.places import catalogue_file
+from toolcrib.crib.reach import Reach, Why
+from toolcrib.crib.settings import MEMORY, SearchSettings, Settings
+from toolcrib.discovery import (
+    Bm25Searcher,
+    Discovery,
+    DocStore,
+    EmbeddingSearcher,
+    HybridSearcher,
+    Index,
+    LocalEmbedder,
+    OnnxEmbedder,
+    Searcher,
+    SqliteStore,
+    StaticEmbedder,
+    Store,
+)
+from toolcrib.errors import MissingExtraError, StoreError
+from toolcrib.execution import Middleware, Observer
+from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
+from toolcrib.execution.trace import Audit, JsonLines, OpenTelemetry, available
+
+__all__ = ["make_discovery", "make_middleware", "make_observers", "open_store"]
+
+_LOG = logging.getLogger("toolcrib.crib")
+
+
+def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> Store | None:
+    """Return where the catalogue is kept; None where it lasts only as long as the crib.
+
+    Raises:
+        StoreError: the file that the settings name cannot be used. A place of our own choice that cannot be
+            used, such as a home that may not be written to, is logged and done without.
+    """
+    if settings.store == MEMORY:
+        return None
+    if settings.store is not None:
+        return SqliteStore(Path(settings.store).expanduser())
+    if settings.source is None:
+        return None
+    try:
+        path = catalogue_file(settings.source, environ)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return SqliteStore(path)
+    except (StoreError, OSError) as error:
+        _LOG.warning("the catalogue is not kept: %s", error)
+        return None
+
+
+def make_discovery(settings: Settings, store: Store | None, why: Why) -> tuple[Discovery, Reach]:
+    """Return the catalogue on a store, and the resolver that knows which servers are not there."""
+    index = Index(_searcher(settings.search, store), store=store)
+    reach = Reach(index, why)
+    return Discovery(index, DocStore(reach, texts=store), store=store), reach
+
+
+def _searcher(settings: SearchSettings, store: Store | None) -> Searcher | None:
+    """Return what ranks; None for the index's own choice, which is by words."""
+    if settings.model is None or settings.searcher == "bm25":
+        return None
+    try:
+        embedder = _embedder(Path(settings.model).expanduser())
+    except MissingExtraError as error:
+        if settings.searcher == "hybrid":
+            raise
+        _LOG.warning("tools are found by words alone: %s", error)
+        return None
+    return HybridSearcher(Bm25Searcher(cache=store), EmbeddingSearcher(embedder, cache=store))
+
+
+def _embedder(folder: Path) -> LocalEmbedder:
+    return OnnxEmbedder(folder) if (folder / "model.onnx").exists() else StaticEmbedder(folder)
+
+
+def make_middleware(settings: Settings) -> list[Middleware]:
+    """Return the layers around each call, the outermost first."""
+    layers: list[Middleware] = []
+    if settings.cache is not None:
+        layers.append(Cache(ttl=settings.cache.ttl, max_entries=settings.cache.entries))
+    if settings.retry is not None:
+        layers.append(Retry(attempts=settings.retry.attempts))
+    if settings.limits.concurrency is not None:
+        layers.append(ConcurrencyLimit(settings.limits.concurrency))
+    return layers
+
+
+def make_observers(settings: Settings) -> Sequence[Observer]:
+    """Return who watches each call: OpenTelemetry where it is installed, and the audit where one is kept."""
+    observers: list[Observer] = [OpenTelemetry()] if available() else []
+    if settings.audit is not None:
+        path = Path(settings.audit.path).expanduser()
+        observers.append(Audit(JsonLines(path), include_args=settings.audit.arguments))
+    return observers

@@ -1,0 +1,350 @@
+"""One object that keeps tools, finds them and runs them."""
+
+import copy
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+
+from anyio import to_thread
+
+from toolcrib.crib.convert import convert
+from toolcrib.crib.engine import Doors, Engine
+from toolcrib.crib.files import Config, load
+from toolcrib.crib.settings import Settings
+from toolcrib.crib.waiting import Waiting
+from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
+from toolcrib.discovery.facade import ListOptions, SearchOptions
+from toolcrib.errors import CribStateError, InvalidToolError, Problem, RuntimeUnavailableError
+from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
+from toolcrib.execution.chain import Chain, ChainLimits, ChainProgress, ChainResult, Plan, Steps
+from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.progress import Progress
+from toolcrib.model import LocalBackend, LocalTool, Tool, ToolDoc, ToolExample, ToolId, tool
+
+if TYPE_CHECKING:
+    from toolcrib.adapter import Conversion
+
+__all__ = ["Crib"]
+
+_LARGE = 10_000
+"""From how many tools on a search goes to a worker thread: it takes a millisecond or more, a thread 0.1."""
+
+
+class Crib:
+    """Keeps tools, finds them and runs them: Python functions, MCP servers and HTTP APIs alike.
+
+    >>> import anyio
+    >>> crib = Crib()
+    >>> @crib.add
+    ... def add(a: int, b: int) -> int:
+    ...     '''Add two numbers.'''
+    ...     return a + b
+    >>> async def main() -> int:
+    ...     found = await crib.search("sum of two numbers")
+    ...     return (await crib.run(found.items[0].summary.id, {"a": 1, "b": 2})).structured
+    >>> anyio.run(main)
+    3
+
+    Servers and APIs need `async with crib:`. What was kept of an earlier run is served at once, and all are
+    asked for their tools in the background; a call that needs one of which nothing is known yet waits for its
+    first answer. Everything is safe to use from many tasks of one event loop.
+    """
+
+    def __init__(
+        self,
+        config: Config = None,
+        *,
+        policy: Policy | None = None,
+        middleware: Sequence[Middleware] = (),
+        observers: Sequence[Observer] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """Read a configuration; nothing is started.
+
+        Args:
+            config: a file, a dict with `mcpServers`, `Settings`, or None for nothing at all.
+            policy: says whether a call may run.
+            middleware: stands around each call, within what the configuration asks for.
+            observers: watch each call.
+            environ: where variables in the configuration are looked up, instead of the process's environment.
+
+        Raises:
+            ConfigError: with every problem found.
+        """
+        doors = Doors(policy, tuple(middleware), tuple(observers), environ)
+        self._engine = Engine(load(config), doors)
+        self._wait = Waiting(self._engine)
+        self._state: Literal["fresh", "open", "closed"] = "fresh"
+
+    def __repr__(self) -> str:
+        source = self.settings.source or "no file"
+        return f"<Crib {source}, {self._state}, {len(self._engine.discovery.index)} tools>"
+
+    @property
+    def settings(self) -> Settings:
+        """The configuration."""
+        return self._engine.settings
+
+    @property
+    def discovery(self) -> Discovery:
+        """The catalogue and its documentation; entering replaces it where the catalogue is kept in a file."""
+        return self._engine.discovery
+
+    async def __aenter__(self) -> Self:
+        if self._state != "fresh":
+            raise CribStateError(f"this crib is {self._state} already; make another")
+        self._state = "open"
+        try:
+            await self._engine.open()
+        except BaseException:
+            self._state = "closed"
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._state = "closed"
+        await self._engine.close()
+
+    @overload
+    def add(
+        self,
+        function: Tool,
+        /,
+        *,
+        namespace: str | None = None,
+        version: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> Tool: ...
+
+    @overload
+    def add(
+        self,
+        function: Callable[..., Any],
+        /,
+        *,
+        namespace: str | None = None,
+        version: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> LocalTool[..., Any]: ...
+
+    @overload
+    def add(
+        self,
+        function: None = None,
+        /,
+        *,
+        namespace: str | None = None,
+        version: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> Callable[[Callable[..., Any]], LocalTool[..., Any]]: ...
+
+    def add(
+        self,
+        function: Tool | Callable[..., Any] | None = None,
+        /,
+        *,
+        namespace: str | None = None,
+        version: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> Any:
+        """Add a typed function, or a tool made of one, and return the tool; also as a decorator.
+
+        A `Tool` without a function is added where its `backend` says what runs it. What is given here stands
+        instead of what the tool says of itself.
+
+        Raises:
+            InvalidToolError: it cannot be made a tool.
+            InvalidSchemaError: a schema of the tool cannot be used.
+        """
+        said: dict[str, Any] = {"namespace": namespace, "version": version, "tags": tuple(tags)}
+        changes = {name: value for name, value in said.items() if value}
+        if function is None:
+            return lambda decorated: self.add(decorated, **changes)
+        self._check_open()
+        if isinstance(function, Tool):
+            return self._add_record(function.replace(**changes) if changes else function)
+        made = copy.copy(function) if isinstance(function, LocalTool) else tool(function)
+        if changes:
+            made.tool = made.tool.replace(**changes)
+        backend = LocalBackend(name=str(made.tool.id))
+        self._engine.register(made.tool, backend)
+        self._engine.handlers.add(backend.name, made)
+        return made
+
+    def _add_record(self, record: Tool) -> Tool:
+        if record.backend is None:
+            reason = (
+                "says nothing of what runs it; add a function, LocalTool(function, tool), or set its backend"
+            )
+            raise InvalidToolError((Problem("/backend", "missing", reason),), record.name)
+        self._engine.register(record, record.backend)
+        return record
+
+    async def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
+        """Return the tools that fit a question, best first, as `Index.search` does.
+
+        A server that does not answer is left out, and never makes it fail.
+        """
+        await self._waiting.for_listing(options)
+        options.setdefault("min_confidence", self.settings.search.min_confidence)
+        index = self.discovery.index
+        if len(index) < _LARGE and self.settings.search.model is None:
+            return index.search(query, **options)
+        return await to_thread.run_sync(lambda: index.search(query, **options))
+
+    async def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
+        """Return the tools in the order of their ids, as `Index.tools` does."""
+        await self._waiting.for_listing(options)
+        return self.discovery.tools(**options)
+
+    async def namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces in order; an empty one stands for the tools without."""
+        await self._waiting.for_listing({})
+        return self.discovery.index.namespaces()
+
+    async def describe(self, tool_id: str | ToolId, level: DetailLevel | str = "schema") -> ToolDoc:
+        """Return what is known about a tool: `summary`, `schema` or `full`.
+
+        Raises:
+            ToolNotFoundError: there is no such tool, with suggestions.
+            BackendUnavailableError: it may be one of a server that has not listed its tools.
+        """
+        await self._waiting.for_tool(tool_id)
+        return self.discovery.describe(tool_id, level)
+
+    async def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
+        """Return the examples of a tool."""
+        await self._waiting.for_tool(tool_id)
+        return self.discovery.examples(tool_id, max)
+
+    async def run(
+        self,
+        tool_id: str | ToolId,
+        args: Any = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, told apart from the caller's
+        progress: Progress | None = None,
+        caller: str | None = None,
+    ) -> RunResult:
+        """Run a tool and return what it gave, as `Runner.run` does; waiting for its server counts.
+
+        Raises:
+            ToolNotFoundError: no tool answers to the reference.
+            ToolError: one of its leaves says what went wrong, on which backend, doing what.
+        """
+        left = await self._waiting.time_left(timeout, tool_id)
+        return await self._engine.runner.run(tool_id, args, timeout=left, progress=progress, caller=caller)
+
+    async def stream(
+        self,
+        tool_id: str | ToolId,
+        args: Any = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as for run
+        caller: str | None = None,
+    ) -> AsyncIterator[StreamEvent]:
+        """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
+        left = await self._waiting.time_left(timeout, tool_id)
+        events = self._engine.runner.stream(tool_id, args, timeout=left, caller=caller)
+        async with aclosing(events) as told:
+            async for event in told:
+                yield event
+
+    @overload
+    async def run_chain(
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - for all steps together
+        progress: ChainProgress | None = None,
+        dry_run: Literal[False] = False,
+        caller: str | None = None,
+        limits: ChainLimits | None = None,
+    ) -> ChainResult: ...
+
+    @overload
+    async def run_chain(
+        self, steps: Steps, *, dry_run: Literal[True], limits: ChainLimits | None = None
+    ) -> Plan: ...
+
+    async def run_chain(
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - for all steps together
+        dry_run: bool = False,
+        limits: ChainLimits | None = None,
+        **options: Any,
+    ) -> ChainResult | Plan:
+        """Run steps one after another and return what each gave, as `Runner.run_chain` does.
+
+        Raises:
+            InvalidChainError: they cannot work; nothing was run.
+            ChainError: a step failed; what the steps before it gave is in it.
+        """
+        chain = Chain.parse(steps, limits=limits)
+        named = [node.step.tool_id for node in chain.walk() if node.step.tool_id]
+        waited = await self._waiting.within(self.settings.timeout if timeout is None else timeout, named)
+        if dry_run:
+            return await self._engine.runner.run_chain(chain, dry_run=True, limits=limits)
+        left = None if timeout is None else max(0.0, timeout - waited)
+        return await self._engine.runner.run_chain(chain, timeout=left, limits=limits, **options)
+
+    async def execute(
+        self,
+        code: str,  # noqa: ARG002 - the contract's signature
+        *,
+        backend: str | None = None,
+        profile: str | None = None,  # noqa: ARG002
+        timeout: float | None = None,  # noqa: ARG002, ASYNC109
+    ) -> Any:
+        """Run code that calls tools, in a sandbox.
+
+        Raises:
+            RuntimeUnavailableError: always; this release has no sandbox.
+        """
+        self._check_open()
+        raise RuntimeUnavailableError(
+            backend or "monty", "this release has no sandboxes yet; run tools with run and run_chain"
+        )
+
+    def convert(
+        self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any
+    ) -> "list[Conversion]":
+        """Return tools in the format of a provider, each under a name of its own: all, or those named.
+
+        The options are those of the format, such as `strict=True`. A model's call is read back with the
+        `decode_call` of its tool.
+
+        Raises:
+            ConversionError: there is no such format, or a tool cannot be written in it.
+            ToolNotFoundError: a named tool is not there.
+        """
+        self._check_open()
+        return convert(self.discovery.index, target, tools, **options)
+
+    async def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:  # noqa: ASYNC109 - optional servers may be late
+        """Wait until all servers have listed their tools or failed, and return how they are doing.
+
+        After `timeout` seconds, servers that are not required may still be missing.
+
+        Raises:
+            ServerUnavailableError: one that is required has failed, or is not there in time.
+        """
+        await self._waiting.for_all(timeout)
+        return self.status()
+
+    def status(self) -> dict[str, ServerStatus]:
+        """Return how the servers are doing, by name, without asking them anything."""
+        servers = self._engine.servers
+        return {} if servers is None else dict(servers.status())
+
+    @property
+    def _waiting(self) -> Waiting:
+        """What a verb waits with, unless the crib is closed."""
+        self._check_open()
+        return self._wait
+
+    def _check_open(self) -> None:
+        if self._state == "closed":
+            raise CribStateError("this crib is closed; make another")

@@ -1,0 +1,189 @@
+"""What works behind a crib: its parts, put together anew when it is opened, and the task they live in."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.crib.apis import Apis
+from toolcrib.crib.catalogue import Catalogue, Kept, keep_only
+from toolcrib.crib.compose import make_discovery, make_middleware, make_observers, open_store
+from toolcrib.crib.learning import Learning
+from toolcrib.crib.listing import Listing, Origin, Tools
+from toolcrib.crib.origins import enabled, server_origins
+from toolcrib.crib.settings import Settings
+from toolcrib.discovery import Discovery, Store
+from toolcrib.errors import ServerUnavailableError, ToolcribError
+from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
+from toolcrib.execution.background import Background
+from toolcrib.execution.mcp import McpServers
+from toolcrib.model import Tool, ToolBackend
+
+__all__ = ["Doors", "Engine"]
+
+_LOG = logging.getLogger("toolcrib.crib")
+_CLOSING_TIME = 15.0
+"""How many seconds everything together may take to stop."""
+_WRITING_TIME = 10.0
+"""How many of them may go into writing the catalogue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What a program adds to the settings."""
+
+    policy: Policy | None = None
+    middleware: Sequence[Middleware] = ()
+    observers: Sequence[Observer] = ()
+    environ: Mapping[str, str] | None = None
+
+
+class Engine:
+    """The catalogue, the runner, and the connections that are open between `open` and `close`.
+
+    All that runs in the background belongs to one task of its own, so that it does not matter which task
+    opens and which one closes.
+    """
+
+    def __init__(self, settings: Settings, doors: Doors) -> None:
+        self.settings = settings
+        self.handlers = LocalHandlers()
+        self.names = frozenset((*enabled(settings), *settings.openapi))
+        """The namespaces whose tools come from servers and APIs."""
+        self.listing: Listing | None = None
+        self.servers: McpServers | None = None
+        self._doors = doors
+        self._apis = Apis(settings, doors.environ)
+        self._own: dict[str, tuple[Tool, ToolBackend]] = {}
+        self._observers = make_observers(settings)
+        self._middleware = make_middleware(settings)
+        self._closing = anyio.Event()
+        self._ended = anyio.Event()
+        self._life: Background | None = None
+        self._failure: BaseException | None = None
+        self._set_catalogue(None)
+        self._set_runner()
+
+    def _set_catalogue(self, store: Store | None) -> None:
+        self.discovery, self._reach = make_discovery(self.settings, store, self._why_absent)
+        self._learning = Learning(self.discovery)
+        self.discovery.register_many(self._own.values())
+
+    def _set_runner(self) -> None:
+        self.runner = Runner(
+            self._reach,
+            local=self.handlers,
+            mcp=self.servers,
+            providers=self._apis.executors,
+            policy=self._doors.policy,
+            middleware=(*self._middleware, *self._doors.middleware),
+            observers=(*self._observers, self._learning, *self._doors.observers),
+            timeout=self.settings.timeout,
+        )
+
+    def register(self, tool: Tool, backend: ToolBackend) -> None:
+        """Add a tool of this process."""
+        self.discovery.register(tool, backend)
+        self._own[str(tool.id)] = tool, backend
+
+    async def open(self) -> None:
+        """Serve what was kept, and begin to ask all servers and APIs for their tools."""
+        started = anyio.Event()
+        self._life = Background(partial(self._live, started))
+        try:
+            await started.wait()
+        except BaseException:
+            await self.close()
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        """Stop everything, within a bounded time."""
+        self._closing.set()
+        with anyio.move_on_after(_CLOSING_TIME, shield=True):
+            await self._ended.wait()
+        if self._life is not None and not self._ended.is_set():
+            _LOG.warning("the crib did not stop within %g s", _CLOSING_TIME)
+            await self._life.stop()
+
+    async def _live(self, started: anyio.Event) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                await self._start(stack)
+                started.set()
+                await self._closing.wait()
+        except Exception as error:  # noqa: BLE001 - for whoever opens; after that it is logged
+            self._failure = error
+            if started.is_set():
+                _LOG.exception("the crib has stopped")
+        finally:
+            started.set()
+            self._ended.set()
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        if self.settings.servers:
+            self.servers = McpServers(
+                self.settings.servers,
+                environ=self._doors.environ,
+                max_result_bytes=self.settings.limits.result_bytes,
+                on_tools=self._note,
+            )
+        origins = [
+            *(server_origins(self.settings, self.servers) if self.servers else ()),
+            *self._apis.origins(),
+        ]
+        catalogue = await to_thread.run_sync(self._open_catalogue, origins)
+        stack.push_async_callback(self._close_catalogue, self.discovery, self._learning)
+        self.listing = Listing(origins, partial(_take, catalogue))
+        await stack.enter_async_context(self._apis)
+        if self.servers is not None:
+            await stack.enter_async_context(self.servers)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(self.listing.run)
+        tasks.start_soon(self._learning.run)
+
+    def _open_catalogue(self, origins: Collection[Origin]) -> Catalogue:
+        store = open_store(self.settings, self._doors.environ)
+        kept: dict[str, Kept] = {}
+        if store is not None:
+            try:
+                kept = keep_only(store, {origin.key: origin.identity for origin in origins})
+                self._set_catalogue(store)
+            except BaseException:
+                store.close()
+                raise
+        self._set_runner()
+        for origin in origins:
+            origin.kept = origin.key in kept
+        return Catalogue(self.discovery, kept)
+
+    async def _close_catalogue(self, discovery: Discovery, learning: Learning) -> None:
+        def write() -> None:
+            learning.flush()
+            discovery.close()
+
+        with anyio.move_on_after(_WRITING_TIME, shield=True):
+            try:
+                await to_thread.run_sync(write, abandon_on_cancel=True)
+            except ToolcribError as error:
+                _LOG.warning("the catalogue is not written: %s", error)
+
+    def _note(self, name: str, tools: Tools) -> None:
+        if self.listing is not None:
+            self.listing.note(name, tools)
+
+    def _why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
+        origin = self.listing.origins.get(namespace) if self.listing else None
+        if origin is None or self.listing is None or (origin.answered.is_set() and origin.error is None):
+            return None
+        return origin.key, self.listing.failure(origin)
+
+
+def _take(catalogue: Catalogue, origin: Origin, tools: Tools) -> None:
+    catalogue.replace(origin.key, tools, origin.identity)

@@ -1,0 +1,145 @@
+"""Read a configuration: ours, or that of any MCP client, from a file or a mapping."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from toolcrib.crib.clients import Parts, read_client, read_python
+from toolcrib.crib.jsonc import parse_jsonc
+from toolcrib.crib.settings import INTERNAL, MEMORY, Settings
+from toolcrib.errors import ConfigError, Problem
+from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["Config", "load"]
+
+Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
+"""A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
+_MAPPING = "configuration"
+_SPELLINGS = ("type", "serverUrl", "httpUrl")
+"""What a server may also say, as other clients do."""
+_TYPES = "a path, a dict with 'mcpServers', Settings or None"
+
+
+def load(config: Config = None) -> Settings:
+    """Return the settings that a configuration describes; None configures nothing, and looks for no file.
+
+    `.toml` files are toolcrib's own, and a key that nobody knows is refused. All others are read as the JSON
+    that Claude Desktop, Cursor, VS Code, Windsurf, Gemini CLI, Cline and others share; what is not known in
+    them is kept. Relative paths in a file are relative to it.
+
+    >>> load({"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}).servers["time"].args
+    ('mcp-server-time',)
+
+    Raises:
+        ConfigError: with every problem found; values, which may be secret, are not among what it says.
+    """
+    if config is None:
+        return Settings()
+    if isinstance(config, Settings):
+        return config
+    if isinstance(config, Mapping):
+        return _settings(read_python(config), _MAPPING)
+    if isinstance(config, str | PathLike):
+        return _load_file(Path(config))
+    problem = Problem("", "type", f"must be {_TYPES}, not {type(config).__name__}")
+    raise ConfigError(_MAPPING, (problem,))
+
+
+def _load_file(path: Path) -> Settings:
+    """Return the settings of a file."""
+    path = path.expanduser().absolute()
+    text = _text(path)
+    try:
+        document = tomllib.loads(text) if path.suffix == ".toml" else parse_jsonc(text)
+    except ValueError as error:
+        kind = "TOML" if path.suffix == ".toml" else "JSON"
+        problem = Problem("", kind.lower(), f"it is not {kind}: {error}"[:500])
+        raise ConfigError(str(path), (problem,)) from error
+    if not isinstance(document, dict):
+        problem = Problem("", "type", f"it must be a JSON object, not {type(document).__name__}")
+        raise ConfigError(str(path), (problem,))
+    parts = _read_own(document) if path.suffix == ".toml" else read_client(document, path.parent)
+    return _anchored(_settings(parts, str(path)), path)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        problem = Problem("", "encoding", f"it is not UTF-8 text: {error.reason} at byte {error.start}")
+        raise ConfigError(str(path), (problem,)) from error
+    except OSError as error:
+        problem = Problem("", "file", f"it cannot be read: {error.strerror or error}")
+        raise ConfigError(str(path), (problem,)) from error
+
+
+def _read_own(document: dict[str, Any]) -> Parts:
+    """Return the parts of a `toolcrib.toml`, whose servers stand under either of two names."""
+    parts = Parts(settings=dict(document))
+    for key in ("servers", "mcpServers"):
+        tables = parts.settings.pop(key, {})
+        if not isinstance(tables, dict):
+            parts.problems.append(Problem(f"/{key}", "type", "must be a table of servers"))
+            continue
+        for name, table in tables.items():
+            parts.add(name, table, f"/{key}/{name}")
+            parts.problems += _unknown(table, f"/{key}/{name}")
+    return parts
+
+
+def _unknown(table: Any, place: str) -> Iterator[Problem]:
+    """Yield what a server in our own file says that nobody knows; a client's file may say anything."""
+    fields = ServerConfig.model_fields
+    known = {*fields, *(field.alias for field in fields.values()), *_SPELLINGS}
+    for key in table if isinstance(table, dict) else ():
+        if key not in known:
+            message = f"is not a setting{did_you_mean(key, fields)}"
+            yield Problem(f"{place}/{key}", "extra_forbidden", message)
+
+
+def _settings(parts: Parts, source: str) -> Settings:
+    """Return the settings that parts make, or say everything that is wrong with them."""
+    problems = list(parts.problems)
+    internal = INTERNAL.intersection(parts.settings)
+    problems += [
+        parts.placed(Problem(f"/{name}", "extra_forbidden", "is not a setting")) for name in sorted(internal)
+    ]
+    known = {name: value for name, value in parts.settings.items() if name not in internal}
+    try:
+        settings = Settings(**known, servers=parts.servers, others=parts.others)
+        if not problems:
+            return settings
+    except ConfigError as error:
+        problems += [parts.placed(problem) for problem in error.problems]
+    raise ConfigError(source, tuple(problems[:MAX_PROBLEMS]))
+
+
+def _anchored(settings: Settings, path: Path) -> Settings:
+    """Return settings whose paths do not depend on where the process runs."""
+    folder = path.parent
+    changes: dict[str, Any] = {
+        "source": str(path),
+        "servers": {
+            name: server.replace(cwd=_under(folder, server.cwd)) if server.cwd else server
+            for name, server in settings.servers.items()
+        },
+        "openapi": {
+            name: api.replace(document=_under(folder, api.document)) for name, api in settings.openapi.items()
+        },
+    }
+    if settings.store and settings.store != MEMORY:
+        changes["store"] = _under(folder, settings.store)
+    if settings.search.model:
+        changes["search"] = settings.search.replace(model=_under(folder, settings.search.model))
+    if settings.audit:
+        changes["audit"] = settings.audit.replace(path=_under(folder, settings.audit.path))
+    return settings.replace(**changes)
+
+
+def _under(folder: Path, path: str) -> str:
+    """Return a path relative to a folder as an absolute one, unless it begins with a variable."""
+    return path if path.startswith("${") else str(folder / Path(path).expanduser())

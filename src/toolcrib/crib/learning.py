@@ -1,0 +1,74 @@
+"""Learn from runs that went well: which tools are used, and what they give back."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from threading import Lock
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.discovery import Discovery
+from toolcrib.errors import ToolcribError, ToolNotFoundError
+from toolcrib.execution import Outcome
+
+__all__ = ["Learning"]
+
+_LOG = logging.getLogger("toolcrib.crib")
+_PAUSE = 5.0
+"""Seconds between two writes of the counts."""
+_FIRST, _EVERY = 64, 16
+"""How many results of a tool are looked at; after these, one in so many, since a look takes 0.1 ms."""
+
+
+class Learning:
+    """An observer that counts uses, and looks at the results of tools that declare no output schema.
+
+    Where there is a store, the counts are written from time to time by `run`, and by `flush`.
+    """
+
+    def __init__(self, discovery: Discovery) -> None:
+        self._discovery = discovery
+        self._is_kept = discovery.index.store is not None
+        self._uses: Counter[str] = Counter()
+        self._runs: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
+        """Return what is told how the call ended."""
+        return self._ended
+
+    def _ended(self, outcome: Outcome) -> None:
+        if outcome.answer is None or outcome.request is None:
+            return
+        with self._lock:
+            self._uses[outcome.tool_id] += 1
+            self._runs[outcome.tool_id] += 1
+            runs = self._runs[outcome.tool_id]
+        if not self._is_kept:
+            self.flush()
+        is_looked_at = runs <= _FIRST or runs % _EVERY == 0
+        if is_looked_at and outcome.request.tool.output_schema is None:
+            try:
+                self._discovery.docs.observe(outcome.request.tool.id, outcome.answer.structured)
+            except ToolcribError:  # what is learnt must not cost the run that it was learnt from
+                _LOG.warning("what %s gave back is not learnt", outcome.tool_id, exc_info=True)
+
+    def flush(self) -> None:
+        """Pass the counts on to the index."""
+        with self._lock:
+            uses, self._uses = self._uses, Counter()
+        for tool_id, times in uses.items():
+            try:
+                self._discovery.index.count_use(tool_id, times)
+            except ToolNotFoundError:
+                _LOG.debug("%s went away after it was used", tool_id)
+            except ToolcribError:
+                _LOG.warning("the uses of %s are not counted", tool_id, exc_info=True)
+
+    async def run(self) -> None:
+        """Write the counts from time to time, until cancelled."""
+        while True:
+            await anyio.sleep(_PAUSE)
+            if self._uses:
+                await to_thread.run_sync(self.flush)

@@ -1,0 +1,29 @@
+"""The servers of a configuration, as what tools come from."""
+
+from functools import partial
+
+from toolcrib.crib.listing import Origin
+from toolcrib.crib.settings import Settings
+from toolcrib.execution.mcp import McpServers, ServerConfig
+
+__all__ = ["enabled", "server_origins"]
+
+
+def enabled(settings: Settings) -> dict[str, ServerConfig]:
+    """Return the servers that are not switched off."""
+    return {name: server for name, server in settings.servers.items() if not server.disabled}
+
+
+def server_origins(settings: Settings, servers: McpServers) -> list[Origin]:
+    """Return where the tools of MCP servers come from."""
+    return [
+        Origin(
+            name=name,
+            key=f"mcp:{name}",
+            identity=config.identity,
+            list_tools=partial(servers.tools, name),
+            patience=config.start_timeout,
+            required=config.required,
+        )
+        for name, config in enabled(settings).items()
+    ]

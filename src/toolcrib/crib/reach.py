@@ -1,0 +1,56 @@
+"""Which servers and APIs a call needs, and what to say of a tool whose server is not there."""
+
+from collections.abc import Callable, Sequence
+
+from toolcrib.discovery import Index
+from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolNotFoundError
+from toolcrib.model import Tool, ToolBackend, ToolId
+
+__all__ = ["Reach", "Why", "namespace_of"]
+
+
+Why = Callable[[str], tuple[str, ServerUnavailableError] | None]
+"""Says of a namespace which server or API does not answer, and why; None where nothing is amiss."""
+
+
+class Reach:
+    """A resolver that tells a tool nobody has from one whose server is not there."""
+
+    def __init__(self, index: Index, why: Why = lambda _: None) -> None:
+        self._index = index
+        self._why = why
+
+    def resolve(self, ref: str | ToolId) -> Tool:
+        """Return the tool that a reference means.
+
+        Raises:
+            ToolNotFoundError: there is none, with the nearest ids.
+            BackendUnavailableError: it may be one of a server that has not listed its tools.
+        """
+        try:
+            return self._index.resolve(ref)
+        except ToolNotFoundError as error:
+            absent = self._why(namespace_of(ref))
+            if absent is None:
+                raise
+            raise _unavailable(ref, *absent) from error
+
+    def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
+        """Return where a tool can run."""
+        return self._index.backends(tool_id)
+
+
+def _unavailable(ref: str | ToolId, backend: str, failure: ServerUnavailableError) -> BackendUnavailableError:
+    last = f"; its last words: {failure.stderr}" if failure.stderr else ""
+    reason = f"{failure.reason}{last}"
+    return BackendUnavailableError(tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False)
+
+
+def namespace_of(ref: object) -> str:
+    """Return the namespace that a reference names, or nothing.
+
+    >>> namespace_of("github:create_issue:^1.2"), namespace_of("add")
+    ('github', '')
+    """
+    namespace, colon, _ = str(ref).partition(":")
+    return namespace if colon else ""

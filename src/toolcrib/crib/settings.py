@@ -1,0 +1,187 @@
+"""What can be configured, as one record."""
+
+from collections.abc import Iterable, Iterator
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from toolcrib.errors import ConfigError, Problem, ToolcribError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.model.record import JsonObject, Record
+from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.toolid import name_fault
+
+__all__ = [
+    "INTERNAL",
+    "MEMORY",
+    "AuditSettings",
+    "CacheSettings",
+    "LimitSettings",
+    "OpenApiSettings",
+    "RetrySettings",
+    "SearchSettings",
+    "Settings",
+    "advised",
+]
+
+MEMORY = "memory"
+"""What `store` says where the catalogue is not to be kept."""
+INTERNAL = frozenset({"source", "others"})
+"""What only the reader of files sets."""
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=1)]
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class _Section(Record):
+    """A part of the configuration."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=False)
+
+    @classmethod
+    def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - values may be secret
+        return ConfigError(cls.__name__, tuple(advised(problem, cls) for problem in problems))
+
+
+class OpenApiSettings(_Section):
+    """An HTTP API whose operations become tools."""
+
+    document: _Text
+    """The OpenAPI document: a file in JSON or YAML."""
+    base_url: str | None = None
+    """Where the API is; None where the document says it."""
+    secrets: dict[str, str] = Field(default={}, repr=False)
+    """By security scheme, `${VAR}` allowed."""
+    allow_private: bool | tuple[str, ...] = False
+    """To which private addresses requests may go: none, all, or these hosts and networks."""
+
+
+class LimitSettings(_Section):
+    """How much of everything."""
+
+    result_bytes: _Count = 16 * 2**20
+    """How large the value of one result may be."""
+    concurrency: _Count | None = None
+    """How many calls run at once on one backend; None leaves it to the servers' `max_concurrency`."""
+
+
+class SearchSettings(_Section):
+    """How tools are found."""
+
+    searcher: Literal["auto", "bm25", "hybrid"] = "auto"
+    """By words, or by words and meaning; `auto` does what the model and the installed extras allow."""
+    model: _Text | None = None
+    """The folder of an embedding model."""
+    min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """What a result needs at least, where a search does not say."""
+
+    @model_validator(mode="after")
+    def _has_model(self) -> "SearchSettings":
+        if self.searcher == "hybrid" and self.model is None:
+            raise PydanticCustomError("model", "the searcher 'hybrid' needs the folder of a model")
+        return self
+
+
+class CacheSettings(_Section):
+    """For how long answers of read-only tools are kept."""
+
+    ttl: _Seconds = 60.0
+    entries: _Count = 1024
+
+
+class RetrySettings(_Section):
+    """How often a call is tried whose backend was unavailable, where that is safe."""
+
+    attempts: _Count = 3
+
+
+class AuditSettings(_Section):
+    """Where one line is written for each call."""
+
+    path: _Text
+    arguments: bool = False
+    """Whether the arguments of the calls are written too."""
+
+
+class Settings(_Section):
+    """Everything that a crib is made of.
+
+    >>> Settings(timeout=5, servers={"time": {"command": "mcp-server-time"}}).servers["time"].transport
+    'stdio'
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+
+    servers: dict[str, ServerConfig] = Field(default={})
+    """MCP servers by name; the name is the namespace of their tools."""
+    openapi: dict[str, OpenApiSettings] = Field(default={})
+    """HTTP APIs by name; the name is the namespace of their tools."""
+    store: _Text | None = None
+    """The file of the catalogue, or `memory`; None keeps that of a configuration file in the user's data."""
+    timeout: _Seconds = 60.0
+    """For how many seconds a call may run that does not say otherwise."""
+    limits: LimitSettings = LimitSettings.of_checked()
+    search: SearchSettings = SearchSettings.of_checked()
+    cache: CacheSettings | None = None
+    retry: RetrySettings | None = None
+    audit: AuditSettings | None = None
+    source: str | None = None
+    """The file that it was read from."""
+    others: JsonObject = Field(default={}, repr=False)
+    """What a client's file says beside its servers, such as `inputs`, as it came."""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        # Arguments, addresses and keys that only other clients know may hold secrets.
+        for name, value in super().__repr_args__():
+            yield name, list(value) if name in {"servers", "openapi"} else value
+
+    @field_validator("servers", "openapi", mode="after")
+    @classmethod
+    def _named(cls, parts: dict[str, Any]) -> dict[str, Any]:
+        for name in parts:
+            if fault := name_fault(name):
+                shown = {"name": repr(name[:80]), "fault": fault}
+                raise PydanticCustomError("name", "the name {name} {fault}", shown)
+        return parts
+
+    @model_validator(mode="after")
+    def _apart(self) -> "Settings":
+        if twice := sorted(self.servers.keys() & self.openapi.keys()):
+            shown = {"names": ", ".join(map(repr, twice))}
+            raise PydanticCustomError("name", "{names} cannot be both a server and an API", shown)
+        return self
+
+
+def advised(problem: Problem, record: type[Record]) -> Problem:
+    """Return a complaint about a key that nobody knows with the key that may have been meant."""
+    if problem.keyword != "extra_forbidden":
+        return problem
+    *places, key = (part.replace("~1", "/").replace("~0", "~") for part in problem.path.split("/")[1:])
+    options = _options(record, places)
+    hint = did_you_mean(key, options) or (f"; there are {', '.join(options)}" if options else "")
+    return Problem(problem.path, problem.keyword, f"is not a setting{hint}")
+
+
+def _options(record: type[Record], places: Iterable[str]) -> list[str]:
+    """Return the keys of the section at a place."""
+    kind: Any = record
+    for place in places:
+        if _is_record(kind):
+            fields = kind.model_fields
+            name = next((name for name, field in fields.items() if place in {name, field.alias}), "")
+            kind = _present(fields[name].annotation) if name else None
+        else:
+            kind = get_args(kind)[1] if get_args(kind) else None  # of what a table's values are
+    return [name for name in kind.model_fields if name not in INTERNAL] if _is_record(kind) else []
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Record)
+
+
+def _present(kind: Any) -> Any:
+    """Return what a field is where it is not None."""
+    return get_args(kind)[0] if isinstance(kind, UnionType) else kind

@@ -1,0 +1,76 @@
+"""Which servers and APIs a call waits for, and for how long."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import anyio
+
+from toolcrib.crib.engine import Engine
+from toolcrib.crib.listing import Listing
+from toolcrib.crib.reach import namespace_of
+from toolcrib.errors import CribStateError, ToolcribError
+from toolcrib.model import ToolId
+
+__all__ = ["Waiting"]
+
+
+class Waiting:
+    """Lets each call wait for the first answers of those whose tools it needs, and for nobody else."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def for_all(self, timeout: float | None) -> None:  # noqa: ASYNC109 - optional servers may be late
+        """Wait until everything configured has answered or failed."""
+        if self._engine.names:
+            await self._listing.wait_all(timeout)
+
+    async def for_listing(self, options: Mapping[str, Any]) -> None:
+        """Wait for what a list or a search needs; a page that is not the first needs nobody."""
+        namespace = options.get("namespace")
+        needed = self._engine.names if namespace is None else self._engine.names & {namespace}
+        if needed and options.get("cursor") is None:
+            await self._listing.wait(sorted(needed))
+
+    async def for_tool(self, tool_id: str | ToolId) -> None:
+        """Wait until it is known whether there is a tool."""
+        if self._is_absent(tool_id):
+            namespace = namespace_of(tool_id)
+            await self._listing.wait([namespace])
+            if self._is_absent(tool_id):
+                await self._listing.wait_again(namespace)
+
+    async def within(self, limit: float, tool_ids: Iterable[str | ToolId]) -> float:
+        """Wait for tools, for at most so many seconds, and return how many it took."""
+        absent = [tool_id for tool_id in tool_ids if self._is_absent(tool_id)]
+        if not absent:
+            return 0.0
+        started = anyio.current_time()
+        with anyio.move_on_after(limit):
+            for tool_id in absent:
+                await self.for_tool(tool_id)
+        return anyio.current_time() - started
+
+    async def time_left(self, timeout: float | None, tool_id: str | ToolId) -> float | None:  # noqa: ASYNC109 - it is returned
+        """Wait for a tool, and return what that has left of the time for running it."""
+        limit = self._engine.settings.timeout if timeout is None else timeout
+        waited = await self.within(limit, [tool_id])
+        return max(0.0, limit - waited) if waited else timeout
+
+    def _is_absent(self, tool_id: str | ToolId) -> bool:
+        """Return whether a tool is not there that a server or an API may still have."""
+        if namespace_of(tool_id) not in self._engine.names:
+            return False
+        try:
+            self._engine.discovery.index.resolve(tool_id)
+        except ToolcribError:
+            return True
+        return False
+
+    @property
+    def _listing(self) -> Listing:
+        listing = self._engine.listing
+        if listing is None:
+            names = ", ".join(sorted(self._engine.names))
+            raise CribStateError(f"its servers are not started ({names}); use it within `async with crib:`")
+        return listing

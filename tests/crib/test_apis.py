@@ -1,0 +1,105 @@
+"""HTTP APIs in the configuration, against a real server."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcrib.crib import Crib, load
+from toolcrib.errors import BackendUnavailableError, PolicyDeniedError
+
+pytestmark = pytest.mark.anyio
+DOCUMENT = {
+    "openapi": "3.1.0",
+    "info": {"title": "Pets", "version": "1"},
+    "paths": {
+        "/pets/{id}": {
+            "get": {
+                "operationId": "get_pet",
+                "summary": "Look up a pet.",
+                "security": [{"key": []}],
+                "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}],
+                "responses": {"200": {"description": "A pet."}},
+            }
+        }
+    },
+    "components": {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}},
+}
+
+
+class Pets(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps({"path": self.path, "key": self.headers["X-Key"] == "hush-hush"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pets) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def config(tmp_path: Path, address: str) -> Path:
+    (tmp_path / "pets.json").write_text(json.dumps(DOCUMENT))
+    path = tmp_path / "toolcrib.toml"
+    path.write_text(f"""
+        [openapi.pets]
+        document = "pets.json"
+        base_url = "{address}"
+        secrets = {{ key = "${{PETS_KEY}}" }}
+        allow_private = true
+    """)
+    return path
+
+
+async def test_the_operations_of_a_document_are_found_and_run(config: Path) -> None:
+    for _ in range(2):
+        async with Crib(
+            config, environ={"PETS_KEY": "hush-hush", "TOOLCRIB_HOME": str(config.parent)}
+        ) as crib:
+            with anyio.fail_after(30):
+                result = await crib.run("pets:get_pet", {"id": 5})
+                assert result.structured == {"path": "/pets/5", "key": True}
+                assert (await crib.search("look up a pet")).items[0].summary.id == "pets:get_pet"
+                assert await crib.ready() == {}
+
+
+async def test_a_private_address_is_refused_unless_allowed(config: Path) -> None:
+    settings = load(config)
+    careful = settings.openapi["pets"].replace(allow_private=False)
+    async with Crib(settings.replace(openapi={"pets": careful}), environ={"PETS_KEY": "x"}) as crib:
+        with anyio.fail_after(30), pytest.raises(PolicyDeniedError):
+            await crib.run("pets:get_pet", {"id": 5})
+
+
+async def test_an_api_that_cannot_be_read_is_told_when_it_is_needed(config: Path) -> None:
+    async with Crib(config, environ={}) as crib:
+        with anyio.fail_after(30):
+            assert (await crib.search("look up a pet")).total == 0
+            with pytest.raises(BackendUnavailableError, match="the variable 'PETS_KEY' is not set") as error:
+                await crib.run("pets:get_pet", {"id": 5})
+            assert error.value.backend == "provider:pets"
+    (config.parent / "pets.json").unlink()
+    async with Crib(config, environ={"PETS_KEY": "x"}) as crib:
+        with (
+            anyio.fail_after(30),
+            pytest.raises(BackendUnavailableError, match="provider:pets is unavailable"),
+        ):
+            await crib.run("pets:get_pet", {"id": 5})

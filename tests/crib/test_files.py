@@ -1,0 +1,343 @@
+"""Configurations as people have them: those of MCP clients, and our own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.crib import Settings, load
+from toolcrib.errors import ConfigError
+
+CLAUDE_DESKTOP = """{
+  "globalShortcut": "Ctrl+Space",
+  "mcpServers": {
+    "filesystem": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-filesystem", "/home/ann/notes"],
+      "env": {"LOG": "1"}
+    }
+  }
+}"""
+CLAUDE_CODE = """{
+  "mcpServers": {
+    "github": {
+      "type": "http",
+      "url": "https://api.example.com/mcp/",
+      "headers": {"Authorization": "Bearer ${GITHUB_TOKEN}"}
+    },
+    "old": {"type": "sse", "url": "${BASE:-https://example.com}/sse"}
+  }
+}"""
+CURSOR = """{
+  "mcpServers": {
+    "db": {
+      "command": "uvx",
+      "args": ["mcp-db", "${workspaceFolder}/data.db"],
+      "env": {"DB": "${env:DB_NAME}", "HOME_OF": "${userHome}"}
+    }
+  }
+}"""
+VS_CODE = """{
+  // what to ask for at the start
+  "inputs": [
+    {"type": "promptString", "id": "token", "description": "API token", "password": true},
+  ],
+  "servers": {
+    "memory": {
+      "type": "stdio",
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-memory"],
+      "env": {"TOKEN": "${input:token}"}, /* asked for */
+      "dev": {"watch": "src/**"},
+    },
+  },
+}"""
+VS_CODE_SETTINGS = """{
+  "editor.fontSize": 14,
+  "mcp": {"servers": {"memory": {"command": "npx"}}}
+}"""
+WINDSURF = """{"mcpServers": {"figma": {"serverUrl": "https://mcp.example.com/mcp"}}}"""
+GEMINI = """{
+  "theme": "dark",
+  "mcpServers": {
+    "search": {"httpUrl": "http://localhost:3000/mcp", "trust": false, "timeout": 5, "includeTools": ["find"]}
+  }
+}"""
+CLINE = """{
+  "mcpServers": {
+    "weather": {"command": "node", "args": ["weather.js"], "disabled": true, "autoApprove": ["now"], "alwaysAllow": []}
+  }
+}"""
+ZED = """{"context_servers": {"docs": {"source": "custom", "command": "docs-server", "args": []}}}"""
+BARE = """{"time": {"command": "mcp-server-time"}, "web": {"url": "http://localhost:1/mcp"}}"""
+LISTED = """{"mcpServers": [{"name": "time", "command": "mcp-server-time", "enabled": true}]}"""
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Any:
+    """Return what reads settings from a file of this content."""
+
+    def settings(text: str, name: str = "mcp.json") -> Settings:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return load(path)
+
+    return settings
+
+
+def problems(error: pytest.ExceptionInfo[ConfigError]) -> dict[str, str]:
+    return {problem.path: problem.message for problem in error.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (CLAUDE_DESKTOP, ["filesystem"]),
+        (CLAUDE_CODE, ["github", "old"]),
+        (CURSOR, ["db"]),
+        (VS_CODE, ["memory"]),
+        (VS_CODE_SETTINGS, ["memory"]),
+        (WINDSURF, ["figma"]),
+        (GEMINI, ["search"]),
+        (CLINE, ["weather"]),
+        (ZED, ["docs"]),
+        (BARE, ["time", "web"]),
+        (LISTED, ["time"]),
+        ("{}", []),
+        ('{"mcpServers": {}}', []),
+    ],
+)
+def test_the_files_of_mcp_clients_are_read_as_they_are(read: Any, text: str, names: list[str]) -> None:
+    assert list(read(text).servers) == names
+
+
+def test_a_server_on_stdio_is_read(read: Any) -> None:
+    server = read(CLAUDE_DESKTOP).servers["filesystem"]
+    assert (server.transport, server.command, server.args[-1]) == ("stdio", "npx", "/home/ann/notes")
+    assert server.env == {"LOG": "1"}
+
+
+def test_servers_on_the_network_are_read(read: Any) -> None:
+    servers = read(CLAUDE_CODE).servers
+    assert [server.transport for server in servers.values()] == ["http", "sse"]
+    assert servers["github"].headers == {"Authorization": "Bearer ${GITHUB_TOKEN}"}
+    assert read(WINDSURF).servers["figma"].url == "https://mcp.example.com/mcp"
+    assert read(GEMINI).servers["search"].timeout == 5
+
+
+def test_keys_that_only_other_clients_know_are_kept(read: Any) -> None:
+    assert read(CLINE).servers["weather"].model_extra == {"autoApprove": ["now"], "alwaysAllow": []}
+    assert read(CLINE).servers["weather"].disabled
+    assert read(VS_CODE).others["inputs"][0]["id"] == "token"
+    assert read(CLAUDE_DESKTOP).others == {"globalShortcut": "Ctrl+Space"}
+
+
+def test_the_folders_that_editors_have_names_for_are_filled_in(read: Any, tmp_path: Path) -> None:
+    server = read(CURSOR, ".cursor/mcp.json").servers["db"]
+    assert server.args[1] == f"{tmp_path}/data.db"
+    assert server.env["HOME_OF"] == str(Path.home())
+    assert read(CURSOR, "mcp.json").servers["db"].args[1] == f"{tmp_path}/data.db"
+    assert server.expanded({"DB_NAME": "pets"}).env["DB"] == "pets"
+
+
+def test_an_input_that_an_editor_would_ask_for_is_named_when_it_is_needed(read: Any) -> None:
+    server = read(VS_CODE).servers["memory"]
+    with pytest.raises(ConfigError, match=r"/env/TOKEN: '\$\{input:token\}' is no variable"):
+        server.expanded({})
+
+
+def test_a_name_that_no_tool_id_could_carry_is_mended(read: Any) -> None:
+    text = '{"mcpServers": {"My files!": {"command": "a"}, "@scope/pkg": {"command": "b"}, "é": {"command": "c"}}}'
+    assert list(read(text).servers) == ["My-files", "scope-pkg", "server"]
+
+
+def test_two_names_that_become_one_are_refused(read: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        read('{"mcpServers": {"a b": {"command": "a"}, "a/b": {"command": "b"}}}')
+    assert problems(error) == {
+        "/mcpServers/a/b": "/mcpServers/a b has the name 'a-b' already; rename one of them"
+    }
+
+
+def test_settings_of_ours_may_stand_in_a_clients_file(read: Any) -> None:
+    text = '{"mcpServers": {}, "timeout": "not ours", "toolcrib": {"timeout": 5, "store": "memory"}}'
+    settings = read(text)
+    assert (settings.timeout, settings.store, settings.others) == (5, "memory", {"timeout": "not ours"})
+
+
+def test_our_own_file_is_read(read: Any, tmp_path: Path) -> None:
+    settings = read(
+        """
+        timeout = 12.5
+        store = "state/catalogue.db"
+        [limits]
+        result_bytes = 1000
+        concurrency = 4
+        [search]
+        min_confidence = 0.1
+        model = "models/minilm"
+        [cache]
+        ttl = 5
+        [retry]
+        [audit]
+        path = "audit.jsonl"
+        [servers.files]
+        command = "npx"
+        cwd = "work"
+        start_timeout = 5
+        [mcpServers.web]
+        url = "http://localhost:1/mcp"
+        startTimeout = 6
+        [openapi.pets]
+        document = "pets.yaml"
+        base_url = "http://localhost:2"
+        secrets = { key = "${PETS_KEY}" }
+        """,
+        "toolcrib.toml",
+    )
+    assert settings.timeout == 12.5
+    assert settings.store == str(tmp_path / "state/catalogue.db")
+    assert (settings.limits.result_bytes, settings.limits.concurrency) == (1000, 4)
+    assert (settings.search.min_confidence, settings.search.model) == (0.1, str(tmp_path / "models/minilm"))
+    assert settings.cache is not None
+    assert settings.cache.ttl == 5
+    assert settings.retry is not None
+    assert settings.audit is not None
+    assert settings.audit.path == str(tmp_path / "audit.jsonl")
+    assert settings.servers["files"].cwd == str(tmp_path / "work")
+    assert [server.start_timeout for server in settings.servers.values()] == [5, 6]
+    assert settings.openapi["pets"].document == str(tmp_path / "pets.yaml")
+    assert settings.source == str(tmp_path / "toolcrib.toml")
+
+
+def test_a_folder_that_is_a_variable_or_absolute_stays(read: Any) -> None:
+    text = (
+        '{"mcpServers": {"a": {"command": "x", "cwd": "${PLACE}/x"}, "b": {"command": "x", "cwd": "/srv"}}}'
+    )
+    assert [server.cwd for server in read(text).servers.values()] == ["${PLACE}/x", "/srv"]
+
+
+def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(
+            """
+            timout = 5
+            colour = "red"
+            [limits]
+            result_byte = 4
+            [cache]
+            ttl = 0
+            [servers.files]
+            comand = "npx"
+            [servers.twice]
+            command = "a"
+            [mcpServers.twice]
+            command = "b"
+            [openapi.pets]
+            docment = "x"
+            """,
+            "toolcrib.toml",
+        )
+    assert problems(error) == {
+        "/timout": "is not a setting; did you mean 'timeout'?",
+        "/colour": "is not a setting; there are servers, openapi, store, timeout, limits, search, cache, retry, audit",
+        "/limits/result_byte": "is not a setting; did you mean 'result_bytes'?",
+        "/cache/ttl": "must be greater than 0",
+        "/servers/files/comand": "is not a setting; did you mean 'command'?",
+        "/servers/files": "it needs a 'command' to start, or a 'url' to reach",
+        "/mcpServers/twice": "/servers/twice has the name 'twice' already; rename one of them",
+        "/openapi/pets/document": "is required",
+        "/openapi/pets/docment": "is not a setting; did you mean 'document'?",
+    }
+    assert error.value.source.endswith("toolcrib.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "path", "said"),
+    [
+        ("{", "mcp.json", "", "it is not JSON: "),
+        ("[1]", "mcp.json", "", "it must be a JSON object, not list"),
+        ("a = ", "toolcrib.toml", "", "it is not TOML: "),
+        ('{"theme": "dark"}', "mcp.json", "", "there are no servers in it; they stand under 'mcpServers'"),
+        ('{"mcpServers": 5}', "mcp.json", "/mcpServers", "must be an object of servers by name"),
+        ('{"mcpServers": {"a": 5}}', "mcp.json", "/mcpServers/a", "must be an object"),
+        ('{"mcpServers": {"a": {}}}', "mcp.json", "/mcpServers/a", "it needs a 'command' to start, or a 'url' to reach"),
+        ('{"servers": {"a": {"type": "tcp", "command": "x"}}}', "mcp.json", "/servers/a/type", "'tcp' is no transport"),
+        ('{"toolcrib": 5}', "mcp.json", "/toolcrib", "must be an object"),
+        ('{"toolcrib": {"servers": {}}}', "mcp.json", "/toolcrib/servers", "must stand under 'mcpServers'"),
+        ('{"toolcrib": {"timout": 5}}', "mcp.json", "/toolcrib/timout", "is not a setting; did you mean 'timeout'?"),
+        ('{"toolcrib": {"source": "x"}}', "mcp.json", "/toolcrib/source", "is not a setting"),
+        ("servers = 5", "toolcrib.toml", "/servers", "must be a table of servers"),
+        ('[servers."a b"]\ncommand = "x"', "toolcrib.toml", "/servers", "the name 'a b' may contain only letters"),
+        ("[servers]\na = 5", "toolcrib.toml", "/servers/a", "must be an object"),
+        ('[search]\nsearcher = "hybrid"', "toolcrib.toml", "/search", "the searcher 'hybrid' needs the folder of a model"),
+        ('[servers.a]\ncommand="x"\n[openapi.a]\ndocument="x"', "toolcrib.toml", "", "'a' cannot be both a server and an API"),
+        ('[audit]\npaht = "x"', "toolcrib.toml", "/audit/paht", "is not a setting; did you mean 'path'?"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_the_reason(
+    read: Any, text: str, name: str, path: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(text, name)
+    assert problems(error)[path].startswith(said)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="it cannot be read: No such file"):
+        load(tmp_path / "none.json")
+    (tmp_path / "latin.json").write_bytes(b'{"a": "\xe9"}')
+    with pytest.raises(ConfigError, match="it is not UTF-8 text"):
+        load(tmp_path / "latin.json")
+
+
+def test_a_byte_order_mark_is_read_over(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_bytes(b"\xef\xbb\xbf" + CLAUDE_DESKTOP.encode())
+    assert list(load(str(path)).servers) == ["filesystem"]
+
+
+def test_a_mapping_is_read_like_a_file_with_settings_beside() -> None:
+    settings = load({"mcpServers": {"time": {"command": "x"}}, "timeout": 5, "resultBytes": 1})
+    assert (list(settings.servers), settings.timeout, settings.source) == (["time"], 5, None)
+    assert load(json.loads(CLAUDE_DESKTOP)).others == {"globalShortcut": "Ctrl+Space"}
+    assert load({"timeout": 5}).timeout == 5
+    assert load({"mcpServers": {}, "toolcrib": {"timeout": 7}}).timeout == 7
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "said"),
+    [
+        ({"mcpServers": {}, "timout": 5}, "/timout", "is not a setting; did you mean 'timeout'?"),
+        ({"mcpServer": {"a": 1}}, "", "there are no servers in it; they stand under 'mcpServers'"),
+        ({"mcpServers": {}, "others": {}}, "/others", "is not a setting"),
+        (5, "", "must be a path, a dict with 'mcpServers', Settings or None, not int"),
+    ],
+)
+def test_a_mapping_that_cannot_be_meant_is_refused(config: Any, path: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(config)
+    assert problems(error)[path] == said
+
+
+def test_nothing_and_settings_are_taken_as_they_are() -> None:
+    assert load() == load(None) == Settings()
+    settings = Settings(timeout=3)
+    assert load(settings) is settings
+
+
+def test_secrets_are_never_shown(read: Any) -> None:
+    text = """{"mcpServers": {
+        "a": {"command": "x", "args": ["--key=hush-1"], "env": {"TOKEN": "hush-2"}, "auth": {"secret": "hush-3"}},
+        "b": {"url": "https://user:hush-4@example.com", "headers": {"Authorization": "hush-5"}}
+    }, "extra": "hush-6"}"""
+    settings = read(text)
+    assert "hush" not in repr(settings) + str(settings)
+    assert "'a', 'b'" in repr(settings)
+    with pytest.raises(ConfigError) as error:
+        read(text.replace('"command": "x"', '"command": {"hush-7": 1}, "timeout": "hush-8"'))
+    assert "hush" not in str(error.value)
+    own = Settings(openapi={"pets": {"document": "x", "secrets": {"key": "hush-9"}}})
+    assert "hush" not in repr(own) + repr(own.openapi["pets"])

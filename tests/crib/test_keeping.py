@@ -1,0 +1,211 @@
+"""The catalogue that outlives a crib: served at once, and only for the servers it was made of."""
+
+import json
+import logging
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcrib.crib import Crib
+from toolcrib.crib.places import catalogue_file
+from toolcrib.discovery import SqliteStore
+from toolcrib.errors import BackendUnavailableError, StoreError, ToolNotFoundError
+
+pytestmark = pytest.mark.anyio
+# ruff: noqa: ASYNC240 - a look at a file
+LONG = 40
+
+
+def shop(name: str) -> dict[str, str]:
+    """Find a part in the shop."""
+    return {"name": name}
+
+
+@pytest.fixture
+def config(tmp_path: Path, little: Any) -> Path:
+    """Return a configuration whose server starts only while the file `switch` is there."""
+    (tmp_path / "switch").write_text("on")
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"text": little("unless", str(tmp_path / "switch"))}}))
+    return path
+
+
+@pytest.fixture
+async def kept(config: Path) -> Path:
+    """Return a configuration whose catalogue was kept by an earlier run."""
+    async with Crib(config) as crib:
+        with anyio.fail_after(LONG):
+            await crib.run("text:shout", {"text": "a"})
+            crib.add(shop)
+            await crib.run("shop", {"name": "bolt"})
+    return config
+
+
+def stop_server(config: Path) -> None:
+    (config.parent / "switch").unlink()
+
+
+def change(config: Path, **fields: Any) -> None:
+    document = json.loads(config.read_text())
+    document["mcpServers"]["text"] |= fields
+    config.write_text(json.dumps(document))
+
+
+async def test_what_was_kept_is_served_although_the_server_cannot_start(kept: Path) -> None:
+    stop_server(kept)
+    async with Crib(kept) as crib:
+        with anyio.fail_after(LONG):
+            assert (await crib.search("capital letters")).items[0].summary.id == "text:shout"
+            assert (await crib.describe("text:shout")).tool is not None
+            assert crib.discovery.index.usage()["text:shout"] == 1
+            with pytest.raises(BackendUnavailableError, match="the switch is off") as error:
+                await crib.run("text:shout", {"text": "a"})
+            assert error.value.op == "execute"
+            await crib.ready()
+            assert (await crib.search("capital letters")).items[0].summary.id == "text:shout"
+
+
+async def test_what_was_kept_is_served_before_any_server_has_answered(kept: Path) -> None:
+    change(kept, env={"PYTHONSTARTUP": "x"})
+    async with Crib(kept) as crib:
+        found = await crib.search("capital letters")
+        assert crib.status()["text"].state != "ready"
+        assert found.items[0].summary.id == "text:shout"
+
+
+async def test_a_tool_that_was_not_kept_is_waited_for(kept: Path) -> None:
+    store = catalogue_file(kept)
+    with sqlite3.connect(store) as connection:
+        connection.execute("DELETE FROM tools WHERE id = 'text:shout'")
+    connection.close()
+    async with Crib(kept) as crib:
+        with anyio.fail_after(LONG):
+            assert (await crib.run("text:shout", {"text": "a"})).structured == {"result": "A"}
+
+
+async def test_what_is_gone_from_the_server_goes_from_the_catalogue(kept: Path) -> None:
+    with SqliteStore(catalogue_file(kept)) as store:
+        (row, *_) = [row for row in store.tools() if row.id == "text:shout"]
+        definition = json.loads(row.definition) | {"name": "whistle"}
+        renamed = type(row)("text:whistle", json.dumps(definition), row.backends, "[]", "[]", "x")
+        store.write([renamed])
+    async with Crib(kept) as crib:
+        assert "text:whistle" in crib.discovery.index
+        with anyio.fail_after(LONG):
+            await crib.ready()
+        assert "text:whistle" not in crib.discovery.index
+        assert "text:shout" in crib.discovery.index
+
+
+@pytest.mark.parametrize("fields", [{"args": ["other.py"]}, {"disabled": True}], ids=["other", "disabled"])
+async def test_nothing_is_served_of_a_server_that_is_configured_otherwise(kept: Path, fields: Any) -> None:
+    change(kept, **fields)
+    async with Crib(kept) as crib:
+        assert len(crib.discovery.index) == 0
+    with SqliteStore(catalogue_file(kept)) as store:
+        assert list(store.tools()) == []
+
+
+async def test_nothing_is_served_of_a_server_that_is_not_configured(kept: Path) -> None:
+    kept.write_text('{"mcpServers": {}}')
+    async with Crib(kept) as crib:
+        assert (await crib.tools()).total == 0
+
+
+async def test_a_function_is_served_only_where_it_is(kept: Path) -> None:
+    async with Crib(kept) as crib:
+        assert "shop" not in crib.discovery.index
+        with pytest.raises(ToolNotFoundError):
+            await crib.run("shop", {"name": "bolt"})
+    crib = Crib(kept)
+    crib.add(shop)
+    async with crib:
+        assert (await crib.run("shop", {"name": "bolt"})).structured == {"name": "bolt"}
+        assert crib.discovery.index.usage()["shop"] == 1
+
+
+async def test_a_function_beside_a_tool_of_a_server_goes_alone(config: Path) -> None:
+    def shout(text: str) -> str:
+        """Write a text in capital letters."""
+        return text.upper()
+
+    async with Crib(config) as crib:
+        with anyio.fail_after(LONG):
+            await crib.ready()
+            crib.add(shout, namespace="text")
+            assert (await crib.run("text:shout", {"text": "a"})).structured == "A"
+    async with Crib(config) as crib:
+        (backend,) = crib.discovery.index.backends("text:shout")
+        assert backend.kind == "mcp"
+
+
+async def test_runs_are_counted_across_cribs(kept: Path) -> None:
+    async with Crib(kept) as crib:
+        with anyio.fail_after(LONG):
+            await crib.run("text:shout", {"text": "a"})
+    with SqliteStore(catalogue_file(kept)) as store:
+        assert store.usage() == {"text:shout": 2, "shop": 1}
+
+
+async def test_a_mapping_is_kept_only_where_it_is_told_to(tmp_path: Path, home: Path, little: Any) -> None:
+    async with Crib({"mcpServers": {"text": little()}}) as crib:
+        assert crib.discovery.index.store is None
+    assert not home.exists()
+    path = tmp_path / "mine" / "catalogue.db"
+    settings = {"mcpServers": {"text": little()}, "store": str(path)}
+    async with Crib(settings) as crib:
+        with anyio.fail_after(LONG):
+            await crib.ready()
+    async with Crib(settings) as crib:
+        assert "text:shout" in crib.discovery.index
+
+
+async def test_a_file_is_not_kept_where_it_says_so(tmp_path: Path, home: Path) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text('store = "memory"')
+    async with Crib(path) as crib:
+        assert crib.discovery.index.store is None
+    assert not home.exists()
+
+
+async def test_a_home_that_cannot_be_written_to_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "file"))
+    path = tmp_path / "toolcrib.toml"
+    path.write_text("")
+    with caplog.at_level(logging.WARNING):
+        async with Crib(path) as crib:
+            assert crib.discovery.index.store is None
+    assert "the catalogue is not kept" in caplog.text
+
+
+async def test_a_store_that_was_asked_for_must_work(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.db"
+    path.write_text("this is no database, but some text that is long enough to look at" * 20)
+    crib = Crib({"store": str(path)})
+    with pytest.raises(StoreError):
+        await crib.__aenter__()
+    assert "closed" in repr(crib)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such permissions")
+async def test_the_folder_of_catalogues_is_private(kept: Path) -> None:
+    assert os.stat(catalogue_file(kept).parent).st_mode & 0o777 == 0o700  # noqa: PTH116 - the mode alone
+
+
+async def test_one_bad_definition_does_not_keep_the_others_out(
+    little: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Crib({"mcpServers": {"text": little("odd")}}) as crib:
+        with anyio.fail_after(LONG):
+            await crib.ready()
+        assert "text:shout" in crib.discovery.index
+        assert "text:odd" not in crib.discovery.index
+    assert "text:odd is left out" in caplog.text

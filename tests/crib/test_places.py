@@ -1,0 +1,38 @@
+"""Where state is kept between runs."""
+
+from pathlib import Path
+
+import pytest
+
+from toolcrib.crib.places import catalogue_file, data_folder
+
+HOME = Path.home()
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "folder"),
+    [
+        ({}, "linux", HOME / ".local/share/toolcrib"),
+        ({"XDG_DATA_HOME": "/data"}, "linux", Path("/data/toolcrib")),
+        ({"XDG_DATA_HOME": "relative"}, "linux", HOME / ".local/share/toolcrib"),
+        ({"XDG_DATA_HOME": "/data"}, "darwin", HOME / "Library/Application Support/toolcrib"),
+        ({"LOCALAPPDATA": "/C/Local"}, "win32", Path("/C/Local/toolcrib")),
+        ({}, "win32", HOME / "AppData/Local/toolcrib"),
+        ({"TOOLCRIB_HOME": "/srv/crib", "XDG_DATA_HOME": "/data"}, "linux", Path("/srv/crib")),
+        ({"TOOLCRIB_HOME": "~/crib"}, "win32", HOME / "crib"),
+        ({"TOOLCRIB_HOME": ""}, "linux", HOME / ".local/share/toolcrib"),
+    ],
+)
+def test_the_folder_is_the_users_own(environ: dict[str, str], platform: str, folder: Path) -> None:
+    assert data_folder(environ, platform) == folder
+
+
+def test_the_folder_is_read_from_the_environment(home: Path) -> None:
+    assert data_folder() == home
+
+
+def test_each_configuration_has_its_own_file(home: Path, tmp_path: Path) -> None:
+    one, other = catalogue_file(tmp_path / "one.json"), catalogue_file(tmp_path / "two.json")
+    assert one != other
+    assert one.parent == other.parent == home / "catalogues"
+    assert catalogue_file(tmp_path / "sub" / ".." / "one.json") == one

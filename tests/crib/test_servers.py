@@ -1,0 +1,195 @@
+"""A crib with real MCP servers: what waits for whom, and what one bad server does to the others."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcrib.crib import Crib
+from toolcrib.errors import BackendUnavailableError, CribStateError, ServerUnavailableError, ToolNotFoundError
+
+pytestmark = pytest.mark.anyio
+
+LONG = 40
+"""Seconds that only a hang takes."""
+
+
+def ids(page: Any) -> list[str]:
+    return [item.id if hasattr(item, "id") else item.summary.id for item in page]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def a_moment() -> None:
+    """Let others go on, for a look at what can only be looked at."""
+    await anyio.sleep(0.02)
+
+
+async def test_the_tools_of_a_server_are_found_described_and_run_at_once(little: Any) -> None:
+    async with Crib({"mcpServers": {"text": little()}}) as crib:
+        with anyio.fail_after(LONG):
+            assert ids(await crib.search("capital letters"))[0] == "text:shout"
+            assert (await crib.describe("text:shout", "full")).summary == "Write a text in capital letters."
+            result = await crib.run("text:shout", {"text": "hello"})
+            assert result.structured == {"result": "HELLO"}
+            assert result.backend.to_json() == {"kind": "mcp", "serverName": "text"}
+            assert ids(await crib.tools()) == ["text:get_pid", "text:learn", "text:shout", "text:wait_long"]
+            assert await crib.namespaces() == ("text",)
+            assert [made.tool_id for made in crib.convert("openai", tools=["text:shout"])] == ["text:shout"]
+            kinds = [event.kind async for event in crib.stream("text:shout", {"text": "x"})]
+            assert kinds[-1] == "done"
+            assert crib.status()["text"].state == "ready"
+
+
+async def test_the_first_run_waits_for_the_server_that_it_needs_alone(little: Any) -> None:
+    servers = {"text": little(), "slow": little("hang", startTimeout=60)}
+    async with Crib({"mcpServers": servers}) as crib:
+        with anyio.fail_after(LONG):
+            assert (await crib.run("text:shout", {"text": "a"})).structured == {"result": "A"}
+            assert ids(await crib.search("capital letters", namespace="text"))[0] == "text:shout"
+            chain = [{"toolId": "text:shout", "args": {"text": "a"}}]
+            assert (await crib.run_chain(chain)).final == {"result": "A"}
+
+
+async def test_a_server_that_is_slow_or_broken_does_not_fail_a_search(little: Any) -> None:
+    servers = {
+        "text": little(),
+        "slow": little("hang", startTimeout=1),
+        "broken": little("fail"),
+        "absent": {"command": "/no/such/program"},
+        "unset": little(env={"TOKEN": "${NO_SUCH_VARIABLE}"}),
+    }
+    async with Crib({"mcpServers": servers}) as crib:
+        with anyio.fail_after(LONG):
+            assert ids(await crib.search("capital letters"))[0] == "text:shout"
+            status = await crib.ready()
+            assert status["text"].state == "ready"
+            for name, said in (
+                ("broken", "the licence has expired"),
+                ("absent", "/no/such/program"),
+                ("unset", "NO_SUCH_VARIABLE"),
+                ("slow", "did not start within 1 s"),
+            ):
+                with pytest.raises(BackendUnavailableError, match=said) as error:
+                    await crib.run(f"{name}:shout", {"text": "a"})
+                assert (error.value.backend, error.value.op, error.value.sent) == (
+                    f"mcp:{name}",
+                    "resolve",
+                    False,
+                )
+            with pytest.raises(BackendUnavailableError, match="the licence has expired"):
+                await crib.describe("broken:shout")
+            with pytest.raises(ToolNotFoundError, match="did you mean 'text:shout'"):
+                await crib.run("text:shot", {"text": "a"})
+
+
+async def test_waiting_for_a_server_counts_as_running_its_tool(little: Any) -> None:
+    async with Crib({"mcpServers": {"slow": little("hang")}}) as crib:
+        with (
+            anyio.fail_after(LONG),
+            pytest.raises(BackendUnavailableError, match="it has not listed its tools"),
+        ):
+            await crib.run("slow:x", timeout=0.2)
+
+
+async def test_a_required_server_that_fails_is_told_by_ready(little: Any) -> None:
+    servers = {"text": little(), "broken": little("fail", required=True)}
+    async with Crib({"mcpServers": servers}) as crib:
+        with (
+            anyio.fail_after(LONG),
+            pytest.raises(ServerUnavailableError, match="the licence has expired") as error,
+        ):
+            await crib.ready()
+        assert error.value.server == "broken"
+
+
+async def test_a_required_server_that_is_late_is_told_by_ready(little: Any) -> None:
+    servers = {"slow": little("hang", required=True)}
+    async with Crib({"mcpServers": servers}) as crib:
+        with (
+            anyio.fail_after(LONG),
+            pytest.raises(ServerUnavailableError, match="it has not listed its tools"),
+        ):
+            await crib.ready(timeout=0.1)
+
+
+async def test_an_optional_server_that_is_late_is_not_waited_for_longer(little: Any) -> None:
+    async with Crib({"mcpServers": {"slow": little("hang")}}) as crib:
+        with anyio.fail_after(LONG):
+            assert (await crib.ready(timeout=0.1))["slow"].state == "starting"
+
+
+async def test_a_disabled_server_is_not_started(little: Any) -> None:
+    async with Crib({"mcpServers": {"off": little(disabled=True)}}) as crib:
+        assert (await crib.search("capital letters")).total == 0
+        assert (await crib.ready())["off"].state == "disabled"
+        with pytest.raises(ToolNotFoundError):
+            await crib.run("off:shout", {"text": "a"})
+
+
+async def test_a_run_asks_a_server_again_that_was_not_there_at_first(little: Any, tmp_path: Path) -> None:
+    switch = tmp_path / "switch"
+    servers = {"late": little("unless", str(switch))}
+    async with Crib({"mcpServers": servers}) as crib:
+        with anyio.fail_after(LONG):
+            await crib.ready()
+            with pytest.raises(BackendUnavailableError, match="the switch is off"):
+                await crib.run("late:shout", {"text": "a"})
+            switch.write_text("on")
+            while True:
+                try:
+                    result = await crib.run("late:shout", {"text": "a"})
+                    break
+                except BackendUnavailableError:  # it is left alone for a moment after each failure
+                    await a_moment()
+            assert result.structured == {"result": "A"}
+            assert (await crib.search("capital letters")).total > 0
+
+
+async def test_tools_that_come_and_go_are_followed(little: Any) -> None:
+    async with Crib({"mcpServers": {"text": little()}}) as crib:
+        with anyio.fail_after(LONG):
+            await crib.run("text:learn")
+            while ids(await crib.tools()) != ["text:get_pid", "text:learn", "text:shout", "text:whisper"]:
+                await a_moment()
+            assert (await crib.run("text:whisper", {"text": "A"})).structured == {"result": "a"}
+
+
+async def test_closing_stops_a_server_in_the_middle_of_a_call(little: Any) -> None:
+    ended: list[BaseException] = []
+
+    async def run(crib: Crib) -> None:
+        try:
+            await crib.run("text:wait_long")
+        except Exception as error:  # noqa: BLE001 - which one is looked at below
+            ended.append(error)
+
+    with anyio.fail_after(LONG):
+        async with anyio.create_task_group() as tasks, Crib({"mcpServers": {"text": little()}}) as crib:
+            pid = (await crib.run("text:get_pid")).structured["result"]
+            tasks.start_soon(run, crib)
+            while crib.status()["text"].in_flight == 0:
+                await a_moment()
+        assert len(ended) == 1
+        while is_running(pid):
+            await a_moment()
+    with pytest.raises(CribStateError):
+        await crib.run("text:shout", {"text": "a"})
+
+
+async def test_cancelling_the_entering_task_stops_everything(little: Any) -> None:
+    with anyio.fail_after(LONG):
+        with anyio.CancelScope() as scope:
+            async with Crib({"mcpServers": {"slow": little("hang")}}) as crib:
+                scope.cancel()
+                await crib.search("anything")
+        assert scope.cancelled_caught
+    assert "closed" in repr(crib)

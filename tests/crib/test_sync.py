@@ -1,0 +1,174 @@
+"""The crib for programs without an event loop."""
+
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcrib.crib import SyncCrib
+from toolcrib.errors import (
+    ConfigError,
+    CribStateError,
+    RuntimeUnavailableError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+)
+
+started, stopped = threading.Event(), threading.Event()
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def count(to: int) -> AsyncIterator[int]:
+    """Count up."""
+    for number in range(to):
+        yield number
+
+
+async def hang() -> None:
+    """Hang until stopped."""
+    started.set()
+    try:
+        await anyio.sleep_forever()
+    finally:
+        stopped.set()
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "entered"])
+def crib(request: pytest.FixtureRequest) -> Iterator[SyncCrib]:
+    made = SyncCrib()
+    for function in (add, count, hang):
+        made.add(function)
+    if request.param:
+        with made:
+            yield made
+    else:
+        yield made
+
+
+def test_the_same_verbs_work_without_await(crib: SyncCrib) -> None:
+    assert crib.search("sum of two numbers").items[0].summary.id == "add"
+    assert crib.describe("add").tool is not None
+    assert crib.run("add", {"a": 1, "b": 2}).structured == 3
+    assert [summary.id for summary in crib.tools()] == ["add", "count", "hang"]
+    assert crib.namespaces() == ("",)
+    assert crib.examples("add") == ()
+    assert crib.ready() == crib.status() == {}
+    assert crib.convert("openai", tools=["add"])[0].tool_id == "add"
+    assert crib.run_chain([{"toolId": "add", "args": {"a": 1, "b": 2}}]).final == 3
+    assert "add" in crib.discovery.index
+    assert crib.settings.source is None
+    assert repr(crib).startswith("<SyncCrib no file, ")
+    with pytest.raises(RuntimeUnavailableError):
+        crib.execute("1")
+    with pytest.raises(ToolNotFoundError):
+        crib.run("nobody")
+    with pytest.raises(ToolTimeoutError):
+        crib.run("hang", timeout=0.01)
+
+
+def test_adding_is_a_decorator(crib: SyncCrib) -> None:
+    @crib.add(namespace="math")
+    def double(x: int) -> int:
+        """Double a number."""
+        return 2 * x
+
+    assert double(2) == 4
+    assert crib.run("math:double", {"x": 2}).structured == 4
+
+
+def test_a_stream_is_an_ordinary_iterator(crib: SyncCrib) -> None:
+    events = [(event.kind, event.data) for event in crib.stream("count", {"to": 20})]
+    assert events == [*(("chunk", number) for number in range(20)), ("done", list(range(20)))]
+
+
+def test_leaving_a_stream_cancels_the_tool(crib: SyncCrib) -> None:
+    @crib.add
+    async def forever() -> AsyncIterator[int]:
+        """Give numbers for ever."""
+        try:
+            while True:
+                yield 1
+        finally:
+            stopped.set()
+
+    stopped.clear()
+    stream = crib.stream("forever")
+    assert next(stream).data == 1
+    stream.close()
+    assert stopped.wait(10)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no alarm")
+def test_an_interrupt_cancels_the_tool() -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    started.clear()
+    stopped.clear()
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with SyncCrib() as crib:
+            crib.add(hang)
+            main = threading.main_thread().ident
+            assert main is not None
+
+            def tell() -> None:
+                started.wait(10)
+                signal.pthread_kill(main, signal.SIGUSR1)
+
+            threading.Thread(target=tell).start()
+            with pytest.raises(KeyboardInterrupt):
+                crib.run("hang")
+            assert stopped.wait(10)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_server_is_used_from_many_threads(little: Any) -> None:
+    with SyncCrib({"mcpServers": {"text": little()}}) as crib:
+        crib.ready(40)
+        said: list[Any] = []
+        threads = [
+            threading.Thread(
+                target=lambda word=word: said.append(crib.run("text:shout", {"text": word}).structured)  # type: ignore[misc]
+            )
+            for word in "abc"
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(40)
+        assert sorted(each["result"] for each in said) == ["A", "B", "C"]
+        assert crib.status()["text"].state == "ready"
+
+
+def test_servers_need_with_and_a_closed_crib_says_so(little: Any) -> None:
+    crib = SyncCrib({"mcpServers": {"text": little()}})
+    with pytest.raises(CribStateError, match="not started"):
+        crib.search("letters")
+    with crib:
+        pass
+    with pytest.raises(CribStateError, match="closed"):
+        crib.search("letters")
+    with pytest.raises(CribStateError, match="closed already"):
+        crib.__enter__()
+    with pytest.raises(ConfigError):
+        SyncCrib({"mcpServers": {"a": {}}})
+
+
+def test_entering_that_fails_leaves_no_thread_behind(tmp_path: Any) -> None:
+    before = threading.active_count()
+    (tmp_path / "catalogue.db").mkdir()
+    with pytest.raises(OSError, match="it is a directory"):
+        SyncCrib({"store": str(tmp_path / "catalogue.db")}).__enter__()
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline
