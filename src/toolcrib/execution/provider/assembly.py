@@ -1,0 +1,171 @@
+"""One request put together from its plan, the arguments of a call and the credentials."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from toolcrib.errors import Problem, ValidationError
+from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.execution.provider.bodies import write_body
+from toolcrib.execution.provider.credentials import Credentials
+from toolcrib.execution.provider.encoding import UnfitError, cookie_text, header_text, path_text, query_pairs
+from toolcrib.execution.provider.plan import Parameter, Plan
+from toolcrib.model.plain import pointer
+
+__all__ = ["FORBIDDEN_HEADERS", "Outgoing", "assemble", "is_token"]
+
+FORBIDDEN_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that no argument may set: they say where a request goes, who sends it, and where it ends."""
+_MAX_URL = 65_536
+_NOT_JSON = "holds what is not JSON, such as a lone surrogate or NaN, and cannot be sent"
+_TEMPLATE = re.compile(r"\{([^{}/]*)\}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Outgoing:
+    """A request, ready to be sent; it holds secrets, and so is never shown."""
+
+    method: str
+    url: str
+    headers: list[tuple[bytes, bytes]]
+    content: bytes | None
+    hidden: tuple[str, ...] = ()
+
+
+def is_token(name: str) -> bool:
+    """Return whether text can be the name of a header."""
+    return re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is not None
+
+
+def assemble(plan: Plan, args: Mapping[str, Any], credentials: Credentials) -> Outgoing:
+    """Return the request that a call makes.
+
+    Raises:
+        ValidationError: with every argument that cannot be sent where it belongs.
+    """
+    return _Assembly(plan, args, credentials).build()
+
+
+class _Assembly:
+    """The parts of one request, gathered argument by argument."""
+
+    def __init__(self, plan: Plan, args: Mapping[str, Any], credentials: Credentials) -> None:
+        self._plan, self._args, self._credentials = plan, args, credentials
+        self._segments: dict[str, str] = {}
+        self._query: list[str] = [plan.query] if plan.query else []
+        self._headers: list[tuple[str, str]] = list(plan.headers)
+        self._cookies: list[str] = []
+        self._problems: list[Problem] = []
+
+    def build(self) -> Outgoing:
+        for parameter in self._plan.parameters:
+            value = self._args.get(parameter.argument)
+            if value is not None or (parameter.as_json and parameter.argument in self._args):
+                self._attempt(parameter, value)
+        content = self._body()
+        path = self._path()
+        if self._problems:
+            raise ValidationError(tuple(self._problems[:MAX_PROBLEMS]))
+        self._add_credentials()
+        query = f"?{'&'.join(self._query)}" if self._query else ""
+        url = f"{self._plan.base}{path}{query}"
+        if len(url) > _MAX_URL:
+            raise ValidationError(
+                (Problem("", "size", f"the arguments make a URL of {len(url):,} characters"),)
+            )
+        headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in self._headers]
+        return Outgoing(self._plan.method, url, headers, content, self._credentials.hidden)
+
+    def _attempt(self, parameter: Parameter, value: Any) -> None:
+        try:
+            self._place(parameter, value)
+        except UnfitError as error:
+            self._refuse(parameter.argument, str(error))
+        except (TypeError, ValueError, RecursionError):
+            self._refuse(parameter.argument, _NOT_JSON)
+
+    def _place(self, parameter: Parameter, value: Any) -> None:
+        if parameter.place == "path":
+            self._segments[parameter.name] = path_text(parameter, value)
+        elif parameter.place == "query":
+            for name, text in query_pairs(parameter, value):
+                if unquote(name) in self._credentials.query:
+                    raise UnfitError(f"must not set {unquote(name)!r}, which is where a secret goes")
+                self._query.append(f"{name}={text}")
+        elif parameter.place == "header":
+            self._headers.append((parameter.name, header_text(parameter, value)))
+        else:
+            for cookie in cookie_text(parameter, value):
+                if cookie.partition("=")[0] in self._credentials.cookies:
+                    raise UnfitError("must not set the cookie that a secret goes into")
+                self._cookies.append(cookie)
+
+    def _path(self) -> str:
+        for name in _TEMPLATE.findall(self._plan.path):
+            if name not in self._segments:
+                argument = next((p.argument for p in self._plan.parameters if p.name == name), name)
+                if not any(problem.path == pointer([argument]) for problem in self._problems):
+                    self._refuse(argument, "is required, because it is a part of the path")
+        return _TEMPLATE.sub(lambda found: self._segments.get(found[1], ""), self._plan.path)
+
+    def _body(self) -> bytes | None:
+        body = self._plan.body
+        if body is None:
+            return None
+        if body.argument is not None:
+            if body.argument not in self._args:
+                return None
+            value = self._args[body.argument]
+        else:
+            taken = {parameter.argument for parameter in self._plan.parameters}
+            value = {name: member for name, member in self._args.items() if name not in taken}
+            if not value and not body.required:
+                return None
+        try:
+            content, media_type = write_body(body, value)
+        except UnfitError as error:
+            self._refuse(body.argument or "", str(error))
+        except (TypeError, ValueError, RecursionError):
+            self._refuse(body.argument or "", _NOT_JSON)
+        else:
+            self._headers.append(("Content-Type", media_type))
+            return content
+        return None
+
+    def _add_credentials(self) -> None:
+        credentials = self._credentials
+        named = {name.lower() for name in credentials.headers}
+        self._headers = [(name, value) for name, value in self._headers if name.lower() not in named]
+        self._headers += credentials.headers.items()
+        self._query += [
+            f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in credentials.query.items()
+        ]
+        cookies = [*self._cookies, *(f"{name}={text}" for name, text in credentials.cookies.items())]
+        if cookies:
+            self._headers.append(("Cookie", "; ".join(cookies)))
+
+    def _refuse(self, argument: str, reason: str) -> None:
+        path = pointer([argument]) if argument else ""
+        self._problems.append(Problem(path, "encoding", reason))

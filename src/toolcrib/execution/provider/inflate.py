@@ -1,0 +1,55 @@
+"""Compressed bodies unpacked piece by piece, so that a small one cannot become a huge one at once."""
+
+import zlib
+from collections.abc import Iterator
+
+__all__ = ["ACCEPTED", "Inflater", "UnreadableError"]
+
+ACCEPTED = "gzip, deflate"
+"""What a server is told it may compress with."""
+_PIECE = 64 * 1024
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+
+
+class UnreadableError(Exception):
+    """A body that is not what its headers say; it is turned into the error of the call."""
+
+
+class Inflater:
+    """Unpacks a body in pieces of at most 64 KiB.
+
+    Raises:
+        UnreadableError: it is compressed otherwise, or broken.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding.strip().lower() or "identity"
+        if self._encoding not in {"identity", "gzip", "x-gzip", "deflate"}:
+            raise UnreadableError(
+                f"the answer is compressed with {self._encoding[:40]!r}, which was not offered"
+            )
+        self._unpack = zlib.decompressobj(_GZIP if "gzip" in self._encoding else _ZLIB)
+        self._started = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what a part of the body unpacks to."""
+        if self._encoding == "identity":
+            yield data
+            return
+        while data:
+            if self._unpack.eof:  # gzip allows several in a row
+                self._unpack = zlib.decompressobj(_GZIP if "gzip" in self._encoding else _ZLIB)
+            piece = self._inflate(data)
+            data = self._unpack.unused_data if self._unpack.eof else self._unpack.unconsumed_tail
+            if piece:
+                yield piece
+
+    def _inflate(self, data: bytes) -> bytes:
+        started, self._started = self._started, True
+        try:
+            return self._unpack.decompress(data, _PIECE)
+        except zlib.error as error:
+            if started or self._encoding != "deflate":
+                raise UnreadableError("the answer is not compressed as its headers say") from error
+        self._unpack = zlib.decompressobj(_RAW)  # what some servers mean by deflate
+        return self._inflate(data)

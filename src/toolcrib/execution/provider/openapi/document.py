@@ -1,0 +1,183 @@
+"""An OpenAPI document read from JSON or YAML, as plain JSON of a bounded size.
+
+YAML is read as version 1.2 would: `no` is text, `2024-01-01` is text, `010` is ten. Aliases are expanded, and
+count as what they expand to; merge keys are refused, because a few lines of them hold billions of values.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import InvalidToolError, MissingExtraError, Problem
+from toolcrib.model.plain import parse_json
+
+__all__ = [
+    "MAX_DOCUMENT_BYTES",
+    "MAX_DOCUMENT_DEPTH",
+    "MAX_DOCUMENT_NODES",
+    "document_error",
+    "read_document",
+]
+
+MAX_DOCUMENT_BYTES = 16 * 2**20
+MAX_DOCUMENT_NODES = 1_000_000
+MAX_DOCUMENT_DEPTH = 100
+_SLOW_YAML_BYTES = 2 * 2**20
+"""How much YAML is read where only the reader in Python is there."""
+_SCALARS = (str, int, float, bool, type(None))
+_BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+_INT = re.compile(r"^[-+]?[0-9]+$")
+_FLOAT = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
+_NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
+
+
+def read_document(source: dict[str, Any] | str | bytes | Path) -> dict[str, Any]:
+    """Return a document as plain JSON, sharing nothing with what it was read from.
+
+    Text is JSON where it begins with a brace, and YAML otherwise; a `Path` is the file to read.
+
+    Raises:
+        InvalidToolError: it cannot be read, is no object, or too large or deep.
+        MissingExtraError: it is YAML, and there is no reader for that.
+    """
+    value: Any = source
+    if isinstance(source, Path):
+        value = _read_file(source)
+    if isinstance(value, bytes | bytearray):
+        try:
+            value = bytes(value).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise document_error("", "it is not UTF-8 text") from error
+    if isinstance(value, str):
+        value = _parse(value)
+    if not isinstance(value, dict):
+        raise document_error("", f"it must be an object, not {type(value).__name__}")
+    plain: dict[str, Any] = _plain(value)
+    return plain
+
+
+def document_error(path: str, reason: str) -> InvalidToolError:
+    """Return the error for a document that cannot be used."""
+    return InvalidToolError((Problem(path[:500], "openapi", reason[:500]),), record="OpenAPI document")
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise document_error("", f"the file {str(path)!r} cannot be read: {error.strerror}") from error
+    return content
+
+
+def _parse(text: str) -> Any:
+    if len(text) > MAX_DOCUMENT_BYTES:
+        raise document_error("", f"it is larger than {MAX_DOCUMENT_BYTES:,} bytes")
+    if not text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return _parse_yaml(text)
+    try:
+        return parse_json(text.removeprefix("\ufeff"))
+    except ValueError as error:
+        raise document_error("", f"it is not JSON: {error}") from error
+
+
+def _parse_yaml(text: str) -> Any:
+    try:
+        import yaml  # noqa: PLC0415 - behind an extra
+    except ImportError as error:
+        raise MissingExtraError("reading YAML", "openapi") from error
+    fast = getattr(yaml, "CSafeLoader", None)
+    if fast is None and len(text) > _SLOW_YAML_BYTES:
+        raise document_error("", "it is too much YAML for the reader installed here; convert it to JSON")
+    loader = _json_like(fast or yaml.SafeLoader)
+    try:
+        _check_events(yaml, yaml.parse(text, Loader=loader))
+        return yaml.load(text, Loader=loader)  # noqa: S506 - the loader is a safe one
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if isinstance(error, InvalidToolError):
+            raise
+        raise document_error("", f"it is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _json_like(base: Any) -> Any:
+    """Return a safe loader that reads plain scalars as JSON would."""
+    loader: Any = type("_Loader", (base,), {"yaml_implicit_resolvers": {}})
+    for tag, pattern, first in (
+        ("bool", _BOOL, "tTfF"),
+        ("int", _INT, "-+0123456789"),
+        ("float", _FLOAT, "-+.0123456789"),
+        ("null", _NULL, ["~", "n", "N", ""]),
+    ):
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", pattern, list(first))
+    loader.add_constructor("tag:yaml.org,2002:int", lambda reader, node: int(reader.construct_scalar(node)))
+    loader.add_constructor(
+        "tag:yaml.org,2002:float", lambda reader, node: float(reader.construct_scalar(node))
+    )
+    return loader
+
+
+def _check_events(yaml: Any, events: Any) -> None:
+    """Refuse what is too deep or too much before anything is built of it: the parser itself goes in depth."""
+    depth = 0
+    for count, event in enumerate(events):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]:
+            raise document_error("", "merge keys ('<<') are not read; write the members out")
+        if depth > MAX_DOCUMENT_DEPTH:
+            raise document_error("", f"it is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
+        if count > 2 * MAX_DOCUMENT_NODES:
+            raise document_error("", f"it holds more than {MAX_DOCUMENT_NODES:,} values")
+
+
+def _size(value: Any, known: dict[int, int], depth: int = 0) -> int:
+    """Return how many values there are with aliases expanded, looking at each shared one once."""
+    if not isinstance(value, dict | list | tuple):
+        return 1
+    if depth > MAX_DOCUMENT_DEPTH:
+        raise document_error("", f"it is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
+    if id(value) not in known:
+        members = value.values() if isinstance(value, dict) else value
+        nodes = 1 + sum(_size(member, known, depth + 1) for member in members)
+        if nodes > MAX_DOCUMENT_NODES:
+            raise document_error("", f"it holds more than {MAX_DOCUMENT_NODES:,} values")
+        known[id(value)] = nodes
+    return known[id(value)]
+
+
+def _plain(root: Any) -> Any:
+    """Return a copy with aliases expanded and keys made text, level by level."""
+    _size(root, {})
+    holder: list[Any] = [root]
+    level: list[Any] = [holder]
+    for _ in range(MAX_DOCUMENT_DEPTH + 2):
+        deeper: list[Any] = []
+        for container in level:
+            for key, member in list(
+                container.items() if isinstance(container, dict) else enumerate(container)
+            ):
+                copied = container[key] = _copy(member)
+                if isinstance(copied, dict | list):
+                    deeper.append(copied)
+        level = deeper
+        if not level:
+            return holder[0]
+    raise document_error("", f"it is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key(key): member for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return list(value)
+    if not isinstance(value, _SCALARS):
+        raise document_error("", f"it holds a {type(value).__name__}, which is not JSON")
+    return value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise document_error("", f"it has the key {key!r:.80}, and keys are text")
+    return str(key)

@@ -1,0 +1,13 @@
+"""What the tests of providers may ask for."""
+
+from collections.abc import Iterator
+
+import pytest
+from execution.provider.server import serving
+
+
+@pytest.fixture(scope="session")
+def url() -> Iterator[str]:
+    """Serve the application once for all tests."""
+    with serving() as address:
+        yield address
