@@ -273,6 +273,16 @@ async def test_a_deadline_reaches_the_handler_and_is_told_apart() -> None:
         await bare(hang, timeout=0.01).run("echo", {})
 
 
+async def test_a_backend_may_have_a_deadline_of_its_own() -> None:
+    async def hang() -> None:
+        await anyio.sleep_forever()
+
+    runner = bare(hang, timeout_of=lambda backend: 0.01 if backend == LocalBackend(name="handler") else None)
+    with pytest.raises(ToolTimeoutError) as late:
+        await runner.run("echo", {})
+    assert late.value.timeout == 0.01
+
+
 async def test_a_callers_own_deadline_is_a_cancellation_and_not_ours() -> None:
     async def hang() -> None:
         await anyio.sleep_forever()

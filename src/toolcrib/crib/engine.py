@@ -21,7 +21,7 @@ from toolcrib.errors import ServerUnavailableError, ToolcribError
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
 from toolcrib.execution.background import Background
 from toolcrib.execution.mcp import McpServers
-from toolcrib.model import Tool, ToolBackend
+from toolcrib.model import McpBackend, Tool, ToolBackend
 
 __all__ = ["Doors", "Engine"]
 
@@ -83,7 +83,12 @@ class Engine:
             middleware=(*self._middleware, *self._doors.middleware),
             observers=(*self._observers, self._learning, *self._doors.observers),
             timeout=self.settings.timeout,
+            timeout_of=self._timeout_of,
         )
+
+    def _timeout_of(self, backend: ToolBackend) -> float | None:
+        server = self.settings.servers.get(backend.server_name) if isinstance(backend, McpBackend) else None
+        return None if server is None else server.timeout
 
     def register(self, tool: Tool, backend: ToolBackend) -> None:
         """Add a tool of this process."""

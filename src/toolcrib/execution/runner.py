@@ -88,7 +88,23 @@ class Runner:
         middleware: Sequence[Middleware] = (),
         observers: Sequence[Observer] = (),
         timeout: float = DEFAULT_TIMEOUT,
+        timeout_of: Callable[[ToolBackend], float | None] = lambda _: None,
     ) -> None:
+        """Put a runner together.
+
+        Args:
+            resolver: knows the tools and their backends; an `Index` does.
+            local: runs local backends: `LocalHandlers`, functions by name, or tools made of functions.
+            mcp: runs MCP backends: `McpServers`.
+            providers: run provider backends, by their ids.
+            validator: says whether values fit schemas.
+            policy: says whether a request may run.
+            select: chooses among several backends of a tool.
+            middleware: stands around each call to a backend, the first outermost.
+            observers: are told of the beginning and the end of each call.
+            timeout: seconds that a call may take where nobody says otherwise.
+            timeout_of: the same for the tools of one backend, None where there is nothing to say.
+        """
         self._resolver = resolver
         handlers = local if isinstance(local, LocalHandlers) else LocalHandlers(local)
         self._executors: dict[str, Executor] = {
@@ -103,6 +119,7 @@ class Runner:
         self._observers = tuple(observers)
         self._way = compose(middleware, self._execute)
         self._timeout = timeout
+        self._timeout_of = timeout_of
 
     async def run(
         self,
@@ -255,8 +272,8 @@ class Runner:
         backends = candidates(
             request.tool, self._resolver.backends(request.tool.id), self._executors, self._select
         )
-        limit = self._timeout if timeout is None else timeout
         backend = backends[0]
+        limit = (self._timeout_of(backend) or self._timeout) if timeout is None else timeout
         with anyio.move_on_after(limit):
             for backend in backends:
                 trail.backend = backend

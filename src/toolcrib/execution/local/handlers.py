@@ -10,7 +10,13 @@ import anyio.from_thread
 import anyio.to_thread
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from toolcrib.errors import ToolCancelledError, ToolcribError, ToolExecutionError, ValidationError
+from toolcrib.errors import (
+    NoBackendError,
+    ToolCancelledError,
+    ToolcribError,
+    ToolExecutionError,
+    ValidationError,
+)
 from toolcrib.execution.background import is_being_cancelled
 from toolcrib.execution.local.context import RunningCall
 from toolcrib.execution.local.handler import Handler
@@ -69,7 +75,9 @@ class LocalHandlers:
 
     async def call(self, call: Call) -> Answer:
         """Run the function and return its value as JSON."""
-        handler = self._handlers[_name(call.backend)]
+        handler = self._handlers.get(_name(call.backend))
+        if handler is None:
+            raise NoBackendError(tool_id=call.tool_id, reason=self.missing(call.backend) or "")
         in_thread = handler.kind in {"function", "generator"}
         running = RunningCall(call, in_thread=in_thread)
         positional, named = handler.arguments(call.tool, call.args, running)
