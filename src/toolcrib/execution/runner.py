@@ -46,6 +46,7 @@ from toolcrib.execution.scrub import said_by
 from toolcrib.execution.selection import by_kind, candidates, label, may_go_on
 from toolcrib.execution.streams import stream_events
 from toolcrib.execution.trail import Trail, begin, tell
+from toolcrib.model.backend import ToolBackend
 from toolcrib.model.local import LocalTool
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.results import RunResult
