@@ -18,10 +18,12 @@ from toolcrib.errors import (
     NoBackendError,
     OutputValidationError,
     PolicyDeniedError,
+    ToolCancelledError,
     ToolError,
     ToolExecutionError,
     ToolNotFoundError,
     ToolTimeoutError,
+    ValidationError,
 )
 from toolcrib.execution import Answer, Call, Outcome, Request, Runner
 from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, tool
@@ -463,3 +465,87 @@ async def test_an_error_of_the_tree_that_is_no_tool_error_passes_as_it_is() -> N
     limited = Scripted(LimitExceededError("calls", "10 a minute"))
     with pytest.raises(LimitExceededError):
         await Runner(index_of((record(), FIRST)), mcp=limited).run("echo", {})
+
+
+async def test_a_policy_that_hangs_meets_the_deadline() -> None:
+    async def hang(_request: Request) -> None:
+        await anyio.sleep_forever()
+
+    with pytest.raises(ToolTimeoutError) as late:
+        await runner_of(add, policy=hang).run("add", {"a": 1}, timeout=0.05)
+    assert late.value.op == "policy"
+
+
+async def cancelled(*_: Any) -> Any:
+    raise anyio.get_cancelled_exc_class()
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_an_error() -> None:
+    with pytest.raises(PolicyDeniedError, match="what it waited for was cancelled"):
+        await runner_of(add, policy=cancelled).run("add", {"a": 1})
+    with pytest.raises(ToolCancelledError, match="what it waited for was cancelled") as told:
+        await runner_of(add, middleware=[cancelled]).run("add", {"a": 1})
+    assert told.value.backend == "local:add"
+    events = [event async for event in runner_of(add, middleware=[cancelled]).stream("add", {"a": 1})]
+    assert [event.kind for event in events] == ["error"]
+
+
+async def test_cancelling_a_policy_that_waits_cancels_the_call() -> None:
+    async def hang(_request: Request) -> None:
+        await anyio.sleep_forever()
+
+    with anyio.move_on_after(0.05) as scope:
+        await runner_of(add, policy=hang).run("add", {"a": 1})
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("seconds", [math.nan, "1", -1, True, [1]])
+async def test_a_deadline_that_is_none_is_refused(seconds: Any) -> None:
+    with pytest.raises(ValidationError, match="number of seconds"):
+        await runner_of(add).run("add", {"a": 1}, timeout=seconds)
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 10**400, 30], ids=["never", "huge", "half a minute"])
+async def test_a_deadline_may_be_far_away(seconds: float) -> None:
+    assert (await runner_of(add).run("add", {"a": 1}, timeout=seconds)).structured == 2
+
+
+async def test_what_was_checked_is_what_runs_whatever_the_caller_does_meanwhile() -> None:
+    args: dict[str, Any] = {"a": 1}
+
+    async def meanwhile(call: Call, go_on: Any) -> Any:
+        args["b"] = "not a number"
+        return await go_on(call)
+
+    assert (await runner_of(add, middleware=[meanwhile]).run("add", args)).structured == 2
+
+
+async def test_a_callback_that_fails_does_not_hide_the_tools_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_progress: float, _total: float | None, message: str | None) -> None:
+        if message == "error":
+            raise RuntimeError(message)
+
+    with caplog.at_level(logging.ERROR), pytest.raises(InputValidationError):
+        await runner_of(add).run("add", {}, progress=fail)
+    assert "the progress callback failed" in caplog.text
+
+
+async def test_progress_that_goes_back_is_told_where_it_was() -> None:
+    async def waver(ctx: Context) -> None:
+        for number in (5, 2, math.nan, 7):
+            await ctx.progress(number, 10)
+
+    told: list[Any] = []
+    await bare(waver).run("echo", progress=lambda *event: told.append(event[0]))
+    assert told == [0, 5, 5, 5, 7, 10]
+
+
+async def test_providers_may_come_later() -> None:
+    providers: dict[str, Any] = {}
+    runner = Runner(
+        index_of((record(), ProviderBackend(provider_id="shop", tool_id="x"))), providers=providers
+    )
+    providers["shop"] = Scripted(Answer(structured=1))
+    assert (await runner.run("echo", {})).structured == 1

@@ -534,5 +534,5 @@ def test_a_lambda_needs_a_name() -> None:
 
 
 def test_what_cannot_be_called_is_refused() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidToolError, match="made of a function, not 5"):
         tool(5)  # type: ignore[call-overload]  # that is the point

@@ -1,21 +1,27 @@
-"""Work that goes on beside its caller, and who it was that cancelled a task.
+"""The event loop itself: tasks that belong to no block of code, threads that call back, who cancels whom.
 
 Task groups and cancel scopes may not be held across the `yield` of an iterator that others leave when they
 like, so a stream runs its tool in a task of its own. This is the only module that knows the event loop.
 """
 
-import asyncio  # noqa: TID251 - anyio starts tasks in task groups alone, and these belong to no block of code
+import asyncio  # noqa: TID251 - anyio starts tasks in task groups alone, and waits for a loop that may be gone
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
-__all__ = ["Background", "is_being_cancelled"]
+__all__ = ["Background", "Loop", "is_being_cancelled", "yield_to_cancellation"]
 
 _KEPT: set["asyncio.Task[None]"] = set()
 """The event loop holds its tasks weakly: a task that nobody holds may vanish while it runs."""
 _CLOSING_TIME = 5.0
 """How long a task that is told to stop is waited for; handlers may take their time to clean up."""
+_LOOK_AGAIN = 1.0
+"""How often a thread that waits for the loop looks whether there still is one."""
 
 
 class Background:
@@ -46,6 +52,51 @@ class Background:
             self._ended.set()
 
 
+class Loop:
+    """The running event loop, for threads that have something for it; it may stop before they do."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether whoever asks is in the thread of the loop."""
+        return threading.get_ident() == self._thread
+
+    def call_soon(self, function: Callable[[], object]) -> bool:
+        """Have a function called in the loop, and return at once: whether there still is a loop."""
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            return False
+        return True
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> "Future[None] | None":
+        """Have an asynchronous function run in the loop; None where there is no loop any more."""
+
+        async def run() -> None:
+            await work()
+
+        coroutine = run()
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            return None
+
+    def wait_for(self, future: "Future[None]") -> None:
+        """Wait, in a thread, for what was started; a loop that is gone, or a cancellation, ends the waiting.
+
+        What the function raised is raised here.
+        """
+        while not future.done() and not self._loop.is_closed():
+            with suppress(TimeoutError, CancelledError):
+                future.exception(_LOOK_AGAIN)
+        if future.done() and not future.cancelled():
+            future.result()
+
+
 def is_being_cancelled() -> bool:
     """Return whether somebody outside cancels this task, rather than something that it waits for.
 
@@ -56,3 +107,10 @@ def is_being_cancelled() -> bool:
         return True
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+async def yield_to_cancellation() -> None:
+    """Raise the cancellation that is due, if one is: a handler may have swallowed it, or made it an error."""
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    if is_being_cancelled():
+        raise asyncio.CancelledError

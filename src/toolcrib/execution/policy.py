@@ -2,7 +2,10 @@
 
 import inspect
 
+import anyio
+
 from toolcrib.errors import PolicyDeniedError
+from toolcrib.execution.background import is_being_cancelled
 from toolcrib.execution.protocols import Policy
 from toolcrib.execution.records import Request
 from toolcrib.execution.scrub import said_by
@@ -18,6 +21,11 @@ async def ask_policy(policy: Policy, request: Request) -> None:
             verdict = await verdict
     except PolicyDeniedError:
         raise
+    except anyio.get_cancelled_exc_class() as error:
+        if is_being_cancelled():
+            raise
+        reason = "the policy failed: what it waited for was cancelled"
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
     except Exception as error:  # a policy is somebody else's code, and its failure must not open the door
         reason = f"the policy failed: {said_by(error)}"
         raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error

@@ -1,6 +1,7 @@
 """What a caller is told of the progress of a call."""
 
 import inspect
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from toolcrib.execution.records import Update
 
 __all__ = ["Progress", "Reporter"]
 
+_LOG = logging.getLogger("toolcrib")
 Progress = Callable[[float, float | None, str | None], Any]
 """Is told how far a call has come, of how much, and a word about it; sync or async."""
 
@@ -24,14 +26,19 @@ class Reporter:
         self._progress = progress
         self._reached: float = 0
         self._total: float | None = 1
+        self._counted = False
+        self._ended = False
 
     async def emit(self, update: Update) -> None:
         """Pass the progress of a tool on; chunks, which are no progress, are not."""
         data = update.data
         if update.kind != "progress" or not isinstance(data, dict):
             return
-        if "progress" in data:
-            self._reached, self._total = data["progress"], data.get("total")
+        if self._ended:
+            return
+        reached = data.get("progress")
+        if reached is not None and (reached >= self._reached or not self._counted):
+            self._reached, self._total, self._counted = reached, data.get("total"), True
         await self._tell(self._reached, data.get("message"))
 
     @asynccontextmanager
@@ -41,8 +48,13 @@ class Reporter:
         try:
             yield
         except Exception:
-            await self._tell(self._end, "error")
+            self._ended = True
+            try:
+                await self._tell(self._end, "error")
+            except Exception:  # noqa: BLE001 - the callback's failure must not hide the tool's
+                _LOG.exception("the progress callback failed")
             raise
+        self._ended = True
         await self._tell(self._end, "completed")
 
     @property

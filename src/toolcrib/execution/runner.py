@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Literal, overload
 
@@ -11,6 +12,7 @@ from toolcrib.errors import (
     BackendUnavailableError,
     InputValidationError,
     OutputValidationError,
+    ToolCancelledError,
     ToolcribError,
     ToolError,
     ToolExecutionError,
@@ -18,6 +20,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.arguments import read_arguments, with_defaults
+from toolcrib.execution.background import is_being_cancelled
 from toolcrib.execution.chain import (
     ChainLimits,
     ChainProgress,
@@ -28,6 +31,7 @@ from toolcrib.execution.chain import (
     plan_chain,
     run_chain,
 )
+from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy import ask_policy
@@ -48,6 +52,7 @@ from toolcrib.execution.streams import stream_events
 from toolcrib.execution.trail import Trail, begin, tell
 from toolcrib.model.backend import ToolBackend
 from toolcrib.model.local import LocalTool
+from toolcrib.model.plain import copy_json
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
@@ -227,10 +232,9 @@ class Runner:
         watchers = begin(self._observers, trail)
         answer, failure = None, None
         try:
-            request = await self._admitted(trail, tool_id, defaults=defaults)
-            answer = await self._answered(trail, request, timeout, emit)
+            answer = await self._within(trail, tool_id, timeout, emit, defaults=defaults)
             return RunResult.of_checked(
-                tool=request.tool,
+                tool=trail.asked.tool,
                 backend=trail.backend,
                 structured=answer.structured,
                 mcp_result=answer.mcp_result,
@@ -244,50 +248,76 @@ class Runner:
             if watchers:
                 tell(watchers, trail, answer, failure, perf_counter() - started)
 
+    async def _within(
+        self,
+        trail: Trail,
+        tool_id: str | ToolId,
+        timeout: float | None,  # noqa: ASYNC109 - as for run
+        emit: Emit | None,
+        *,
+        defaults: bool,
+    ) -> Answer:
+        """Return the answer to a call, if there is one before its deadline."""
+        limit = self._timeout if timeout is None else checked_timeout(timeout)
+        with anyio.move_on_after(limit) as scope:
+            try:
+                request = await self._admitted(trail, tool_id, defaults=defaults)
+                backends = self._backends(request)
+                own = self._timeout_of(backends[0]) if timeout is None else None
+                if own is not None:
+                    scope.deadline, limit = scope.deadline - limit + own, own
+                return await self._answered(trail, request, backends, emit)
+            except anyio.get_cancelled_exc_class() as error:
+                if is_being_cancelled():
+                    raise
+                reason = "what it waited for was cancelled"
+                raise ToolCancelledError(tool_id=trail.tool_id, backend=trail.place, reason=reason) from error
+        raise ToolTimeoutError(
+            tool_id=trail.tool_id,
+            op="policy" if trail.backend is None else "execute",
+            backend=trail.place,
+            timeout=limit,
+        )
+
     async def _admitted(self, trail: Trail, tool_id: str | ToolId, *, defaults: bool) -> Request:
         """Return the request, once the tool is known, the policy agrees and the arguments fit."""
         tool = self._resolver.resolve(tool_id)
         trail.tool_id = str(tool.id)
         args, notes = read_arguments(trail.args, trail.tool_id)
         trail.notes += notes
-        request = Request(
-            tool=tool, args=with_defaults(tool, args) if defaults else args, caller=trail.caller
-        )
-        trail.request = request
+        filled = with_defaults(tool, args) if defaults else args
+        request = trail.request = Request(tool=tool, args=filled, caller=trail.caller)
         if self._policy is not None:
             await ask_policy(self._policy, request)
         try:
             self._validator.validate_input(tool, request.args)
         except ValidationError as error:
             raise InputValidationError(error.problems, error.text, tool_id=trail.tool_id) from error
-        return request
+        # What was checked is what runs, and what is audited, whatever the caller does with its own meanwhile.
+        trail.request = replace(request, args=copy_json(request.args))
+        return trail.request
+
+    def _backends(self, request: Request) -> Sequence[ToolBackend]:
+        offered = self._resolver.backends(request.tool.id)
+        return candidates(request.tool, offered, self._executors, self._select)
 
     async def _answered(
-        self,
-        trail: Trail,
-        request: Request,
-        timeout: float | None,  # noqa: ASYNC109 - as for run
-        emit: Emit | None,
+        self, trail: Trail, request: Request, backends: Sequence[ToolBackend], emit: Emit | None
     ) -> Answer:
-        """Return the answer of the first backend that gives one, within the deadline."""
-        backends = candidates(
-            request.tool, self._resolver.backends(request.tool.id), self._executors, self._select
-        )
-        backend = backends[0]
-        limit = (self._timeout_of(backend) or self._timeout) if timeout is None else timeout
-        with anyio.move_on_after(limit):
-            for backend in backends:
-                trail.backend = backend
-                call = Call(
-                    tool=request.tool, args=request.args, caller=request.caller, backend=backend, emit=emit
-                )
-                try:
-                    return await self._way(call)
-                except BackendUnavailableError as error:
-                    if backend is backends[-1] or not may_go_on(request, error):
-                        raise
-                    trail.notes.append(f"{label(backend)} was unavailable; another backend was tried")
-        raise ToolTimeoutError(tool_id=trail.tool_id, backend=label(backend), timeout=limit)
+        """Return the answer of the first backend that gives one."""
+        for backend in backends[:-1]:
+            try:
+                return await self._asked(trail, request, backend, emit)
+            except BackendUnavailableError as error:
+                if not may_go_on(request, error):
+                    raise
+                trail.notes.append(f"{label(backend)} was unavailable; another backend was tried")
+        return await self._asked(trail, request, backends[-1], emit)
+
+    async def _asked(self, trail: Trail, request: Request, backend: ToolBackend, emit: Emit | None) -> Answer:
+        trail.backend = backend
+        call = Call(tool=request.tool, args=request.args, caller=request.caller, backend=backend, emit=emit)
+        return await self._way(call)
 
     async def _execute(self, call: Call) -> Answer:
         """Run a call on its backend and check its value, with every failure as one of the typed errors."""

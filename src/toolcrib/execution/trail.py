@@ -7,6 +7,7 @@ from typing import Any
 
 from toolcrib.execution.protocols import Observer
 from toolcrib.execution.records import Answer, Outcome, Request
+from toolcrib.execution.selection import label
 from toolcrib.model.backend import ToolBackend
 
 __all__ = ["Finish", "Trail", "begin", "tell"]
@@ -25,6 +26,18 @@ class Trail:
     request: Request | None = None
     backend: ToolBackend | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> str | None:
+        """Return the backend as errors name it."""
+        return None if self.backend is None else label(self.backend)
+
+    @property
+    def asked(self) -> Request:
+        """Return the request of a call that came so far."""
+        if self.request is None:
+            raise RuntimeError("a call was answered that was never admitted")
+        return self.request
 
 
 def begin(observers: Iterable[Observer], trail: Trail) -> list[Finish]:

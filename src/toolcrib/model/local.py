@@ -11,9 +11,10 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
-from pydantic_core import ArgsKwargs, SchemaError
+from pydantic_core import SchemaError, to_json, to_jsonable_python
 
 from toolcrib.errors import InputValidationError, InvalidToolError, Problem
+from toolcrib.errors.base import shown
 from toolcrib.model.argschema import ArgSchema, parse_arg_schema
 from toolcrib.model.context import Context
 from toolcrib.model.docstring import read_docstring
@@ -42,6 +43,7 @@ class LocalTool(Generic[P, R]):
         record: Tool,
         *,
         arguments: TypeAdapter[dict[str, Any]] | None = None,
+        returns: TypeAdapter[Any] | None = None,
         context: str | None = None,
     ) -> None:
         update_wrapper(self, function)  # first, because it brings the attributes of the function along
@@ -50,6 +52,7 @@ class LocalTool(Generic[P, R]):
         self.context = context
         """The parameter that is given the running call, where there is one."""
         self._arguments = arguments
+        self._returns = returns
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function."""
@@ -64,9 +67,20 @@ class LocalTool(Generic[P, R]):
         if self._arguments is None:
             return dict(args)
         try:
-            return self._arguments.validator.validate_python(ArgsKwargs((), dict(args)))  # type: ignore[no-any-return]  # what stand_in returns
+            # As JSON, because it is: strict types take a date from text in JSON alone.
+            return self._arguments.validate_json(to_json(args))
         except ValidationError as error:
             raise InputValidationError(problems_of(error), tool_id=str(self.tool.id)) from error
+
+    def write_result(self, value: Any) -> Any:
+        """Return what the function gave as JSON, written as its return type says.
+
+        Raises:
+            PydanticSerializationError: it cannot be written.
+        """
+        if self._returns is None:
+            return to_jsonable_python(value)
+        return self._returns.dump_python(value, mode="json", by_alias=True, warnings="none")
 
     def __repr__(self) -> str:
         return f"<LocalTool {self.tool.id}>"
@@ -132,6 +146,10 @@ def _make(
     **fields: Any,
 ) -> LocalTool[..., Any]:
     """Return the tool that a function makes."""
+    if not callable(function):
+        raise _refusal(
+            str(fields.get("name") or "?"), "", f"a tool is made of a function, not {shown(function)}"
+        )
     written = _written(function)
     name = fields.pop("name", None) or getattr(written, "__name__", type(written).__name__)
     documented = read_docstring(inspect.getdoc(written))
@@ -147,15 +165,18 @@ def _make(
     else:
         light = parse_arg_schema(dict(arguments) if isinstance(arguments, Mapping) else arguments)
         schema = light.to_json_schema()
+    returns = _returned(written, name, hints)
     record = Tool(
         name=name,
         description=described,
         input_schema=schema,
-        output_schema=_output_schema(written, name, hints),
+        output_schema=None
+        if returns is None
+        else _generate(returns, name, "the return type", "serialization"),
         tags=tags,
         **fields,
     )
-    return LocalTool(function, record, arguments=adapter, context=context)
+    return LocalTool(function, record, arguments=adapter, returns=returns, context=context)
 
 
 def _without_context(
@@ -205,7 +226,7 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
     """Return the signature of a function whose every parameter can be passed by name."""
     try:
         signature = inspect.signature(function)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise _refusal(name, "", "it has no signature to read; wrap it in a typed function") from error
     for parameter in signature.parameters.values():
         if parameter.kind in _BY_POSITION:
@@ -249,15 +270,14 @@ def _annotation(parameter: inspect.Parameter) -> Any:
     return Any if written is parameter.empty or isinstance(written, str) else written
 
 
-def _output_schema(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of what a function returns; a stream, and nothing, have none."""
+def _returned(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> TypeAdapter[Any] | None:
+    """Return what writes that which a function returns; a stream, and nothing, have none."""
     returned = hints.get("return", Any)
     body = inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
     streams = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
     if streams or returned is Any or returned is type(None):
         return None
-    adapter = _adapter(returned, name, "the return type")
-    return _generate(adapter, name, "the return type", "serialization")
+    return _adapter(returned, name, "the return type")
 
 
 class _Terse(GenerateJsonSchema):

@@ -1,29 +1,35 @@
 """Python functions as tools: every kind of them, what they are given, and what becomes of what they raise."""
 
 import functools
+import itertools
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
 from typing import Annotated, Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from execution.toolbox import bare, index_of, record, runner_of, schema
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from toolcrib.errors import (
+    BackendUnavailableError,
     InputValidationError,
     InvalidBackendError,
     InvalidToolError,
     NoBackendError,
     ToolCancelledError,
     ToolExecutionError,
+    ToolTimeoutError,
 )
 from toolcrib.execution import LocalHandlers, Runner
+from toolcrib.execution.middleware import Retry
 from toolcrib.model import Context, LocalBackend, tool
 
 pytestmark = pytest.mark.anyio
@@ -350,3 +356,253 @@ async def test_an_interrupt_is_not_swallowed() -> None:
 async def test_a_builtin_without_a_signature_gets_its_arguments_by_name() -> None:
     assert (await bare(dict).run("echo", {"a": 1})).structured == {"a": 1}
     assert sys.version_info >= (3, 11)
+
+
+async def test_a_function_that_is_given_up_before_it_begins_takes_no_thread() -> None:
+    handlers = LocalHandlers({"quick": lambda: 1}, max_threads=2)
+    runner = Runner(index_of((record("quick"), LocalBackend(name="quick"))), local=handlers)
+    for ticks in range(1, 9):
+        for _ in range(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(runner.run, "quick")
+                for _ in range(ticks):
+                    await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+    with anyio.fail_after(30):
+        assert (await runner.run("quick")).structured == 1
+        while handlers.free_threads < 2:
+            await anyio.lowlevel.checkpoint()
+
+
+def test_a_program_ends_although_a_stream_was_left() -> None:
+    program = """
+import anyio
+from toolcrib import Crib, Context
+crib = Crib()
+@crib.add
+def count():
+    for number in range(100_000):
+        yield number
+@crib.add
+def work(call: Context) -> int:
+    for number in range(100_000):
+        call.progress(number)
+    return 1
+async def main():
+    async for event in crib.stream("count"):
+        break
+    try:
+        await crib.run("work", timeout=0.05, progress=lambda *told: None)
+    except TimeoutError:
+        print("late")
+anyio.run(main)
+"""
+    for _ in range(3):
+        ended = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
+        )
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "late\n", "")
+
+
+def test_threads_are_free_again_in_the_next_event_loop() -> None:
+    release = threading.Event()
+    handlers = LocalHandlers({"hang": lambda: release.wait(30)}, max_threads=1)
+    runner = Runner(index_of((record("hang"), LocalBackend(name="hang"))), local=handlers)
+
+    async def give_up() -> None:
+        with pytest.raises(ToolTimeoutError):
+            await runner.run("hang", timeout=0.05)
+
+    async def again() -> bool:
+        release.set()
+        return bool((await runner.run("hang", timeout=30)).structured)
+
+    anyio.run(give_up)
+    assert anyio.run(again)
+
+
+async def test_an_error_of_another_call_is_not_taken_for_the_state_of_this_one() -> None:
+    ran: list[int] = []
+
+    async def pay() -> None:
+        ran.append(1)
+        raise BackendUnavailableError(tool_id="inner", backend="mcp:x", reason="down", sent=False)
+
+    with pytest.raises(ToolExecutionError, match="inner: mcp:x is unavailable: down") as told:
+        await bare(pay, middleware=[Retry(first_delay=0)]).run("echo")
+    assert ran == [1]
+    assert isinstance(told.value.__cause__, BackendUnavailableError)
+    assert told.value.tool_id == "echo"
+
+
+async def test_what_a_handler_says_itself_is_scrubbed_and_keeps_its_cause() -> None:
+    async def refuse() -> None:
+        raise ToolExecutionError(tool_id="other", reason="no /home/anna/key", result=[1]) from KeyError("x")
+
+    with pytest.raises(ToolExecutionError) as told:
+        await bare(refuse).run("echo")
+    assert (told.value.reason, told.value.result, told.value.tool_id) == ("no <path>", [1], "echo")
+    assert told.value.__cause__ is not told.value
+    assert isinstance(told.value.__cause__, ToolExecutionError)
+    assert isinstance(told.value.__cause__.__cause__, KeyError)
+
+
+def wrapped(function: Any) -> Any:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+async def test_what_a_wrapper_hands_on_is_treated_as_what_it_is() -> None:
+    @wrapped
+    def letters(word: str) -> Iterator[str]:
+        yield from word
+
+    @wrapped
+    async def later(word: str) -> AsyncIterator[str]:
+        for letter in word:
+            yield letter
+
+    @wrapped
+    async def once(word: str, ctx: Context) -> str:
+        await ctx.progress(1)
+        return word
+
+    async def iterator(word: str) -> Iterator[str]:
+        return iter(word)
+
+    for handler in (letters, later, iterator):
+        told = [event.data async for event in bare(handler).stream("echo", {"word": "ab"})]
+        assert told == ["a", "b", ["a", "b"]]
+    assert [event.data async for event in bare(once).stream("echo", {"word": "ab"})] == [
+        {"progress": 1},
+        "ab",
+    ]
+
+
+async def test_a_generator_that_is_returned_does_not_hold_up_the_loop() -> None:
+    with pytest.raises(ToolTimeoutError):
+        await bare(lambda: itertools.count()).run("echo", timeout=0.1)  # noqa: PLW0108 - that is the point
+
+
+async def test_cleaning_up_has_a_limit() -> None:
+    cleaned = anyio.Event()
+
+    async def slow() -> AsyncIterator[Any]:
+        try:
+            yield object()
+        finally:
+            await cleaned.wait()
+
+    with anyio.fail_after(30), pytest.raises(ToolExecutionError):
+        await bare(slow).run("echo")
+
+
+async def test_a_deadline_that_a_handler_turns_into_an_error_is_still_a_deadline() -> None:
+    async def convert() -> None:
+        try:
+            await anyio.sleep_forever()
+        except BaseException as error:
+            raise ValueError("cleanup failed") from error
+
+    with pytest.raises(ToolTimeoutError):
+        await bare(convert).run("echo", timeout=0.05)
+    with anyio.move_on_after(0.05) as scope:
+        await bare(convert).run("echo")
+    assert scope.cancelled_caught
+
+
+async def test_nothing_is_told_after_the_end() -> None:
+    def work(ctx: Context) -> None:
+        for number in range(1000):
+            ctx.progress(number)
+
+    told: list[Any] = []
+    with pytest.raises(ToolTimeoutError):
+        await bare(work).run("echo", timeout=0.02, progress=lambda *event: told.append(event[2]))
+    await anyio.wait_all_tasks_blocked()
+    assert told[-1] == "error"
+
+
+async def test_a_handler_cannot_change_what_its_caller_passed() -> None:
+    args = {"x": {"deep": [1]}}
+
+    async def meddle(x: dict[str, list[int]]) -> None:
+        x["deep"].append(2)
+
+    await bare(meddle).run("echo", args)
+    await runner_of(tool(meddle)).run("meddle", args)
+    assert args == {"x": {"deep": [1]}}
+
+
+class Base(BaseModel):
+    a: int
+
+
+class Derived(Base):
+    secret: int = 42
+
+
+async def test_a_value_is_written_as_the_return_type_says() -> None:
+    @tool
+    def hidden() -> Base:
+        return Derived(a=1)
+
+    @tool
+    def formatted() -> Annotated[int, PlainSerializer(lambda value: f"n{value}", return_type=str)]:
+        return 3
+
+    assert (await runner_of(hidden).run("hidden")).structured == {"a": 1}
+    assert (await runner_of(formatted).run("formatted")).structured == "n3"
+
+
+async def test_strict_types_take_what_json_has_for_them() -> None:
+    class Strict(BaseModel):
+        model_config = ConfigDict(strict=True)
+        when: datetime
+        ids: set[int]
+
+    @tool
+    def read(s: Strict) -> list[int]:
+        return sorted(s.ids)
+
+    args = {"s": {"when": "2020-01-01T00:00:00Z", "ids": [2, 1]}}
+    assert (await runner_of(read).run("read", args)).structured == [1, 2]
+
+
+async def test_chunks_are_not_shared_with_the_value() -> None:
+    def give() -> Iterator[dict[str, int]]:
+        yield {"a": 1}
+
+    async for event in bare(give).stream("echo"):
+        if event.kind == "chunk":
+            event.data["evil"] = 1
+    assert event.data == [{"a": 1}]
+
+
+async def test_a_long_stream_is_read_to_its_end_and_a_long_value_is_refused() -> None:
+    def long() -> Iterator[list[int]]:
+        for _ in range(600):
+            yield [0] * 1000
+
+    kinds = [event.kind async for event in bare(long).stream("echo")]
+    assert kinds == ["chunk"] * 600 + ["done"]
+    with pytest.raises(ToolExecutionError, match="more than a value may hold"):
+        await bare(long).run("echo")
+
+
+async def test_arguments_that_a_coroutine_does_not_take_are_its_failure() -> None:
+    async def one(x: int) -> int:
+        return x
+
+    with pytest.raises(ToolExecutionError, match="unexpected keyword argument 'y'"):
+        await bare(one).run("echo", {"x": 1, "y": 2})
+
+
+async def test_an_annotation_that_raises_does_not_matter() -> None:
+    def work(x: "1 / 0") -> int:  # type: ignore[valid-type]
+        return x
+
+    assert (await bare(work).run("echo", {"x": 1})).structured == 1

@@ -1,9 +1,9 @@
 """The running call, as a handler sees it."""
 
 from collections.abc import Awaitable, Generator
+from concurrent.futures import Future
 
-import anyio.from_thread
-
+from toolcrib.execution.background import Loop
 from toolcrib.execution.records import Call, Emit, Update
 from toolcrib.model.context import Context, LogLevel
 
@@ -21,17 +21,23 @@ class _Told:
 class RunningCall(Context):
     """The context of one call; what is told after the call has ended goes nowhere."""
 
-    def __init__(self, call: Call, *, in_thread: bool) -> None:
+    def __init__(self, call: Call) -> None:
         self.tool_id = call.tool_id
         self.caller = call.caller
         self._emit: Emit | None = call.emit
-        self._in_thread = in_thread
+        self._loop = Loop()
         self._cancelled = False
+        self._telling: Future[None] | None = None
 
     @property
     def cancelled(self) -> bool:
         """Whether nobody waits for the result any more."""
         return self._cancelled
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody listens."""
+        return self._emit is not None
 
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
@@ -47,19 +53,26 @@ class RunningCall(Context):
         return self.tell(Update(kind="progress", data={"message": message, "level": level}))
 
     def tell(self, update: Update) -> Awaitable[None]:
-        """Pass an update on; from a thread at once, from a coroutine when it is awaited."""
+        """Pass an update on: from a thread at once, from a coroutine when it is awaited."""
         if self._emit is None:
             return _Told()
-        if not self._in_thread:
-            return self._emit(update)
-        anyio.from_thread.run(self._pass_on, self._emit, update)
+        if self._loop.is_here:
+            return self._pass_on(update)
+        future = self._telling = self._loop.start(lambda: self._pass_on(update))
+        if future is not None:
+            if self._emit is None:  # the call ended before there was anything to cancel
+                future.cancel()
+            self._loop.wait_for(future)
         return _Told()
 
-    @staticmethod
-    async def _pass_on(emit: Emit, update: Update) -> None:
-        await emit(update)
+    async def _pass_on(self, update: Update) -> None:
+        emit = self._emit  # asked in the loop, where the call ends too
+        if emit is not None:
+            await emit(update)
 
     def end(self, *, cancelled: bool) -> None:
         """Let nothing more through."""
         self._cancelled = self._cancelled or cancelled
         self._emit = None
+        if self._telling is not None:
+            self._telling.cancel()

@@ -5,25 +5,26 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from toolcrib.errors import InvalidBackendError
 from toolcrib.model.context import Context
 from toolcrib.model.local import LocalTool, is_context
+from toolcrib.model.plain import copy_json
 from toolcrib.model.tool import Tool
 
 __all__ = ["Handler"]
 
-Kind = Literal["function", "coroutine", "generator", "async_generator"]
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function, of what kind it is, and how it takes its arguments."""
+    """A function, where it runs, and how it takes its arguments."""
 
     function: Callable[..., Any]
-    kind: Kind
+    in_loop: bool
+    """Whether calling it does no work yet: it gives a coroutine, or an asynchronous generator."""
     context: str | None
     """The parameter for the running call."""
     whole: str | None
@@ -40,11 +41,11 @@ class Handler:
         """
         if isinstance(function, LocalTool):
             body = function.function
-            return cls(body, _kind(body), function.context, None, function)
+            return cls(body, _in_loop(body), function.context, None, function)
         if not callable(function):
             raise InvalidBackendError(f"a handler must be a function, not {type(function).__name__}")
         context, whole = _parameters(function)
-        return cls(function, _kind(function), context, whole, None)
+        return cls(function, _in_loop(function), context, whole, None)
 
     def arguments(
         self, tool: Tool, args: Mapping[str, Any], running: Context
@@ -57,9 +58,9 @@ class Handler:
         if self.typed is not None:
             named = self.typed.read_arguments(args)
         elif self.whole is not None and not self._is_named(tool, args):
-            return [dict(args)], ({} if self.context is None else {self.context: running})
+            return [copy_json(args)], ({} if self.context is None else {self.context: running})
         else:
-            named = dict(args)
+            named = copy_json(args)
         if self.context is not None:
             named[self.context] = running
         return [], named
@@ -68,17 +69,13 @@ class Handler:
         return self.whole in args or self.whole in tool.input_schema.get("properties", ())
 
 
-def _kind(function: Callable[..., Any]) -> Kind:
+def _in_loop(function: Callable[..., Any]) -> bool:
     body: Any = function
     while isinstance(body, partial | LocalTool):
         body = body.func if isinstance(body, partial) else body.function
     if not inspect.isroutine(body) and not inspect.isclass(body):
         body = type(body).__call__
-    if inspect.isasyncgenfunction(body):
-        return "async_generator"
-    if inspect.iscoroutinefunction(body):
-        return "coroutine"
-    return "generator" if inspect.isgeneratorfunction(body) else "function"
+    return inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str | None, str | None]:
@@ -101,6 +98,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         target = target.__init__ if inspect.isclass(target) else type(target).__call__
     try:
         return typing.get_type_hints(target)
-    except (NameError, TypeError, AttributeError):
-        # Names known to type checkers alone: what can be seen without evaluating them must do.
+    except Exception:  # noqa: BLE001 - an annotation in quotes is code, and may raise whatever it likes
+        # Names known to type checkers alone, mostly: what can be seen without evaluating them must do.
         return dict(getattr(target, "__annotations__", {}))

@@ -1,35 +1,30 @@
 """Tools that are Python functions in this process."""
 
 import inspect
-import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import anyio.from_thread
+import anyio
 import anyio.to_thread
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from toolcrib.errors import (
-    NoBackendError,
-    ToolCancelledError,
-    ToolcribError,
-    ToolExecutionError,
-    ValidationError,
-)
-from toolcrib.execution.background import is_being_cancelled
+from toolcrib.errors import NoBackendError, ToolCancelledError, ToolcribError, ToolExecutionError
+from toolcrib.execution.background import is_being_cancelled, yield_to_cancellation
 from toolcrib.execution.local.context import RunningCall
 from toolcrib.execution.local.handler import Handler
+from toolcrib.execution.local.slots import Slots, Work
+from toolcrib.execution.local.values import Chunks, as_json
 from toolcrib.execution.records import Answer, Call, Update
-from toolcrib.execution.scrub import said_by
+from toolcrib.execution.scrub import said_by, scrub
 from toolcrib.model.backend import LocalBackend, ToolBackend
 from toolcrib.model.local import LocalTool
-from toolcrib.model.plain import measure
+from toolcrib.model.plain import copy_json
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["LocalHandlers"]
 
-_SCALARS = {str, int, bool, type(None)}
+_CLEANING_TIME = 5.0
+"""How long a generator may take to clean up after it was left."""
 
 
 class LocalHandlers:
@@ -47,7 +42,7 @@ class LocalHandlers:
         max_threads: int = 40,
     ) -> None:
         self._handlers: dict[str, Handler] = {}
-        self._threads = anyio.CapacityLimiter(max_threads)
+        self._slots = Slots(max_threads)
         named = handlers.items() if isinstance(handlers, Mapping) else ((str(t.tool.id), t) for t in handlers)
         for name, handler in named:
             self.add(name, handler)
@@ -66,6 +61,11 @@ class LocalHandlers:
     def __contains__(self, name: str) -> bool:
         return name in self._handlers
 
+    @property
+    def free_threads(self) -> int:
+        """How many more functions may run at the same time."""
+        return self._slots.free
+
     def missing(self, backend: ToolBackend) -> str | None:
         """Return why a backend cannot run here: no function of its name is known."""
         name = _name(backend)
@@ -78,47 +78,56 @@ class LocalHandlers:
         handler = self._handlers.get(_name(call.backend))
         if handler is None:
             raise NoBackendError(tool_id=call.tool_id, reason=self.missing(call.backend) or "")
-        in_thread = handler.kind in {"function", "generator"}
-        running = RunningCall(call, in_thread=in_thread)
-        positional, named = handler.arguments(call.tool, call.args, running)
+        running = RunningCall(call)
+        task = _Task(call, handler, running, *handler.arguments(call.tool, call.args, running))
         ended = False
         try:
-            if in_thread:
-                value = await self._in_thread(call, handler, running, (positional, named))
-                if inspect.isawaitable(value):  # a function that hands on the coroutine of another
-                    value = await _awaited(call, value)
-            else:
-                value = await _in_loop(call, handler, running, (positional, named))
+            value = await self._run(task)
             ended = True
         finally:
             running.end(cancelled=not ended)
-        return Answer(structured=_as_json(call, value))
+        return Answer(structured=value)
 
-    async def _in_thread(
-        self, call: Call, handler: Handler, running: RunningCall, arguments: tuple[list[Any], dict[str, Any]]
-    ) -> Any:
-        slot = _Slot(self._threads)
-        await self._threads.acquire_on_behalf_of(slot)
+    async def _run(self, task: "_Task") -> Any:
+        if task.handler.in_loop:
+            given = await _awaited(task.call, task.begin())
+        else:
+            given = await self._in_thread(task.in_thread, task.call)
+            if not isinstance(given, _Unfinished):
+                return given
+            given = given.value  # a function may hand on the coroutine or the generator of another
+        value = await _awaited(task.call, given) if inspect.isawaitable(given) else given
+        if inspect.isasyncgen(value):
+            return await _awaited(task.call, task.collect(value))
+        if isinstance(value, Iterator):
+            return await self._in_thread(lambda: task.drain(value), task.call)
+        return as_json(task.call, value, task.handler)
 
-        def work() -> _Ended:
+    async def _in_thread(self, function: Callable[[], Any], call: Call) -> Any:
+        await self._slots.take()
+        work = Work(self._slots)
+
+        def run() -> _Ended:
+            if not work.begin():
+                return _Ended()
             try:
-                return _Ended(value=_called(call, handler, running, arguments))
+                return _Ended(value=function())
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited; futures refuse some
                 return _Ended(error=error)
             finally:
-                slot.thread_ended()
+                work.end()
 
         try:
-            ended = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=_unlimited())
+            ended = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_unlimited())
         finally:
-            slot.caller_left()
+            work.give_up()
         if ended.error is None:
             return ended.value
         raise _typed(call, ended.error) from ended.error
 
 
 def _unlimited() -> anyio.CapacityLimiter:
-    """Return a limiter for one call: the slot, which outlives an abandoned call, is what limits."""
+    """Return a limiter for one call: the slots, which outlive an abandoned call, are what limits."""
     return anyio.CapacityLimiter(1)
 
 
@@ -130,57 +139,64 @@ class _Ended:
     error: BaseException | None = None
 
 
-class _Slot:
-    """One thread's place, free again when the thread has ended and its caller has left."""
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """Something that a function gave which the event loop must finish."""
 
-    def __init__(self, limiter: anyio.CapacityLimiter) -> None:
-        self._limiter = limiter
-        self._lock = threading.Lock()
-        self._first_is_gone = False
-
-    def _is_last(self) -> bool:
-        with self._lock:
-            last, self._first_is_gone = self._first_is_gone, True
-        return last
-
-    def thread_ended(self) -> None:
-        if self._is_last():
-            anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
-
-    def caller_left(self) -> None:
-        if self._is_last():
-            self._limiter.release_on_behalf_of(self)
+    value: Any
 
 
-def _called(
-    call: Call, handler: Handler, running: RunningCall, arguments: tuple[list[Any], dict[str, Any]]
-) -> Any:
-    """Call a plain function, or run a generator to its end, in a thread."""
-    positional, named = arguments
-    value = handler.function(*positional, **named)
-    if handler.kind == "function":
-        return value
-    chunks: list[Any] = []
-    try:
-        while not running.cancelled:
-            chunk = _as_json(call, next(value))
-            chunks.append(chunk)
-            running.tell(Update(kind="chunk", data=chunk))
-    except StopIteration as stop:
-        return chunks if stop.value is None else stop.value
-    finally:
-        value.close()
-    return chunks
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One call of one handler."""
 
+    call: Call
+    handler: Handler
+    running: RunningCall
+    positional: list[Any]
+    named: dict[str, Any]
 
-async def _in_loop(
-    call: Call, handler: Handler, running: RunningCall, arguments: tuple[list[Any], dict[str, Any]]
-) -> Any:
-    """Await a coroutine, or run an asynchronous generator to its end."""
-    positional, named = arguments
-    if handler.kind == "coroutine":
-        return await _awaited(call, handler.function(*positional, **named))
-    return await _awaited(call, _collected(call, handler.function(*positional, **named), running))
+    def start(self) -> Any:
+        return self.handler.function(*self.positional, **self.named)
+
+    async def begin(self) -> Any:
+        """Call a coroutine function, which does no more than to take its arguments."""
+        return self.start()
+
+    def in_thread(self) -> Any:
+        """Call a function, and finish what it gives: a value, or a generator."""
+        value = self.start()
+        if inspect.isawaitable(value) or inspect.isasyncgen(value):
+            return _Unfinished(value)
+        if isinstance(value, Iterator):
+            return self.drain(value)
+        return as_json(self.call, value, self.handler)
+
+    def drain(self, items: Iterator[Any]) -> Any:
+        """Run a generator to its end, in a thread."""
+        chunks = Chunks(self.call, heard=self.running.is_heard)
+        try:
+            while not self.running.cancelled:
+                chunk = chunks.add(next(items))
+                self.running.tell(Update(kind="chunk", data=copy_json(chunk)))
+        except StopIteration as stop:
+            return chunks.value if stop.value is None else as_json(self.call, stop.value)
+        finally:
+            if inspect.isgenerator(items):
+                items.close()
+        return None
+
+    async def collect(self, items: AsyncGenerator[Any, Any]) -> Any:
+        """Run an asynchronous generator to its end."""
+        chunks = Chunks(self.call, heard=self.running.is_heard)
+        try:
+            async for item in items:
+                chunk = chunks.add(item)
+                await self.running.tell(Update(kind="chunk", data=copy_json(chunk)))
+        finally:
+            with anyio.move_on_after(_CLEANING_TIME, shield=True):
+                await items.aclose()
+        return chunks.value
 
 
 async def _awaited(call: Call, value: Awaitable[Any]) -> Any:
@@ -191,39 +207,26 @@ async def _awaited(call: Call, value: Awaitable[Any]) -> Any:
         if is_being_cancelled():
             raise
         raise ToolCancelledError(tool_id=call.tool_id, reason="what it waited for was cancelled") from error
-    except (Exception, SystemExit) as error:
+    except (GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        await yield_to_cancellation()
         raise _typed(call, error) from error
 
 
-async def _collected(call: Call, generator: Any, running: RunningCall) -> list[Any]:
-    chunks: list[Any] = []
-    try:
-        async for item in generator:
-            chunk = _as_json(call, item)
-            chunks.append(chunk)
-            await running.tell(Update(kind="chunk", data=chunk))
-    finally:
-        with anyio.CancelScope(shield=True):
-            await generator.aclose()
-    return chunks
-
-
 def _typed(call: Call, error: BaseException) -> BaseException:
-    """Return the error that the caller gets for what a handler raised."""
-    if isinstance(error, ToolcribError | KeyboardInterrupt | GeneratorExit):
-        return error
-    return ToolExecutionError(tool_id=call.tool_id, reason=said_by(error, call.args))
+    """Return the error that the caller gets for what a handler raised.
 
-
-def _as_json(call: Call, value: Any) -> Any:
-    """Return what a handler gave as JSON."""
-    try:
-        plain = value if type(value) in _SCALARS else to_jsonable_python(value)
-        measure(plain)
-    except (PydanticSerializationError, ValidationError, RecursionError) as error:
-        reason = f"it returned {type(value).__name__}, which is not JSON: {said_by(error, call.args)}"
-        raise ToolExecutionError(tool_id=call.tool_id, reason=reason) from error
-    return plain
+    Errors of our own tree are about something else that the handler tried, except the one with which it says
+    no itself.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    if isinstance(error, ToolExecutionError):
+        said = scrub(error.reason, call.args)
+        return ToolExecutionError(tool_id=call.tool_id, reason=said, result=error.result)
+    reason = scrub(str(error), call.args) if isinstance(error, ToolcribError) else said_by(error, call.args)
+    return ToolExecutionError(tool_id=call.tool_id, reason=reason)
 
 
 def _name(backend: ToolBackend) -> str:

@@ -1,0 +1,66 @@
+"""When to try again what has failed: after a pause that grows, and from some point on not at every call."""
+
+import random
+import time
+from collections.abc import Callable
+
+__all__ = ["Breaker"]
+
+_DOUBLINGS = 30
+"""Enough to reach any cap; the exponent must not grow for ever."""
+
+
+class Breaker:
+    """Counts the failures of one thing in a row, and says how long to leave it alone.
+
+    Up to `threshold` failures the pause is short and whoever wants the thing waits it out. From then on the
+    breaker is open: until the pause is over everybody is turned away at once, then one may try. Pauses double
+    from `base` seconds up to `cap`, less a random part of up to a quarter, so that many who failed together
+    do not come back together.
+
+    >>> breaker = Breaker(threshold=2, base=1.0, clock=lambda: 0.0, chance=lambda: 0.0)
+    >>> breaker.failed(); breaker.pause, breaker.open
+    (1.0, False)
+    >>> breaker.failed(); breaker.pause, breaker.open
+    (2.0, True)
+    >>> breaker.succeeded(); breaker.pause, breaker.open
+    (0.0, False)
+    """
+
+    def __init__(
+        self,
+        *,
+        threshold: int = 5,
+        base: float = 0.1,
+        cap: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._threshold = threshold
+        self._base = base
+        self._cap = cap
+        self._clock = clock
+        self._chance = chance
+        self._until = 0.0
+        self.failures = 0
+        """How many there were since the last success."""
+
+    @property
+    def pause(self) -> float:
+        """Return the seconds that are left until the next try; 0 if it may be made at once."""
+        return max(0.0, self._until - self._clock()) if self.failures else 0.0
+
+    @property
+    def open(self) -> bool:
+        """Return whether to turn everybody away."""
+        return self.failures >= self._threshold and self.pause > 0
+
+    def failed(self) -> None:
+        """Note a failure, from which the pause is counted."""
+        pause = min(self._cap, self._base * 2 ** min(self.failures, _DOUBLINGS))
+        self.failures += 1
+        self._until = self._clock() + pause * (1 - self._chance() / 4)
+
+    def succeeded(self) -> None:
+        """Note a success: what was before it no longer counts."""
+        self.failures = 0

@@ -1,0 +1,251 @@
+"""How one MCP server is started or reached, as users write it under `mcpServers`."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+import pydantic
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from toolcrib.errors import ConfigError, Problem, ToolcribError
+from toolcrib.errors.base import either, shown
+from toolcrib.execution.mcp.variables import Expansion, has_variables
+from toolcrib.model.plain import pointer
+from toolcrib.model.record import Record
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["ServerConfig", "Transport"]
+
+Transport = Literal["stdio", "http", "sse"]
+
+_SPELLINGS: dict[str, Transport] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+_URL_NAMES = ("url", "serverUrl", "httpUrl")
+_SOURCE = "the settings of an mcp server"
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_IN_A_HEADER = re.compile(r"[^\t\x20-\x7e]")
+
+
+def _fault(kind: Literal["type", "text", "name", "url"], message: str) -> PydanticCustomError:
+    return PydanticCustomError(kind, "{said}", {"said": message})
+
+
+def _text(value: Any) -> str:
+    """Return a text; numbers, which people write without quotes, become one."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str):
+        quotes = "; put it in quotes" if isinstance(value, bool) else ""
+        raise _fault("type", f"must be a string, not {type(value).__name__}{quotes}")
+    if "\0" in value:
+        raise _fault("text", "must not hold a NUL character")
+    return value
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise _fault("text", "must not be empty")
+    return text
+
+
+def _variable_name(name: str) -> str:
+    if not name or "=" in name:
+        raise _fault("name", "is not the name of a variable: it may not be empty nor hold '='")
+    return name
+
+
+def _header_name(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise _fault("name", "is not the name of a header: it may hold letters, digits and '-'")
+    return name
+
+
+def _header_value(value: str) -> str:
+    stripped = value.strip()
+    if _NOT_IN_A_HEADER.search(stripped):  # the value may be a secret, so it is not shown
+        raise _fault("text", "may hold only printable ASCII characters")
+    return stripped
+
+
+def _url(url: str) -> str:
+    if has_variables(url):
+        return url  # what it is shows when they are filled in
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or half an IPv6 address
+        right = False
+    if not right:
+        raise _fault(
+            "url", "must begin with http:// or https:// and name a host, as in 'http://localhost:8000/mcp'"
+        )
+    return url
+
+
+Word = Annotated[str, BeforeValidator(_text)]
+Filled = Annotated[Word, AfterValidator(_not_empty)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class ServerConfig(Record):
+    """One MCP server: a `command` to start, or a `url` to reach; keys that are not known are kept.
+
+    The transport follows from that, unless `transport` (or `type`) says it: stdio for a command, http for a
+    url. The spellings of other clients are read too: `streamable-http`, `serverUrl`, `httpUrl`.
+
+    >>> ServerConfig(command="uvx", args=["mcp-server-time"]).transport
+    'stdio'
+    >>> ServerConfig.from_json({"type": "streamable-http", "url": "https://example.com/mcp"}).transport
+    'http'
+
+    Raises:
+        ConfigError: it cannot work; every problem is in it.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+    command: Filled | None = None
+    args: tuple[Word, ...] = ()
+    env: dict[Annotated[str, AfterValidator(_variable_name)], Word] = Field(default={}, repr=False)
+    """Added to the few variables that a server inherits: its PATH, home, user, shell and terminal."""
+    cwd: Filled | None = None
+    url: Annotated[Word, AfterValidator(_url)] | None = None
+    headers: dict[
+        Annotated[str, AfterValidator(_header_name)], Annotated[Word, AfterValidator(_header_value)]
+    ] = Field(default={}, repr=False)
+    transport: Transport = "stdio"
+    required: bool = False
+    """Whether nothing should start without it."""
+    disabled: bool = False
+    timeout: Seconds | None = None
+    """Seconds that one call may take; None leaves it to the caller."""
+    start_timeout: Seconds = 30.0
+    """Seconds within which it must be started and have said what it can do."""
+    idle_timeout: Seconds | None = 600.0
+    """Seconds without a call after which it is stopped until the next one; None keeps it running."""
+    max_concurrency: Annotated[int, Field(ge=1)] = 64
+    """How many calls may be under way at once; the others wait."""
+
+    @property
+    def identity(self) -> str:
+        """Return a hash of what is started or reached, the same in every process and on every machine.
+
+        Secrets do not belong to it: neither the environment nor the headers, nor what variables stand for
+        as long as they are not filled in.
+        """
+        reached = [self.command, *self.args, self.cwd] if self.url is None else [self.url]
+        return sha256(json.dumps(reached).encode()).hexdigest()
+
+    def expanded(self, environ: Mapping[str, str]) -> "ServerConfig":
+        """Return the settings with `${NAME}` and `${NAME:-default}` filled in.
+
+        Raises:
+            ConfigError: variables are not set and have no default, all of them named; or what came out of it
+                cannot work.
+        """
+        fill = Expansion(environ)
+        changes: dict[str, Any] = {
+            name: _filled(value, fill, path=(name,))
+            for name in ("command", "args", "env", "cwd", "url", "headers")
+            if (value := getattr(self, name))
+        }
+        if fill.problems:
+            raise ConfigError(_SOURCE, tuple(fill.problems))
+        return self.replace(**changes)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, data: Any, handler: ModelWrapValidatorHandler["ServerConfig"]) -> "ServerConfig":
+        if not isinstance(data, dict):
+            return handler(data)
+        fields, found = _normal(data), list(_contradictions(data))
+        try:
+            record = handler(fields)
+        except pydantic.ValidationError as error:
+            found += [
+                _detail(each["loc"], each["type"], each["msg"]) for each in error.errors(include_url=False)
+            ]
+        else:
+            if not found:
+                return record
+        raise pydantic.ValidationError.from_exception_data(cls.__name__, found)
+
+    @classmethod
+    def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003
+        return ConfigError(_SOURCE, problems)
+
+
+def _normal(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what users wrote under the names and spellings of the record."""
+    fields = {name: value for name, value in data.items() if name not in {"type", "serverUrl", "httpUrl"}}
+    url = next((data[name] for name in _URL_NAMES if data.get(name) is not None), None)
+    if url is not None:
+        fields["url"] = url
+    said = next(iter(_said_transports(data).values()), None)
+    derived = "stdio" if url is None else "http"
+    fields["transport"] = derived if said is None else _SPELLINGS.get(str(said), derived)
+    return fields
+
+
+def _said_transports(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in ("transport", "type") if data.get(name) is not None}
+
+
+def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
+    """Yield what cannot be true together, and a transport that does not exist."""
+    urls = [name for name in _URL_NAMES if data.get(name) is not None]
+    if len(urls) > 1:
+        yield _detail((urls[1],), "url", f"stands beside {urls[0]!r}, which means the same; keep one of them")
+    commanded = data.get("command") is not None
+    if commanded and urls:
+        yield _detail(
+            (), "command", f"it has both a 'command' and a {urls[0]!r}; a server is started or reached"
+        )
+    if not commanded and not urls:
+        yield _detail((), "command", "it needs a 'command' to start, or a 'url' to reach")
+    said = _said_transports(data)
+    for name, value in said.items():
+        if not isinstance(value, str) or value not in _SPELLINGS:
+            choice = f"choose {either(tuple(dict.fromkeys(_SPELLINGS.values())))}"
+            message = f"{shown(value)} is no transport; {choice}{did_you_mean(str(value), _SPELLINGS)}"
+            yield _detail((name,), "transport", message)
+    known = {_SPELLINGS[value] for value in said.values() if isinstance(value, str) and value in _SPELLINGS}
+    if len(known) > 1:
+        yield _detail(("type",), "transport", f"{said['type']!r} contradicts transport {said['transport']!r}")
+    elif known == {"stdio"} and urls and not commanded:
+        yield _detail(("command",), "command", "is required by the transport 'stdio'")
+    elif known - {"stdio"} and commanded and not urls:
+        yield _detail(("url",), "url", f"is required by the transport {known.pop()!r}")
+
+
+def _detail(loc: tuple[str | int, ...], kind: str, message: str) -> InitErrorDetails:
+    return InitErrorDetails(type=PydanticCustomError(kind, "{said}", {"said": message}), loc=loc, input=None)
+
+
+def _filled(value: Any, fill: Expansion, *, path: tuple[str | int, ...]) -> Any:
+    """Return a text, or the texts in a value, with the variables filled in."""
+    if isinstance(value, str):
+        return fill.text(value, path=pointer(path))
+    if isinstance(value, tuple):
+        return tuple(_filled(member, fill, path=(*path, place)) for place, member in enumerate(value))
+    return {name: _filled(member, fill, path=(*path, name)) for name, member in value.items()}

@@ -1,0 +1,154 @@
+"""Why a server could not be reached or understood, in one line for people."""
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+
+import httpx2
+from mcp.shared.exceptions import MCPError
+
+from toolcrib.errors import ServerUnavailableError
+
+__all__ = ["never_sent", "place", "reason_of", "reason_of_status", "reason_of_type"]
+
+_ADVICE = {
+    401: "; set an Authorization header",
+    403: "; set an Authorization header that gives access",
+    404: "; check the path of its url",
+    405: "; check the path of its url, and whether its transport is 'sse'",
+    429: "; it is asked too often",
+}
+_DENIED = frozenset({401, 403})
+_SAID = {
+    "Connection closed": "the connection was closed",
+    "Failed to parse": "it gave an answer that is not JSON-RPC",
+    "SSE stream ended": "it ended the event stream without an answer",
+}
+"""What the SDK says, by its beginning, and what it means."""
+_MAX_LENGTH = 500
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why something failed, in one line, from what the SDK and its HTTP client raise.
+
+    Of a group it is the first failure in it that says something. Headers are never shown, and of an address
+    neither user nor query, since that is where secrets are.
+
+    >>> reason_of(ExceptionGroup("unhandled errors in a TaskGroup", [MCPError(-32000, "Connection closed")]))
+    'the connection was closed'
+    """
+    reasons = [_reason(leaf) for leaf in _leaves(error)]
+    telling = next((reason for reason in reasons if reason), type(error).__name__)
+    return " ".join(telling.split())[:_MAX_LENGTH]
+
+
+def never_sent(error: BaseException) -> bool:
+    """Return whether a request that failed like this certainly did not reach the server."""
+    return all(
+        isinstance(leaf, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+        or (
+            isinstance(leaf, MCPError)
+            and isinstance(leaf.error.data, dict)
+            and leaf.error.data.get("sent") is False
+        )
+        for leaf in _leaves(error)
+    )
+
+
+def place(url: httpx2.URL | str) -> str:
+    """Return an address without what may be secret in it.
+
+    >>> place("https://me:pw@example.com/mcp?key=1")
+    'https://example.com/mcp'
+    """
+    return str(httpx2.URL(url).copy_with(userinfo=b"", query=None, fragment=None))
+
+
+def reason_of_status(status: int, request: httpx2.Request) -> str:
+    """Return what an HTTP status means for a server.
+
+    >>> reason_of_status(401, httpx2.Request("POST", "http://localhost/mcp"))
+    'http://localhost/mcp answered 401 Unauthorized; set an Authorization header'
+    """
+    advice = _ADVICE.get(status, "")
+    if status in _DENIED and "authorization" in request.headers:
+        advice = "; its Authorization header was not accepted"
+    phrase = httpx2.codes.get_reason_phrase(status)
+    return f"{place(request.url)} answered {status}{' ' if phrase else ''}{phrase}{advice}"
+
+
+def reason_of_type(content_type: str, url: httpx2.URL | str) -> str:
+    """Return that an answer is of a type which is not MCP's."""
+    kind = content_type.partition(";")[0].strip().lower()
+    what = {"text/html": "a web page", "": "nothing"}.get(kind, repr(kind))
+    return f"{place(url)} answered with {what}, not with MCP; check the path of its url"
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _leaves(member)
+    else:
+        yield error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ServerUnavailableError):
+        return error.reason
+    if isinstance(error, MCPError):
+        return next((said for start, said in _SAID.items() if error.message.startswith(start)), error.message)
+    if isinstance(error, httpx2.HTTPStatusError):
+        return reason_of_status(error.response.status_code, error.request)
+    if isinstance(error, httpx2.RequestError):
+        return _reason_of_request(error)
+    if isinstance(error, TimeoutError) and not str(error):
+        return "it did not answer in time"
+    return str(error)
+
+
+def _reason_of_events(error: httpx2.SSEError) -> str:
+    found = re.search(r"got '([^']*)'", str(error))
+    return reason_of_type(found.group(1), error.request.url) if found else str(error)
+
+
+def _reason_of_request(error: httpx2.RequestError) -> str:
+    where = place(error.request.url)
+    if isinstance(error, httpx2.SSEError):
+        return _reason_of_events(error)
+    if isinstance(error, httpx2.ConnectError):
+        return _reason_of_connect(error, where)
+    if isinstance(error, httpx2.TimeoutException):
+        doing = "be reached" if isinstance(error, httpx2.ConnectTimeout) else "answer"
+        return f"{where} could not {doing} in time"
+    if isinstance(error, httpx2.ProxyError):
+        return f"the proxy on the way to {where} refused: {error}"
+    if isinstance(error, httpx2.RemoteProtocolError | httpx2.ReadError | httpx2.WriteError):
+        return f"{where} broke the connection off"
+    return f"the request to {where} failed: {error}"
+
+
+def _reason_of_connect(error: httpx2.ConnectError, where: str) -> str:
+    for cause in _causes(error):
+        match cause:
+            case ssl.SSLCertVerificationError():
+                remedy = "SSL_CERT_FILE may name a file with the authority that signed it"
+                return f"the certificate of {where} is not trusted: {cause.verify_message}; {remedy}"
+            case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+                return f"{where} does not speak TLS; perhaps its url begins with http://"
+            case ssl.SSLError():
+                reason = getattr(cause, "reason", None) or cause
+                return f"no secure connection to {where} could be made: {reason}"
+            case socket.gaierror():
+                return f"the host of {where} could not be found: {cause.strerror}"
+            case ConnectionRefusedError():
+                return f"nothing listens at {where}"
+    return f"{where} cannot be reached: {error}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and all that led to it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield from _leaves(cause)
+        cause = cause.__cause__ or cause.__context__

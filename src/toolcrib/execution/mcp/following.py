@@ -1,0 +1,151 @@
+"""Keeping what is known of a server's tools as its listing has them, while a connection lives."""
+
+import logging
+from typing import Any
+
+import anyio
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.exceptions import MCPError
+from mcp_types import METHOD_NOT_FOUND
+
+from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution.mcp.faults import reason_of
+from toolcrib.execution.mcp.hooks import OnTools
+from toolcrib.execution.mcp.link import Link
+from toolcrib.execution.mcp.listing import Catalogue, all_definitions, read_definitions
+
+__all__ = ["Following"]
+
+_log = logging.getLogger(__name__)
+
+_GATHER = 0.05
+"""Seconds to wait after a change for those that come with it."""
+_SHARE = 4
+"""A server that always changes is listed for a fifth of the time at most."""
+_LONGEST_GATHER = 0.5
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+
+
+class _Round:
+    """One listing that several may wait for."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.catalogue: Catalogue | None = None
+        self.failure: Exception | None = None
+
+
+class Following:
+    """The tools of one server, across all its connections."""
+
+    def __init__(self, server: str, on_tools: OnTools | None) -> None:
+        self._server = server
+        self._on_tools = on_tools
+        self._wanted = anyio.Event()
+        self._urgent = False
+        self._round = _Round()
+        self.catalogue: Catalogue | None = None
+        """What the last complete listing gave."""
+
+    def changed(self) -> None:
+        """Note that the server says its tools have changed."""
+        self._wanted.set()
+
+    @property
+    def busy(self) -> bool:
+        """Return whether somebody waits for a listing."""
+        return self._urgent
+
+    async def fresh(self) -> Catalogue:
+        """Return what a listing gives that is under way, or else is begun; it needs somebody who follows.
+
+        Raises:
+            ServerUnavailableError: it cannot be listed.
+        """
+        current = self._round
+        self._urgent = True
+        self._wanted.set()
+        await current.done.wait()
+        if current.catalogue is None:
+            failure = current.failure or RuntimeError("it was not listed")
+            reason = f"its tools cannot be listed: {reason_of(failure)}"
+            raise ServerUnavailableError(self._server, reason) from failure
+        return current.catalogue
+
+    def over(self, failure: Exception) -> None:
+        """Tell those who wait for a listing that there will be none."""
+        if self._urgent:
+            self._settle(None, failure)
+
+    async def follow(self, link: Link, *, within: float) -> None:
+        """List a server when somebody asks for it, and when its tools have changed, until cancelled.
+
+        A listing may take `within` seconds. With somebody to tell, the first is made at once.
+        """
+        if self._on_tools is not None:
+            self._wanted.set()
+        gather = _GATHER
+        while True:
+            await self._wanted.wait()
+            if not self._urgent and self.catalogue is not None:
+                await anyio.sleep(gather)
+            self._wanted = anyio.Event()
+            began = anyio.current_time()
+            try:
+                with anyio.fail_after(within):
+                    self.catalogue = await self._list(link)
+            except (MCPError, TimeoutError, ValueError) as error:
+                _log.warning("the tools of server %r cannot be listed: %s", self._server, reason_of(error))
+                self._settle(None, error)
+            else:
+                self._tell(self.catalogue)
+                self._settle(self.catalogue, None)
+            gather = min(_LONGEST_GATHER, max(_GATHER, _SHARE * (anyio.current_time() - began)))
+
+    async def _list(self, link: Link) -> Catalogue:
+        async def page(cursor: str | None) -> dict[str, Any]:
+            try:
+                return await link.request("tools/list", {} if cursor is None else {"cursor": cursor})
+            except MCPError as error:
+                if error.code == METHOD_NOT_FOUND and cursor is None:
+                    return {"tools": []}  # a server that has resources or prompts alone
+                raise
+
+        return read_definitions(await all_definitions(page), self._server)
+
+    def _tell(self, catalogue: Catalogue) -> None:
+        if self._on_tools is None:
+            return
+        try:
+            self._on_tools(self._server, catalogue.tools)
+        except Exception:  # noqa: BLE001 - it is the user's code, and must not cost the connection
+            _log.exception("on_tools failed for server %r", self._server)
+
+    def _settle(self, catalogue: Catalogue | None, failure: Exception | None) -> None:
+        ended, self._round, self._urgent = self._round, _Round(), False
+        ended.catalogue, ended.failure = catalogue, failure
+        ended.done.set()
+
+    async def subscribe(self, link: Link) -> None:
+        """Hear of changes from a server of the stateless era, which tells only those who listen."""
+        capabilities = link.session.server_capabilities
+        if not link.modern or not (capabilities and capabilities.tools and capabilities.tools.list_changed):
+            return
+        pause, missed = _FIRST_PAUSE, False
+        while True:
+            try:
+                async with listen(link.session, tools_list_changed=True) as events:
+                    pause = _FIRST_PAUSE
+                    if missed:
+                        self.changed()
+                    async for _ in events:
+                        self.changed()
+            except MCPError as error:
+                _log.debug("server %r tells no changes: %s", self._server, error)
+                if error.code == METHOD_NOT_FOUND:
+                    return
+            except SubscriptionLost:
+                _log.debug("server %r stopped telling changes; listening again", self._server)
+            missed = True  # what happens until it is heard again
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)

@@ -1,0 +1,59 @@
+"""Talks to a server over HTTP: streamable HTTP, and the older pair of an event stream and posts."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+
+from toolcrib.execution.mcp.client import MAX_MESSAGE_BYTES, AnsweringClient, client_settings
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.events import event_streams
+from toolcrib.execution.mcp.faults import reason_of
+
+__all__ = ["http_transport", "reason_of", "sse_transport"]
+
+
+@asynccontextmanager
+async def http_transport(
+    config: ServerConfig, *, max_message_bytes: int = MAX_MESSAGE_BYTES
+) -> AsyncGenerator[TransportStreams, None]:
+    """Reach a server over streamable HTTP for the length of the block, with connections that are kept.
+
+    A request that fails, whether the server is gone, refuses it or is no MCP server at all, is answered with
+    an error of its own, which `reason_of` makes a line of; the others go on. The block's own exceptions come
+    out of it as they are.
+    """
+    failure: Exception | None = None
+    async with (
+        AnsweringClient(max_message_bytes=max_message_bytes, **await client_settings(config)) as client,
+        streamable_http_client(
+            config.url or "", http_client=client, max_sse_event_size=max_message_bytes
+        ) as streams,
+    ):
+        try:
+            yield streams
+        except Exception as error:  # noqa: BLE001 - the block's own, which the SDK's task group would wrap
+            failure = error
+    if failure is not None:
+        raise failure
+
+
+@asynccontextmanager
+async def sse_transport(
+    config: ServerConfig, *, max_message_bytes: int = MAX_MESSAGE_BYTES
+) -> AsyncGenerator[TransportStreams, None]:
+    """Reach a server over HTTP+SSE, the transport of 2024, for the length of the block.
+
+    A message that cannot be posted is answered with an error of its own. When the event stream breaks off,
+    the read stream brings the exception, and ends. The block's own exceptions come out of it as they are.
+
+    Raises:
+        httpx2.HTTPError: the event stream cannot be opened; `reason_of` says why in one line.
+    """
+    async with (
+        httpx2.AsyncClient(**await client_settings(config)) as client,
+        event_streams(client, config.url or "", max_message_bytes) as streams,
+    ):
+        yield streams

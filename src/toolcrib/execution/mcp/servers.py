@@ -1,0 +1,226 @@
+"""The MCP servers of one program: started when wanted, called by name, one task each."""
+
+import os
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from toolcrib.errors import (
+    BackendUnavailableError,
+    ConfigError,
+    MissingExtraError,
+    NoBackendError,
+    Problem,
+    ServerUnavailableError,
+)
+from toolcrib.execution.mcp.breaker import Breaker
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.hooks import OnInput, OnTools
+from toolcrib.execution.mcp.status import ServerStatus
+from toolcrib.execution.records import Answer, Call
+from toolcrib.model.backend import McpBackend, ToolBackend
+from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.tool import Tool
+
+if TYPE_CHECKING:
+    from toolcrib.execution.mcp.upstream import Upstream
+
+__all__ = ["McpServers"]
+
+_CLOSING = "toolcrib is closing"
+
+
+class McpServers:
+    """Runs the tools of MCP servers, for as long as it is entered.
+
+    Nothing is started until a tool or a listing of a server is wanted. A server that dies, or is idle for
+    long, is started again by the next call; one that keeps failing is left alone for a while. Each has a task
+    of its own, so that none delays or breaks another.
+
+    `on_tools` is told the tools of a server, by its name, after every complete listing: the first after each
+    start, and those that follow when the server says that its tools have changed. `on_input` answers a server
+    of the stateless era that asks for input in the middle of a call; without it such a call fails.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, ServerConfig | Mapping[str, Any]],
+        *,
+        environ: Mapping[str, str] | None = None,
+        max_result_bytes: int = 16 * 2**20,
+        on_tools: OnTools | None = None,
+        on_input: OnInput | None = None,
+        breaker: Callable[[], Breaker] = Breaker,
+    ) -> None:
+        self._configs = {name: _config(name, config) for name, config in servers.items()}
+        self._environ = os.environ if environ is None else environ
+        self._max_result_bytes = max_result_bytes
+        self._on_tools = on_tools
+        self._on_input = on_input
+        self._breaker = breaker
+        self._upstreams: dict[str, Upstream] = {}
+        self._tasks: TaskGroup | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        if self._tasks is not None or self._closed:
+            raise RuntimeError("servers can be entered once; make another McpServers")
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        self._tasks = tasks
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks, self._tasks, self._closed = self._tasks, None, True
+        assert tasks is not None  # noqa: S101 - what is left was entered
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as stopping:
+                for upstream in self._upstreams.values():
+                    stopping.start_soon(lambda each: each.stop(_CLOSING, cancels=True), upstream)
+        # What the block raised stays out of the group, which would wrap it.
+        await tasks.__aexit__(None, None, None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the servers that can be called, in the order they were given."""
+        return tuple(name for name, config in self._configs.items() if not config.disabled)
+
+    async def add(self, name: str, config: ServerConfig | Mapping[str, Any]) -> None:
+        """Add a server; one of the same name is replaced, and its calls fail, unless nothing differs.
+
+        Raises:
+            ConfigError: its settings cannot work.
+        """
+        wanted = _config(name, config)
+        if self._configs.get(name) != wanted:
+            if name in self._configs:
+                await self.remove(name)
+            self._configs[name] = wanted
+
+    async def remove(self, name: str) -> None:
+        """Stop a server and forget it.
+
+        Raises:
+            ServerUnavailableError: there is none of this name.
+        """
+        if name not in self._configs:
+            raise ServerUnavailableError(name, self._unknown(name))
+        del self._configs[name]
+        upstream = self._upstreams.pop(name, None)
+        if upstream is not None:
+            await upstream.stop("it was removed")
+
+    def status(self) -> dict[str, ServerStatus]:
+        """Return how each server is doing, by its name; nothing is asked of any of them."""
+        return {name: self._status(name, config) for name, config in self._configs.items()}
+
+    def _status(self, name: str, config: ServerConfig) -> ServerStatus:
+        upstream = self._upstreams.get(name)
+        if upstream is not None:
+            return upstream.status()
+        state = "disabled" if config.disabled else "closed" if self._closed else "stopped"
+        return ServerStatus(name=name, state=state, transport=config.transport)
+
+    async def tools(self, name: str) -> tuple[Tool, ...]:
+        """Return the tools of a server, from all pages of its listing, after starting it if need be.
+
+        Their namespace is the server's name, mended where a tool id could not carry it. Definitions that are
+        no tools are left out, and `status` says why.
+
+        Raises:
+            ServerUnavailableError: it cannot be started or listed.
+        """
+        reason = self._reason_against(name)
+        if reason is not None:
+            raise ServerUnavailableError(name, reason)
+        return (await self._upstream(name).listed()).tools
+
+    def missing(self, backend: ToolBackend) -> str | None:
+        """Return why a backend cannot run here at all; None if it can."""
+        if not isinstance(backend, McpBackend):
+            return f"a {backend.kind!r} backend is no mcp server"
+        return self._absence(backend.server_name)
+
+    def _absence(self, name: str) -> str | None:
+        config = self._configs.get(name)
+        if config is None:
+            return self._unknown(name)
+        return f"the server {name!r} is disabled in the configuration" if config.disabled else None
+
+    async def call(self, call: Call) -> Answer:
+        """Run a tool on its server and return what it gave.
+
+        Raises:
+            ToolError: as the contract of `Executor` has it.
+        """
+        backend = call.backend
+        upstream = self._upstreams.get(backend.server_name) if isinstance(backend, McpBackend) else None
+        if upstream is None or self._tasks is None:
+            upstream = self._upstream_for(call)
+        from toolcrib.execution.mcp.calls import read_answer  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.dispatch import dispatch  # noqa: PLC0415 - the same
+
+        result = await dispatch(upstream, call, self._on_input)
+        return read_answer(call, result, self._max_result_bytes)
+
+    def _upstream_for(self, call: Call) -> "Upstream":
+        absent = self.missing(call.backend)
+        if absent is not None or not isinstance(call.backend, McpBackend):
+            raise NoBackendError(tool_id=call.tool_id, backend=call.backend.kind, reason=absent or "")
+        name = call.backend.server_name
+        reason = self._reason_against(name)
+        if reason is not None:
+            raise BackendUnavailableError(
+                tool_id=call.tool_id, backend=f"mcp:{name}", reason=reason, sent=False
+            )
+        return self._upstream(name)
+
+    def _upstream(self, name: str) -> "Upstream":
+        """Return the owner of a server's connection, whose task is started with it."""
+        known = self._upstreams.get(name)
+        if known is not None:
+            return known
+        try:
+            from toolcrib.execution.mcp.following import Following  # noqa: PLC0415 - needs the extra
+            from toolcrib.execution.mcp.upstream import Upstream  # noqa: PLC0415 - the same
+        except ImportError as error:
+            raise MissingExtraError("calling mcp servers", "mcp") from error
+        upstream = self._upstreams[name] = Upstream(
+            name,
+            self._configs[name],
+            environ=self._environ,
+            following=Following(name, self._on_tools),
+            breaker=self._breaker(),
+            asks=self._on_input is not None,
+        )
+        assert self._tasks is not None  # noqa: S101 - `_reason_against` has asked
+        # In a context of its own: what the first caller has in its, such as a span, is not the server's.
+        Context().run(self._tasks.start_soon, upstream.run)
+        return upstream
+
+    def _reason_against(self, name: str) -> str | None:
+        """Return why a server cannot be used at this moment."""
+        if self._closed:
+            return "toolcrib is closed"
+        if self._tasks is None:
+            return "the servers are not running: use them inside 'async with'"
+        return self._absence(name)
+
+    def _unknown(self, name: str) -> str:
+        known = "" if self._configs else "; none is configured"
+        return f"there is no server named {name!r}{did_you_mean(name, self._configs) or known}"
+
+
+def _config(name: str, config: ServerConfig | Mapping[str, Any]) -> ServerConfig:
+    """Return the settings of a server; what is wrong with them is told with its name."""
+    if not name:
+        raise ConfigError("mcpServers", (Problem("", "name", "the name of a server must not be empty"),))
+    if isinstance(config, ServerConfig):
+        return config
+    try:
+        return ServerConfig(**config)
+    except ConfigError as error:
+        raise ConfigError(f"server {name!r}", error.problems) from error

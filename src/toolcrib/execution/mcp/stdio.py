@@ -1,0 +1,174 @@
+"""Talks to a server over the standard input and output of a child process."""
+
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing, suppress
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_PARAMS, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
+
+from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
+from toolcrib.execution.mcp.process import ServerProcess
+from toolcrib.execution.mcp.tail import StderrTail
+
+__all__ = ["MAX_MESSAGE_BYTES", "stdio_transport"]
+
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""How long a message of a server may be."""
+
+_OUTBOX = 256
+"""How many messages may wait for a server that does not read. With no room to wait, a call to it could not
+even be cancelled at once, because its cancellation is a message too."""
+_LAST_WORDS = 0.3
+"""Seconds to read on after the death of a server, for answers that it gave before."""
+_FLUSH = 0.5
+"""Seconds to write what is waiting before the server is stopped."""
+_GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+
+
+@asynccontextmanager
+async def stdio_transport(
+    config: ServerConfig,
+    *,
+    name: str,
+    stderr: StderrTail,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    grace: float = 1.0,
+) -> AsyncGenerator[TransportStreams, None]:
+    """Run a server for the length of the block, and give the streams that a `ClientSession` takes.
+
+    What it prints on standard output beside messages is skipped and kept in `stderr`. When it dies, or sends
+    a message that is too long, the read stream brings a `ServerUnavailableError` that says so, and ends.
+    After the block neither it nor anything it started in its process group is left. The block's own
+    exceptions come out of it as they are.
+
+    Raises:
+        ServerUnavailableError: it cannot be started.
+    """
+    process = await ServerProcess.start(config, name=name)
+    stderr.pid = process.pid
+    link = _Link(process, name, stderr, max_message_bytes)
+    failure: Exception | None = None
+    with closing(link):
+        async with anyio.create_task_group() as tasks:
+            for work in (link.read, link.write, link.watch):
+                tasks.start_soon(work)
+            tasks.start_soon(process.keep_stderr, stderr)
+            try:
+                yield link.inbox, link.outbox
+            except Exception as error:  # noqa: BLE001 - the block's own, which the task group would wrap
+                failure = error
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await link.hang_up()
+                    await process.stop(grace=grace)
+                tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+class _Link:
+    """The two directions between a process and a session."""
+
+    inbox: MemoryObjectReceiveStream[SessionMessage | Exception]
+    outbox: MemoryObjectSendStream[SessionMessage]
+
+    def __init__(self, process: ServerProcess, name: str, tail: StderrTail, max_message_bytes: int) -> None:
+        self._process = process
+        self._name = name
+        self._tail = tail
+        self._max_message_bytes = max_message_bytes
+        self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self.outbox, self._outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTBOX)
+        self._all_read = anyio.Event()
+        self._all_written = anyio.Event()
+        self._ended = False
+
+    async def read(self) -> None:
+        """Pass on what the server says; when nobody listens any more, read on, or it could not end."""
+        lines = Lines(max_bytes=self._max_message_bytes)
+        listened = True
+        with suppress(*_GONE):
+            while True:
+                piece = await self._process.stdout.receive()
+                if listened:
+                    listened = await self._passed_on(piece, lines)
+        self._all_read.set()
+        reason = "it closed its output"
+        with anyio.move_on_after(_LAST_WORDS):
+            reason = await self._process.exited()
+        await self._end(reason)
+
+    async def _passed_on(self, piece: bytes, lines: Lines) -> bool:
+        """Return whether somebody listens still."""
+        try:
+            for line in lines.feed(piece):
+                messages = read_line(line)
+                if not messages and line.strip():
+                    self._tail.stray(line)
+                for message in messages:
+                    await self._incoming.send(SessionMessage(message))
+        except LineTooLongError as error:
+            await self._end(str(error))
+            return False
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return False
+        return True
+
+    async def write(self) -> None:
+        """Pass on what the session says."""
+        try:
+            async for outgoing in self._outgoing:
+                try:
+                    text = outgoing.message.model_dump_json(by_alias=True, exclude_unset=True)
+                except ValueError as error:  # arguments that are no JSON: the fault of one call alone
+                    await self._refuse(outgoing.message, error)
+                else:
+                    await self._process.stdin.send(text.encode() + b"\n")
+        except _GONE:
+            await self._end("it closed its input")
+        finally:
+            self._all_written.set()
+
+    async def _refuse(self, message: JSONRPCMessage, error: ValueError) -> None:
+        if isinstance(message, JSONRPCRequest):
+            reason = ErrorData(code=INVALID_PARAMS, message=f"the arguments are not JSON: {error}")
+            await self._incoming.send(
+                SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=reason))
+            )
+
+    async def watch(self) -> None:
+        """End the connection with its server, though what that started may keep the pipes open."""
+        reason = await self._process.exited()
+        self._process.signal(signal.SIGTERM)
+        with anyio.move_on_after(_LAST_WORDS):
+            await self._all_read.wait()
+        await self._end(reason)
+        await self._process.sweep()
+
+    async def _end(self, reason: str) -> None:
+        """Say once why there will be no more messages, and wake all who wait for one or want to send one."""
+        if self._ended:
+            return
+        self._ended = True
+        with anyio.move_on_after(_LAST_WORDS), suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._incoming.send(ServerUnavailableError(self._name, reason, self._tail.text()))
+        self._incoming.close()
+        self._outgoing.close()
+
+    async def hang_up(self) -> None:
+        """Stop listening, and let what the session said last reach the server."""
+        self.inbox.close()
+        self.outbox.close()
+        with anyio.move_on_after(_FLUSH):
+            await self._all_written.wait()
+
+    def close(self) -> None:
+        """Close every stream that is still open."""
+        for stream in (self.inbox, self.outbox, self._incoming, self._outgoing):
+            stream.close()

@@ -1,0 +1,58 @@
+"""Calls to servers, for tests that look at what becomes of them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+from servers.launch import children
+
+from toolcrib.execution.mcp import McpServers
+from toolcrib.execution.mcp.reaper import watcher_pid
+from toolcrib.execution.records import Answer, Call, Emit
+from toolcrib.model import McpBackend, Tool
+
+LIMIT = 20.0
+"""Seconds after which a call is taken to hang."""
+SCRIPTED = str(Path(__file__).with_name("scripted.py"))
+
+
+def scripted(*, settings: dict[str, Any] | None = None, **script: Any) -> dict[str, Any]:
+    """Return how the scripted server is started."""
+    return {
+        "command": sys.executable,
+        "args": ["-S", "-I", SCRIPTED, json.dumps(script)],
+        **(settings or {}),
+    }
+
+
+def says(text: str) -> dict[str, Any]:
+    """Return the step that answers with a text."""
+    return {"result": {"content": [{"type": "text", "text": text}]}}
+
+
+def tool_of(name: str, *, server: str = "one", **fields: Any) -> Tool:
+    """Return a definition that takes anything."""
+    fields.setdefault("input_schema", {"type": "object"})
+    return Tool(name=name, namespace=server, **fields)
+
+
+def started() -> set[int]:
+    """Return the processes that were started here, but for the one that watches over the others."""
+    return children() - {watcher_pid()}
+
+
+async def call(
+    servers: McpServers,
+    tool: Tool | str,
+    args: dict[str, Any] | None = None,
+    *,
+    server: str = "one",
+    emit: Emit | None = None,
+) -> Answer:
+    """Call a tool of a server, and fail if it hangs."""
+    definition = tool_of(tool, server=server) if isinstance(tool, str) else tool
+    wanted = Call(tool=definition, args=args or {}, backend=McpBackend(server_name=server), emit=emit)
+    with anyio.fail_after(LIMIT):
+        return await servers.call(wanted)

@@ -1,0 +1,26 @@
+"""Starts a server, says which processes there are, and waits for its own death."""
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
+
+from execution.mcp.support import call, connected, plain
+
+from toolcrib.execution.mcp.reaper import watcher_pid
+
+
+async def main() -> None:
+    async with connected(plain()) as session:
+        pids = json.loads(await call(session, "pids"))
+        print(json.dumps([*pids, watcher_pid()]), flush=True)  # noqa: T201 - for the test to read
+        if "--exit" in sys.argv:
+            return
+        await anyio.sleep_forever()
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -1,0 +1,93 @@
+"""What the tests of the transports share."""
+
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.client._transport import TransportStreams
+from mcp.client.session import ClientSession
+
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.stdio import stdio_transport
+from toolcrib.execution.mcp.tail import StderrTail
+
+HERE = Path(__file__).parent
+PATIENCE = 30
+"""Seconds after which something hangs."""
+
+
+def plain(*options: str, **settings: Any) -> ServerConfig:
+    """Return the settings of the server that starts at once."""
+    return ServerConfig(
+        command=sys.executable, args=["-S", str(HERE / "plain_server.py"), *options], **settings
+    )
+
+
+def typed() -> ServerConfig:
+    """Return the settings of the server that is made with the SDK."""
+    return ServerConfig(command=sys.executable, args=[str(HERE / "typed_server.py")])
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that is dead and only waits to be collected does not."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return state != "Z"
+
+
+def until_gone(*pids: int) -> None:
+    """Wait until processes have ended."""
+    end = time.monotonic() + PATIENCE
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < end, f"{pids} still run"
+        time.sleep(0.01)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    with anyio.fail_after(PATIENCE):
+        while not holds():  # noqa: ASYNC110 - nothing tells of it
+            await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def session(streams: TransportStreams, seen: list[Any] | None = None) -> AsyncIterator[ClientSession]:
+    """Give a session over streams, whose exceptions and notifications are written down."""
+
+    async def note(message: Any) -> None:
+        if seen is not None:
+            seen.append(message)
+
+    async with ClientSession(*streams, message_handler=note) as found:
+        yield found
+
+
+@asynccontextmanager
+async def connected(
+    config: ServerConfig, tail: StderrTail | None = None, seen: list[Any] | None = None, **options: Any
+) -> AsyncIterator[ClientSession]:
+    """Start a server and shake hands with it."""
+    tail = tail or StderrTail()
+    async with (
+        stdio_transport(config, name="plain", stderr=tail, **options) as streams,
+        session(streams, seen) as found,
+    ):
+        with anyio.fail_after(PATIENCE):
+            await found.initialize()
+            await found.list_tools()  # or the session would ask at the first call
+        yield found
+
+
+async def call(found: ClientSession, name: str, **args: Any) -> str:
+    """Return the text that a tool answers with."""
+    with anyio.fail_after(PATIENCE):
+        result = await found.call_tool(name, args)
+    return "".join(getattr(part, "text", "") for part in result.content)

@@ -1,0 +1,198 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from execution.mcp.support import HERE, is_alive, until_gone
+
+from toolcrib.execution.mcp.reaper import forget_group, watch_group, watcher_pid
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(os.name != "posix", reason="nothing is watched elsewhere"),
+]
+
+PRELUDE = """
+import os, signal, subprocess, sys, time
+from toolcrib.execution.mcp.reaper import watch_group, forget_group, watcher_pid
+quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+started = [subprocess.Popen(sys.argv[1:], start_new_session=True, **quiet) for _ in range(3)]
+one, two, three = (process.pid for process in started)
+for process in started:
+    process.returncode = 0  # they are not waited for
+"""
+SLEEPS = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+
+
+@contextmanager
+def sleeping() -> Iterator[int]:
+    """Give the number of a process group that does nothing."""
+    with subprocess.Popen(SLEEPS, start_new_session=True) as process:
+        try:
+            yield process.pid
+        finally:
+            forget_group(process.pid)
+            process.kill()
+
+
+def run(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", program, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def watcher() -> int:
+    found = watcher_pid()
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_no_server_outlives_us_however_we_are_killed(number: int) -> None:
+    command = [sys.executable, HERE / "doomed.py"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as us:
+        assert us.stdout is not None
+        pids = json.loads(us.stdout.readline())
+        assert all(map(is_alive, pids))
+        us.send_signal(number)
+    until_gone(*pids)  # the server, what it started, and the watcher
+
+
+def test_nothing_is_left_when_we_end_in_order() -> None:
+    us = subprocess.run([sys.executable, HERE / "doomed.py", "--exit"], capture_output=True, check=True)
+    for pid in json.loads(us.stdout):
+        assert not is_alive(pid)
+
+
+def test_a_group_that_nobody_stopped_dies_with_the_interpreter_and_nothing_is_said_of_it() -> None:
+    program = "watch_group(one); watch_group(two); forget_group(two); print(one, two, three)"
+    us = run(PRELUDE + program, *SLEEPS)
+    output, errors = us.communicate()
+    watched, *others = map(int, output.split())
+    assert errors == ""
+    until_gone(watched)
+    for pid in others:
+        assert is_alive(pid)
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_watcher_that_died_is_replaced_by_one_that_knows_every_group() -> None:
+    program = (
+        "watch_group(one); watch_group(two)\n"
+        "first = watcher_pid()\n"
+        "os.kill(first, signal.SIGKILL); os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)\n"
+        "assert watcher_pid() is None\n"
+        "watch_group(three)\n"
+        "assert watcher_pid() not in (None, first)\n"
+        "print(one, two, three, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    us = run(PRELUDE + program, *SLEEPS)
+    output, errors = us.communicate()
+    assert errors == ""
+    for pid in map(int, output.split()):
+        until_gone(pid)
+
+
+def test_forgetting_a_group_replaces_a_dead_watcher_where_others_need_it() -> None:
+    with sleeping() as one, sleeping() as two:
+        watch_group(one)
+        watch_group(two)
+        first = watcher()
+        os.kill(first, signal.SIGKILL)
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+        forget_group(one)
+        assert watcher() != first
+        assert is_alive(two)
+
+
+def test_a_watcher_that_hangs_is_replaced_and_harms_nobody() -> None:
+    with sleeping() as group:
+        watch_group(group)
+        first = watcher()
+        os.kill(first, signal.SIGSTOP)
+        while watcher_pid() == first:
+            forget_group(2**22 + 1)  # until its line is full
+        until_gone(first)
+        assert is_alive(group)
+
+
+def test_the_watcher_hears_neither_ctrl_c_nor_a_closing_terminal() -> None:
+    with sleeping() as group:
+        watch_group(group)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            os.kill(watcher(), number)
+        assert os.getsid(watcher()) == watcher() != os.getsid(0)
+        assert watcher_pid() is not None
+
+
+def test_there_is_one_watcher_for_all_threads_and_loops() -> None:
+    with sleeping() as group:
+        watch_group(group)
+        first, seen = watcher(), []
+
+        def work() -> None:
+            async def start() -> None:
+                for _ in range(50):
+                    watch_group(group)
+                    seen.append(watcher_pid())
+
+            anyio.run(start)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(seen) == {first}
+
+
+def test_a_fork_keeps_neither_the_watcher_waiting_nor_its_groups() -> None:
+    program = (
+        "watch_group(one)\n"
+        "first = watcher_pid()\n"
+        "if child := os.fork():\n"
+        "    os.waitid(os.P_PID, child, os.WEXITED)\n"
+        "else:\n"
+        "    assert watcher_pid() is None\n"
+        "    watch_group(two)\n"
+        "    print(one, two, three, first, watcher_pid(), os.getpid(), flush=True)\n"
+        "    os.close(1); os.close(2); time.sleep(600)\n"
+    )
+    with run(PRELUDE + program, *SLEEPS) as us:
+        assert us.stdout is not None
+        one, two, three, first, second, child = map(int, us.stdout.readline().split())
+        us.kill()
+    assert first != second
+    until_gone(one, first)
+    assert is_alive(two)
+    assert is_alive(second)
+    os.kill(child, signal.SIGKILL)
+    os.kill(three, signal.SIGKILL)
+    until_gone(two, second)
+
+
+def test_a_child_holds_no_end_of_the_line_to_the_watcher() -> None:
+    with sleeping() as group:
+        watch_group(group)
+        with sleeping() as later:
+            links = [str(entry.readlink()) for entry in Path(f"/proc/{later}/fd").iterdir()]
+            assert not [link for link in links if link.startswith("socket:")]
+
+
+def test_where_no_watcher_can_be_started_servers_run_unwatched_and_it_is_said() -> None:
+    program = (
+        "import os, resource, toolcrib.execution.mcp.reaper as reaper\n"
+        "limit = max(map(int, os.listdir('/proc/self/fd'))) + 1\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))\n"
+        "reaper.watch_group(2**22 + 1); reaper.forget_group(2**22 + 1)\n"
+        "assert reaper.watcher_pid() is None\n"
+    )
+    us = run(program)
+    assert us.communicate()[1].startswith("the watcher cannot be started, so that servers would outlive")
+    assert us.returncode == 0

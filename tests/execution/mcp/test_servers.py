@@ -1,0 +1,166 @@
+"""What can be done with many servers by name, whatever they are."""
+
+import os
+import signal
+
+import anyio
+import pytest
+from execution.mcp.calling import call, scripted, tool_of
+from servers.launch import tiny, until
+
+from toolcrib.errors import (
+    BackendUnavailableError,
+    ConfigError,
+    NoBackendError,
+    ServerUnavailableError,
+)
+from toolcrib.execution.mcp import McpServers, ServerConfig
+from toolcrib.execution.protocols import Executor
+from toolcrib.execution.records import Call
+from toolcrib.model import LocalBackend, McpBackend
+
+pytestmark = pytest.mark.anyio
+
+
+def test_it_is_an_executor() -> None:
+    assert isinstance(McpServers({}), Executor)
+
+
+def test_a_server_that_is_not_there_is_missing_with_a_suggestion() -> None:
+    servers = McpServers({"github": tiny()})
+    assert servers.missing(McpBackend(server_name="github")) is None
+    assert servers.missing(McpBackend(server_name="gihub")) == (
+        "there is no server named 'gihub'; did you mean 'github'?"
+    )
+    assert McpServers({}).missing(McpBackend(server_name="a")) == (
+        "there is no server named 'a'; none is configured"
+    )
+    assert servers.missing(LocalBackend(name="github")) == "a 'local' backend is no mcp server"
+
+
+def test_a_disabled_server_is_missing() -> None:
+    servers = McpServers({"one": tiny(disabled=True), "two": tiny()})
+    assert "disabled" in (servers.missing(McpBackend(server_name="one")) or "")
+    assert servers.names == ("two",)
+    assert {name: status.state for name, status in servers.status().items()} == {
+        "one": "disabled",
+        "two": "stopped",
+    }
+
+
+def test_settings_that_cannot_work_are_told_with_the_name_of_the_server() -> None:
+    with pytest.raises(ConfigError, match="server 'one'"):
+        McpServers({"one": {}})
+    with pytest.raises(ConfigError, match="must not be empty"):
+        McpServers({"": tiny()})
+
+
+async def test_calls_to_nobody_and_to_other_backends_have_no_backend() -> None:
+    async with McpServers({"one": tiny()}) as servers:
+        with pytest.raises(NoBackendError, match="did you mean 'one'"):
+            await call(servers, "echo", server="ones")
+        with pytest.raises(NoBackendError, match="no mcp server"):
+            await servers.call(Call(tool=tool_of("echo"), args={}, backend=LocalBackend(name="echo")))
+        with pytest.raises(ServerUnavailableError, match="no server named 'two'"):
+            await servers.tools("two")
+
+
+async def test_outside_of_its_block_it_says_so() -> None:
+    servers = McpServers({"one": tiny()})
+    with pytest.raises(BackendUnavailableError, match="inside 'async with'") as caught:
+        await call(servers, "echo")
+    assert not caught.value.sent
+    with pytest.raises(ServerUnavailableError, match="inside 'async with'"):
+        await servers.tools("one")
+    async with servers:
+        await call(servers, "echo")
+    with pytest.raises(BackendUnavailableError, match="toolcrib is closed") as caught:
+        await call(servers, "echo")
+    assert not caught.value.sent
+    with pytest.raises(ServerUnavailableError, match="toolcrib is closed"):
+        await servers.tools("one")
+    with pytest.raises(RuntimeError, match="entered once"):
+        async with servers:
+            pass
+
+
+async def test_a_server_can_be_added_replaced_and_removed() -> None:
+    async with McpServers({}) as servers:
+        await servers.add("one", tiny())
+        first = (await call(servers, "echo")).structured["pid"]
+        await servers.add("one", ServerConfig(**tiny()))
+        assert (await call(servers, "echo")).structured["pid"] == first
+        await servers.add("one", tiny(max_concurrency=3))
+        assert (await call(servers, "echo")).structured["pid"] != first
+        await servers.remove("one")
+        assert servers.names == ()
+        with pytest.raises(NoBackendError):
+            await call(servers, "echo")
+        with pytest.raises(ServerUnavailableError, match="no server named 'one'"):
+            await servers.remove("one")
+        await servers.add("two", tiny())
+        await servers.remove("two")
+
+
+async def test_one_bad_server_neither_delays_nor_breaks_another() -> None:
+    bad = {
+        "hangs": {"command": "sleep", "args": ["600"], "start_timeout": 30},
+        "crashes": scripted(stderr="no", exit=1),
+        "absent": {"command": "/nonexistent/program"},
+        "unreachable": {"url": "http://127.0.0.1:9/mcp"},
+    }
+    failed: list[str] = []
+
+    async def ask(name: str) -> None:
+        with pytest.raises(BackendUnavailableError):
+            await call(servers, "echo", server=name)
+        failed.append(name)
+
+    async with McpServers({**bad, "good": tiny()}) as servers:
+        async with anyio.create_task_group() as tasks:
+            for name in ("crashes", "absent", "unreachable"):
+                tasks.start_soon(ask, name)
+            hanging = anyio.CancelScope()
+
+            async def hang() -> None:
+                with hanging:
+                    await call(servers, "echo", server="hangs")
+
+            tasks.start_soon(hang)
+            for _ in range(10):
+                assert (await call(servers, "echo", {"a": 1}, server="good")).structured["got"] == {"a": 1}
+            assert servers.status()["hangs"].state == "starting"
+            hanging.cancel()
+        assert sorted(failed) == ["absent", "crashes", "unreachable"]
+
+
+async def test_the_name_of_a_server_may_be_anything() -> None:
+    name = "My Server / ü"
+    async with McpServers({name: tiny()}) as servers:
+        tools = await servers.tools(name)
+        assert {tool.backend for tool in tools} == {McpBackend(server_name=name)}
+        echo = next(tool for tool in tools if tool.name == "echo")
+        assert (await call(servers, echo, server=name)).structured["got"] == {}
+
+
+async def test_the_status_says_how_a_server_is_doing() -> None:
+    pid_of = {"result": {"structuredContent": {"pid": "$pid"}}}
+    async with McpServers({"one": scripted(calls={"pid": [pid_of]})}) as servers:
+        await servers.tools("one")
+        pid = (await call(servers, "pid")).structured["pid"]
+        status = servers.status()["one"]
+        assert status.to_json() == {
+            "name": "one",
+            "state": "ready",
+            "transport": "stdio",
+            "pid": pid,
+            "protocolVersion": "2025-06-18",
+            "serverInfo": {"name": "scripted", "version": "1"},
+            "tools": 1,
+            "stderr": "",
+            "inFlight": 0,
+            "starts": 1,
+        }
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: servers.status()["one"].state == "stopped", "its death was seen")
+        assert servers.status()["one"].last_error == "it was ended by SIGKILL"

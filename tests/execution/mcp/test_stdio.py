@@ -1,0 +1,255 @@
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from execution.mcp.support import PATIENCE, call, connected, is_alive, plain, session, typed, until
+from mcp.client._probe import negotiate_auto
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import RootsListChangedNotification
+
+from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.stdio import stdio_transport
+from toolcrib.execution.mcp.tail import StderrTail
+
+pytestmark = pytest.mark.anyio
+
+TEN_MEGABYTES = 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("config", "negotiate", "version"),
+    [
+        (typed(), negotiate_auto, "2026-07-28"),
+        (typed(), ClientSession.initialize, "2025-11-25"),
+        (plain(), negotiate_auto, "2025-11-25"),
+        (plain(), ClientSession.initialize, "2025-11-25"),
+    ],
+    ids=["modern", "typed-handshake", "probed", "handshake"],
+)
+async def test_both_eras_are_spoken_and_large_results_arrive(
+    config: ServerConfig, negotiate: Callable[[ClientSession], Awaitable[Any]], version: str
+) -> None:
+    tail = StderrTail()
+    with anyio.fail_after(PATIENCE):
+        async with stdio_transport(config, name="it", stderr=tail) as streams, session(streams) as found:
+            await negotiate(found)
+            assert found.protocol_version == version
+            assert await call(found, "echo", text="héllo\u2028 \n") == "héllo\u2028 \n"
+            assert await call(found, "big", size=TEN_MEGABYTES) == "x" * TEN_MEGABYTES
+
+
+async def test_a_large_argument_arrives() -> None:
+    async with connected(plain()) as found:
+        assert len(await call(found, "echo", text="y" * TEN_MEGABYTES)) == TEN_MEGABYTES
+
+
+async def test_many_calls_at_once_each_get_their_answer() -> None:
+    async with connected(plain()) as found:
+        answers: dict[int, str] = {}
+
+        async def ask(number: int) -> None:
+            answers[number] = await call(found, "echo", text=str(number))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(64):
+                tasks.start_soon(ask, number)
+        assert answers == {number: str(number) for number in range(64)}
+
+
+async def test_what_a_server_prints_beside_messages_is_skipped_and_kept() -> None:
+    tail = StderrTail()
+    async with connected(plain("--banner"), tail) as found:
+        assert await call(found, "echo", text="fine") == "fine"
+        assert (
+            await call(
+                found,
+                "raw",
+                before="oops\nmore\n",
+                line=json.dumps({"jsonrpc": "2.0", "id": 0, "result": {}})
+                .replace("0,", "ID,")
+                .replace("{}", '{"content": []}'),
+            )
+            == ""
+        )
+    assert tail.stray_lines == 7
+    assert tail.text().startswith("[stdout] Welcome!\n")
+
+
+async def test_an_answer_with_broken_characters_is_an_answer() -> None:
+    line = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "a\xffb\\ud800"}]}}'
+    async with connected(plain()) as found:
+        assert await call(found, "raw", before="", line=line) == "a\ufffdb?"
+
+
+async def test_an_answer_that_is_none_fails_its_call_alone() -> None:
+    async with connected(plain()) as found:
+        with pytest.raises(MCPError, match="it gave an answer that is not JSON-RPC"):
+            await call(found, "raw", before="", line='{"jsonrpc": "2.0", "id": ID, "result": null}')
+        assert await call(found, "echo", text="on") == "on"
+
+
+async def test_arguments_that_are_no_json_fail_their_call_alone() -> None:
+    async with connected(plain()) as found:
+        with pytest.raises(MCPError, match="the arguments are not JSON"):
+            await call(found, "echo", text="\ud800")
+        assert await call(found, "echo", text="on") == "on"
+
+
+async def test_a_message_that_is_no_request_and_no_json_is_dropped() -> None:
+    async with connected(plain()) as found:
+        await found.send_notification(RootsListChangedNotification.model_construct(method="\ud800"))
+        assert await call(found, "echo", text="on") == "on"
+
+
+@pytest.mark.parametrize("tool", ["die", "orphan"])
+async def test_the_death_of_a_server_ends_its_calls_at_once(tool: str) -> None:
+    tail, seen, outcomes = StderrTail(), [], []
+
+    async def wait_for_ever() -> None:
+        with pytest.raises(MCPError) as caught:
+            await found.call_tool("silent", {})
+        outcomes.append(caught.value.code)
+
+    async with connected(plain(), tail, seen) as found:
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(wait_for_ever)
+                await anyio.wait_all_tasks_blocked()
+                with pytest.raises(MCPError, match="Connection closed"):
+                    await call(found, tool)
+            with pytest.raises(MCPError, match="Connection closed"):
+                await call(found, "echo", text="nobody")
+        assert outcomes == [-32000] * 3
+        await until(lambda: bool(seen))
+    (error,) = seen
+    assert isinstance(error, ServerUnavailableError)
+    assert (error.server, error.reason) == ("plain", f"it exited with status {3 if tool == 'die' else 0}")
+    if tool == "die":
+        assert tail.text() == "out of luck"
+    else:
+        await until(lambda: not is_alive(int(tail.text())))
+
+
+async def test_a_server_that_closes_its_output_is_given_up() -> None:
+    seen: list[Any] = []
+    async with connected(plain(), seen=seen, grace=0.01) as found:
+        with pytest.raises(MCPError, match="Connection closed"):
+            await call(found, "close-output")
+        await until(lambda: bool(seen))
+    assert seen[0].reason == "it closed its output"
+
+
+async def test_a_server_that_closes_its_input_is_given_up() -> None:
+    seen: list[Any] = []
+    async with connected(plain(), seen=seen, grace=0.01) as found:
+        assert await call(found, "close-input") == "closed"
+        with pytest.raises(MCPError, match="Connection closed"):
+            await call(found, "echo", text="z" * 1_000_000)
+        await until(lambda: bool(seen))
+    assert seen[0].reason == "it closed its input"
+
+
+async def test_a_message_that_is_too_long_ends_the_connection_and_says_why() -> None:
+    seen: list[Any] = []
+    async with connected(plain(), seen=seen, max_message_bytes=100_000) as found:
+        assert len(await call(found, "big", size=90_000)) == 90_000
+        with pytest.raises(MCPError, match="Connection closed"):
+            await call(found, "big", size=TEN_MEGABYTES)
+        await until(lambda: bool(seen))
+    assert seen[0].reason == "it sent a message of more than 100000 bytes"
+
+
+async def test_a_server_that_does_not_read_blocks_no_cancellation() -> None:
+    async with connected(plain(), grace=0.01) as found:
+        assert await call(found, "deaf") == "no more"
+        with anyio.fail_after(PATIENCE):
+            for _ in range(3):
+                with anyio.move_on_after(0.05) as scope:
+                    await found.call_tool("echo", {"text": "w" * 1_000_000})
+                assert scope.cancelled_caught
+
+
+async def test_a_server_whose_session_does_not_listen_is_stopped_all_the_same() -> None:
+    with anyio.fail_after(PATIENCE):
+        async with stdio_transport(plain("--banner"), name="it", stderr=StderrTail()) as (_, write):
+            await write.aclose()
+        program = 'print(\'{"jsonrpc": "2.0", "method": "x"}\\n\' * 100_000, flush=True)'
+        noisy = ServerConfig(command=sys.executable, args=["-S", "-c", program])
+        async with stdio_transport(noisy, name="it", stderr=StderrTail()):
+            pass
+
+
+async def test_the_end_is_told_though_nobody_listens() -> None:
+    quick = ServerConfig(
+        command=sys.executable, args=["-S", "-c", 'print(\'{"jsonrpc": "2.0", "method": "x"}\')']
+    )
+    with anyio.fail_after(PATIENCE):
+        async with stdio_transport(quick, name="it", stderr=StderrTail()) as (read, write):
+            received = [item async for item in read]
+            with pytest.raises(anyio.BrokenResourceError):
+                await write.send(received[0])
+    assert [type(item).__name__ for item in received] == ["SessionMessage", "ServerUnavailableError"]
+
+
+async def test_leaving_the_block_stops_the_server_and_what_it_started() -> None:
+    async with connected(plain("--stubborn"), grace=0.01) as found:
+        pids = json.loads(await call(found, "pids"))
+        assert all(map(is_alive, pids))
+    for pid in pids:
+        await until(lambda pid=pid: not is_alive(pid))
+
+
+async def test_cancelling_the_block_stops_the_server_too() -> None:
+    pids: list[int] = []
+    with anyio.CancelScope() as scope:
+        async with connected(plain(), grace=0.01) as found:
+            pids = json.loads(await call(found, "pids"))
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    for pid in pids:
+        await until(lambda pid=pid: not is_alive(pid))
+
+
+async def test_the_exceptions_of_the_block_come_out_as_they_are() -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with stdio_transport(plain(), name="it", stderr=StderrTail()):
+            raise KeyError("mine")
+
+
+async def test_a_server_that_cannot_be_started_is_unavailable() -> None:
+    with pytest.raises(
+        ServerUnavailableError, match="server 'it' is unavailable: there is no program 'nothing'"
+    ):
+        async with stdio_transport(ServerConfig(command="nothing"), name="it", stderr=StderrTail()):
+            pass
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def programs_of_ours() -> str:
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return "".join(Path(f"/proc/{child}/cmdline").read_text() for child in children)
+
+
+async def test_nothing_is_left_over_after_many_connections() -> None:
+    async with connected(plain()):
+        before = open_files()
+    for number in range(20):
+        with anyio.fail_after(PATIENCE):
+            async with connected(plain()) as found:
+                if number % 2:
+                    with pytest.raises(MCPError):
+                        await call(found, "die")
+    await until(lambda: open_files() <= before)
+    assert "plain_server" not in programs_of_ours()

@@ -1,0 +1,287 @@
+"""Servers on a pipe: how they are greeted, restarted, given up, followed and stopped."""
+
+import os
+import signal
+from functools import partial
+
+import anyio
+import pytest
+from execution.mcp.calling import LIMIT, call, scripted, started
+from servers.launch import START, alive, faulty, tiny, until
+
+from toolcrib.errors import (
+    BackendUnavailableError,
+    ServerUnavailableError,
+    ToolTimeoutError,
+)
+from toolcrib.execution.mcp import McpServers
+from toolcrib.execution.mcp.breaker import Breaker
+
+pytestmark = pytest.mark.anyio
+
+PID = {"result": {"structuredContent": {"pid": "$pid"}}}
+ECHO = {"result": {"structuredContent": "$params"}}
+
+
+async def pid_of(servers: McpServers) -> int:
+    return int((await call(servers, "pid")).structured["pid"])
+
+
+@pytest.mark.parametrize(
+    ("way", "version", "starts"),
+    [
+        ("refuse", "2025-06-18", 1),
+        ("ignore", "2025-06-18", 1),
+        ("hangup", "2025-06-18", 2),
+        ("modern", "2026-07-28", 1),
+        ("locked", "2026-07-28", 1),
+        ("stranger", "2025-06-18", 1),
+        ("vague", "2025-06-18", 1),
+    ],
+)
+async def test_servers_of_either_era_are_greeted_as_they_expect(way: str, version: str, starts: int) -> None:
+    async with McpServers({"one": scripted(discover=way, calls={"pid": [PID]})}) as servers:
+        assert await pid_of(servers)
+        status = servers.status()["one"]
+        assert (status.state, status.protocol_version, status.starts) == ("ready", version, starts)
+
+
+async def test_a_server_that_hung_up_with_a_complaint_about_the_greeting_is_greeted_otherwise() -> None:
+    config = scripted(discover="hangup", words="Error: expected initialize request", calls={"pid": [PID]})
+    async with McpServers({"one": config}) as servers:
+        assert await pid_of(servers)
+        assert servers.status()["one"].starts == 2
+
+
+async def test_a_server_that_crashes_at_its_start_is_started_once_and_its_words_are_told() -> None:
+    config = scripted(stderr="Traceback: no module named x", exit=3)
+    async with McpServers({"one": config}) as servers:
+        with pytest.raises(BackendUnavailableError, match="no module named x") as caught:
+            await call(servers, "pid")
+        assert caught.value.sent is False
+        assert "status 3" in caught.value.reason
+        status = servers.status()["one"]
+        assert (status.state, status.starts) == ("failed", 1)
+        assert "status 3" in (status.last_error or "")
+        assert status.stderr == "Traceback: no module named x"
+
+
+async def test_a_server_that_knows_later_revisions_alone_is_told() -> None:
+    async with McpServers({"one": scripted(discover="ahead")}) as servers:
+        with pytest.raises(ServerUnavailableError, match="Unsupported revision"):
+            await servers.tools("one")
+
+
+async def test_a_revision_that_nobody_knows_is_told() -> None:
+    async with McpServers({"one": scripted(version="1999-01-01")}) as servers:
+        with pytest.raises(ServerUnavailableError, match="1999-01-01"):
+            await servers.tools("one")
+
+
+async def test_variables_that_are_not_set_are_told() -> None:
+    async with McpServers({"one": {"command": "${NOT_SET}"}}, environ={}) as servers:
+        with pytest.raises(ServerUnavailableError, match="NOT_SET"):
+            await servers.tools("one")
+
+
+async def test_nothing_is_started_before_it_is_wanted() -> None:
+    async with McpServers({"one": scripted(calls={"pid": [PID]}), "two": tiny()}) as servers:
+        assert {name: status.state for name, status in servers.status().items()} == {
+            "one": "stopped",
+            "two": "stopped",
+        }
+        await pid_of(servers)
+        assert servers.status()["two"].starts == 0
+
+
+async def test_first_calls_at_once_share_one_start() -> None:
+    pids: set[int] = set()
+
+    async def ask() -> None:
+        pids.add(await pid_of(servers))
+
+    async with McpServers({"one": scripted(calls={"pid": [PID]})}) as servers:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(64):
+                tasks.start_soon(ask)
+        assert len(pids) == 1
+        assert servers.status()["one"].starts == 1
+
+
+async def test_the_failure_of_a_start_is_told_to_all_who_wait_for_it() -> None:
+    failures: list[str] = []
+
+    async def ask() -> None:
+        with pytest.raises(BackendUnavailableError) as caught:
+            await call(servers, "pid")
+        failures.append(caught.value.reason)
+
+    async with McpServers({"one": scripted(stderr="no", exit=1)}) as servers:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(ask)
+        assert len(set(failures)) == 1
+        assert len(failures) == 8
+        assert servers.status()["one"].starts == 1
+
+
+async def test_a_server_that_does_not_start_in_time_is_given_up_and_ended() -> None:
+    before = started()
+    config = {"command": "sleep", "args": ["600"], "start_timeout": 0.3}
+    async with McpServers({"one": config}) as servers:
+        with pytest.raises(BackendUnavailableError, match=r"did not start within 0\.3 s") as caught:
+            await call(servers, "pid")
+        assert caught.value.sent is False
+        await until(lambda: started() <= before, "the process has ended")
+
+
+async def test_a_caller_who_gives_up_does_not_stop_the_start() -> None:
+    async with McpServers({"one": faulty("--slow", "0.5")}) as servers:
+        with anyio.move_on_after(0.1):
+            await call(servers, "seen")
+        assert servers.status()["one"].state == "starting"
+        with anyio.fail_after(START):
+            await servers.tools("one")
+        assert servers.status()["one"].starts == 1
+
+
+@pytest.mark.parametrize("era", ["refuse", "modern"])
+async def test_a_server_that_dies_during_a_call_is_told_at_once_and_started_by_the_next(era: str) -> None:
+    steps = [{"stderr": "I am going down"}, {"exit": 7}]
+    config = scripted(discover=era, calls={"crash": steps, "pid": [PID]})
+    async with McpServers({"one": config}) as servers:
+        first = await pid_of(servers)
+        with pytest.raises(BackendUnavailableError) as caught:
+            await call(servers, "crash")
+        assert caught.value.sent is True
+        assert "it exited with status 7 during the call" in caught.value.reason
+        assert "I am going down" in caught.value.reason
+        assert await pid_of(servers) != first
+        assert servers.status()["one"].last_error is None
+
+
+async def test_a_server_that_dies_between_calls_is_started_by_the_next() -> None:
+    async with McpServers({"one": scripted(calls={"pid": [PID]})}) as servers:
+        first = await pid_of(servers)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: servers.status()["one"].state != "ready", "its death was seen")
+        assert "SIGKILL" in (servers.status()["one"].last_error or "")
+        assert await pid_of(servers) != first
+        assert servers.status()["one"].state == "ready"
+
+
+async def test_all_calls_on_a_server_that_dies_are_told() -> None:
+    async def hang() -> None:
+        with pytest.raises(BackendUnavailableError):
+            await call(servers, "hang")
+
+    async with McpServers({"one": tiny()}) as servers:
+        await call(servers, "echo")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(hang)
+            await until(lambda: servers.status()["one"].in_flight == 8, "all are under way")
+            with pytest.raises(BackendUnavailableError):
+                await call(servers, "crash")
+        assert servers.status()["one"].in_flight == 0
+
+
+class Clock:
+    time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+async def test_a_server_that_keeps_failing_is_left_alone_for_a_while() -> None:
+    clock = Clock()
+    breaker = partial(Breaker, threshold=2, base=0.01, clock=clock, chance=lambda: 0.0)
+    async with McpServers({"one": scripted(stderr="broken", exit=1)}, breaker=breaker) as servers:
+        for starts in (1, 2):
+            with pytest.raises(BackendUnavailableError, match="status 1"):
+                await call(servers, "pid")
+            assert servers.status()["one"].starts == starts
+        for _ in range(3):
+            with pytest.raises(
+                BackendUnavailableError, match=r"failed 2 times in a row.*another 0\.0 s"
+            ) as caught:
+                await call(servers, "pid")
+            assert caught.value.sent is False
+            assert "status 1" in caught.value.reason
+        with pytest.raises(ServerUnavailableError, match="failed 2 times"):
+            await servers.tools("one")
+        status = servers.status()["one"]
+        assert (status.state, status.starts, status.next_try_in) == ("failed", 2, 0.02)
+        clock.time += 0.02
+        assert servers.status()["one"].next_try_in is None
+        with pytest.raises(BackendUnavailableError, match="status 1"):
+            await call(servers, "pid")
+        assert servers.status()["one"].starts == 3
+
+
+async def test_a_server_that_dies_at_every_call_is_left_alone_too() -> None:
+    breaker = partial(Breaker, threshold=2, base=0.01, clock=Clock(), chance=lambda: 0.0)
+    config = scripted(calls={"crash": [{"exit": 7}]})
+    async with McpServers({"one": config}, breaker=breaker) as servers:
+        for _ in range(2):
+            with pytest.raises(BackendUnavailableError) as caught:
+                await call(servers, "crash")
+            assert caught.value.sent
+        with pytest.raises(BackendUnavailableError, match="failed 2 times in a row") as caught:
+            await call(servers, "crash")
+        assert not caught.value.sent
+
+
+async def test_an_idle_server_is_stopped_and_started_by_the_next_call() -> None:
+    config = scripted(settings={"idle_timeout": 0.2}, calls={"pid": [PID]})
+    async with McpServers({"one": config}) as servers:
+        first = await pid_of(servers)
+        await until(lambda: servers.status()["one"].state == "stopped", "it was stopped")
+        await until(lambda: not alive(first), "its process has ended")
+        assert servers.status()["one"].last_error is None
+        assert await pid_of(servers) != first
+
+
+async def test_a_server_is_not_idle_while_a_call_runs() -> None:
+    async with McpServers({"one": tiny(idle_timeout=0.1)}) as servers:
+        with anyio.move_on_after(0.6):
+            await call(servers, "hang")
+        assert servers.status()["one"].starts == 1
+        assert servers.status()["one"].state == "ready"
+
+
+async def test_a_server_may_be_kept_for_ever() -> None:
+    async with McpServers({"one": tiny(idle_timeout=None)}) as servers:
+        await call(servers, "echo")
+        assert servers.status()["one"].state == "ready"
+
+
+async def test_no_more_calls_run_at_once_than_allowed_and_waiting_can_be_given_up() -> None:
+    async with McpServers({"one": faulty(max_concurrency=2)}) as servers:
+        async with anyio.create_task_group() as tasks:
+            for number in range(2):
+                tasks.start_soon(partial(call, servers, "hang", {"key": str(number)}))
+            await until(lambda: servers.status()["one"].in_flight == 2, "two are under way", within=START)
+            with anyio.move_on_after(0.1) as scope:
+                await call(servers, "echo", {"text": "waits"})
+            assert scope.cancelled_caught
+            tasks.cancel_scope.cancel()
+        assert (await call(servers, "echo", {"text": "a"})).structured == {"text": "a"}
+        assert (await call(servers, "seen")).structured["calls"] == 4
+
+
+async def test_a_server_may_have_a_deadline_of_its_own() -> None:
+    async with McpServers({"one": faulty(timeout=0.2)}) as servers:
+        await servers.tools("one")
+        with pytest.raises(ToolTimeoutError) as caught:
+            await call(servers, "hang", {"key": "late"})
+        assert caught.value.timeout == 0.2
+        assert caught.value.backend == "mcp:one"
+        await until_seen(servers, "late")
+
+
+async def until_seen(servers: McpServers, key: str) -> None:
+    """Wait until the server was told that a call is cancelled."""
+    with anyio.fail_after(LIMIT):
+        while key not in (await call(servers, "seen")).structured["cancelled"]:  # noqa: ASYNC110 - it is elsewhere
+            await anyio.sleep(0.01)

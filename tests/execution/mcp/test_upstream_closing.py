@@ -1,0 +1,104 @@
+"""How servers and their calls end when the program does, or when it wants them no more."""
+
+import anyio
+import pytest
+from execution.mcp.calling import LIMIT, call, started
+from servers.launch import tiny, until
+
+from toolcrib.errors import (
+    BackendUnavailableError,
+    ToolCancelledError,
+)
+from toolcrib.execution.mcp import McpServers
+
+pytestmark = pytest.mark.anyio
+
+PID = {"result": {"structuredContent": {"pid": "$pid"}}}
+ECHO = {"result": {"structuredContent": "$params"}}
+
+
+async def test_calls_under_way_are_cancelled_when_it_closes() -> None:
+    failures: list[BaseException] = []
+
+    async def hang() -> None:
+        try:
+            await call(servers, "hang")
+        except ToolCancelledError as error:
+            failures.append(error)
+
+    before = started()
+    async with anyio.create_task_group() as tasks, McpServers({"one": tiny(), "two": tiny()}) as servers:
+        await call(servers, "echo")
+        tasks.start_soon(hang)
+        tasks.start_soon(hang)
+        await until(lambda: servers.status()["one"].in_flight == 2, "both are under way")
+    assert [str(failure) for failure in failures] == ["one:hang was cancelled: toolcrib is closing"] * 2
+    assert servers.status()["one"].state == "closed"
+    assert started() <= before
+
+
+async def test_a_start_under_way_is_broken_off_when_it_closes() -> None:
+    failures: list[BaseException] = []
+
+    async def ask() -> None:
+        try:
+            await call(servers, "echo")
+        except ToolCancelledError as error:
+            failures.append(error)
+
+    before = started()
+    config = {"command": "sleep", "args": ["600"]}
+    with anyio.fail_after(LIMIT):
+        async with anyio.create_task_group() as tasks, McpServers({"one": config}) as servers:
+            tasks.start_soon(ask)
+            await until(lambda: servers.status()["one"].state == "starting", "it is starting")
+    assert len(failures) == 1
+    await until(lambda: started() <= before, "the process has ended")
+
+
+async def fail_inside() -> None:
+    async with McpServers({"one": tiny()}) as servers:
+        await call(servers, "echo")
+        raise LookupError("mine")
+
+
+async def test_what_the_block_raises_comes_out_as_it_is() -> None:
+    before = started()
+    with pytest.raises(LookupError, match="mine"):
+        await fail_inside()
+    assert started() <= before
+
+
+async def test_it_can_be_left_by_cancellation() -> None:
+    before = started()
+    with anyio.move_on_after(LIMIT) as scope:
+        async with McpServers({"one": tiny(), "two": tiny("--stubborn")}) as servers:
+            await call(servers, "echo")
+            await call(servers, "echo", server="two")
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert started() <= before
+
+
+async def test_a_server_that_is_removed_fails_its_calls_and_no_others() -> None:
+    reasons: list[str] = []
+
+    async def hang(server: str) -> None:
+        try:
+            await call(servers, "hang", server=server)
+        except BackendUnavailableError as error:
+            reasons.append(str(error))
+
+    async with McpServers({"one": tiny(), "two": tiny()}) as servers, anyio.create_task_group() as tasks:
+        tasks.start_soon(hang, "one")
+        tasks.start_soon(hang, "two")
+        await until(
+            lambda: [each.in_flight for each in servers.status().values()] == [1, 1], "both are under way"
+        )
+        await servers.remove("one")
+        await until(lambda: bool(reasons), "the call was told")
+        assert "it was removed" in reasons[0]
+        assert servers.names == ("two",)
+        assert servers.status()["two"].in_flight == 1
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,85 @@
+"""The tools of a server, as it lists them and as it changes them."""
+
+import time
+from typing import Any
+
+import anyio
+import pytest
+from execution.mcp.calling import LIMIT, call, says, scripted
+from servers.launch import until
+
+from toolcrib.errors import (
+    ServerUnavailableError,
+)
+from toolcrib.execution.mcp import McpServers
+
+pytestmark = pytest.mark.anyio
+
+PID = {"result": {"structuredContent": {"pid": "$pid"}}}
+ECHO = {"result": {"structuredContent": "$params"}}
+
+
+async def pid_of(servers: McpServers) -> int:
+    return int((await call(servers, "pid")).structured["pid"])
+
+
+async def test_all_pages_are_listed_and_what_is_no_tool_is_told() -> None:
+    pages = [[{"name": "a", "inputSchema": {}}, {"name": "bad"}], [], [{"name": "b", "inputSchema": {}}]]
+    heard: list[Any] = []
+    config = scripted(pages=pages)
+    async with McpServers({"one": config}, on_tools=lambda *told: heard.append(told)) as servers:
+        tools = await servers.tools("one")
+        assert [tool.name for tool in tools] == ["a", "b"]
+        assert heard[0] == ("one", tools)
+        status = servers.status()["one"]
+        assert status.tools == 2
+        assert list(status.refused) == ["bad"]
+
+
+async def test_listings_at_once_are_shared() -> None:
+    async with McpServers({"one": scripted(calls={"pid": [PID]})}) as servers:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(servers.tools, "one")
+        assert servers.status()["one"].tools == 1
+
+
+async def test_a_server_without_tools_has_none() -> None:
+    async with McpServers({"one": scripted(list="unknown")}) as servers:
+        assert await servers.tools("one") == ()
+
+
+@pytest.mark.parametrize(("way", "reason"), [("bad", "without a list"), ("endless", "does not end")])
+async def test_a_listing_that_is_none_is_told_and_calls_go_on(way: str, reason: str) -> None:
+    async with McpServers({"one": scripted(list=way, calls={"pid": [PID]})}) as servers:
+        with pytest.raises(ServerUnavailableError, match=reason):
+            await servers.tools("one")
+        assert await pid_of(servers)
+
+
+async def test_whoever_waits_for_a_listing_is_told_when_the_server_dies() -> None:
+    async with McpServers({"one": scripted(list="exit")}) as servers:
+        with anyio.fail_after(LIMIT), pytest.raises(ServerUnavailableError, match="cannot be listed"):
+            await servers.tools("one")
+
+
+async def test_on_tools_that_fails_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: str, __: Any) -> None:
+        raise LookupError("mine")
+
+    async with McpServers({"one": scripted(calls={"pid": [PID]})}, on_tools=fail) as servers:
+        assert len(await servers.tools("one")) == 1
+        assert await pid_of(servers)
+    assert "on_tools failed for server 'one'" in caplog.text
+
+
+async def test_a_storm_of_changes_is_followed_with_few_listings() -> None:
+    change = {"notify": "notifications/tools/list_changed"}
+    heard: list[float] = []
+    config = scripted(calls={"storm": [change] * 500 + [says("over")]})
+    async with McpServers({"one": config}, on_tools=lambda *_: heard.append(time.monotonic())) as servers:
+        await servers.tools("one")
+        before = len(heard)
+        await call(servers, "storm")
+        await until(lambda: len(heard) > before, "the change was followed")
+        assert len(heard) - before < 20
