@@ -12,7 +12,9 @@ run: .venv/run-installed  ## Take the tour: define, validate, version and print 
 	@$(BIN)/python examples/tour.py
 
 test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run every test, with branch coverage.
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
 
 check: .venv/dev-installed  ## Format, lint, layers, types and the house rules.
@@ -45,7 +47,7 @@ lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.
-	rm -rf .venv .models .servers site .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .models .servers site .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/%-installed: requirements/%.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("toolcrib needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'

@@ -1,0 +1,147 @@
+"""Start, kill and count the servers that the tests call."""
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import anyio.to_thread
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAULTY = str(Path(__file__).with_name("faulty.py"))
+TINY = str(Path(__file__).with_name("tiny.py"))
+MODULES = ROOT / ".servers" / "node_modules" / "@modelcontextprotocol"
+START = 30.0
+"""Seconds that a server may take to start on a busy machine."""
+SOON = 15.0
+"""Seconds after which something that should happen soon is taken never to happen."""
+
+Config = dict[str, Any]
+
+
+def faulty(*flags: str, **more: Any) -> Config:
+    """Return how the faulty server is started on stdio."""
+    return {"command": sys.executable, "args": [FAULTY, *flags], **more}
+
+
+def tiny(*flags: str, **more: Any) -> Config:
+    """Return how the cheapest server is started on stdio."""
+    return {"command": sys.executable, "args": ["-S", "-I", TINY, *flags], **more}
+
+
+def npm(name: str, *args: str, **more: Any) -> Config:
+    """Return how a server of the npm lock is started; skip the test, loudly, where it is not installed."""
+    program = MODULES / f"server-{name}" / "dist" / "index.js"
+    node = shutil.which("node")
+    if node is None or not program.exists():
+        reason = f"the npm server {name!r} is not installed: install node and npm, and run `make test`"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return {"command": node, "args": [str(program), *args], **more}
+
+
+class HttpServer:
+    """The faulty server over HTTP, in a process of its own, on one port for its whole life."""
+
+    def __init__(self, *flags: str, transport: str = "http") -> None:
+        self._flags = flags
+        self._transport = transport
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def config(self) -> Config:
+        """Return how it is reached."""
+        path = "mcp" if self._transport == "http" else "sse"
+        return {"type": self._transport, "url": f"http://127.0.0.1:{self.port}/{path}"}
+
+    @property
+    def pid(self) -> int:
+        """Return the id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, on the port it had if it had one, and return once it can be reached."""
+        command = [sys.executable, FAULTY, f"--{self._transport}", str(self.port), *self._flags]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
+        stream = self._process.stdout
+        assert stream is not None
+        ready, _, _ = select.select([stream], [], [], START)
+        line = stream.readline() if ready else b""
+        if not line.strip():
+            self.kill()
+            pytest.fail(f"{command} did not say on which port it listens within {START} s")
+        self.port = int(line)
+
+    def kill(self) -> None:
+        """Kill it, as a crash or an administrator would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            self._process = None
+
+    async def restart(self) -> None:
+        """Start it again on the same port."""
+        self.kill()
+        await anyio.to_thread.run_sync(self.start)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process runs: one that has ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in {"Z", "X"}
+
+
+def children(pid: int | None = None) -> set[int]:
+    """Return the processes, zombies too, that this one or another has started."""
+    wanted = os.getpid() if pid is None else pid
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError, ValueError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
+            if fields and int(fields[1]) == wanted:
+                found.add(int(entry.name))
+    return found
+
+
+def descriptors() -> Iterator[str]:
+    """Return what is open in this process."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            yield str(entry.readlink())
+
+
+def end(pid: int) -> None:
+    """Kill a process if it still runs."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+async def until(condition: Callable[[], bool], what: str, *, within: float = SOON) -> None:
+    """Wait until something is so, and fail if that takes too long."""
+    with anyio.move_on_after(within):
+        while not condition():  # noqa: ASYNC110 - processes of the system set no event
+            await anyio.sleep(0.01)
+    assert condition(), f"{what}: not within {within} s"
