@@ -7,15 +7,17 @@ like, so a stream runs its tool in a task of its own. This is the only module th
 import asyncio  # noqa: TID251 - anyio starts tasks in task groups alone, and waits for a loop that may be gone
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import suppress
-from typing import Any
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-__all__ = ["Background", "Loop", "is_being_cancelled", "yield_to_cancellation"]
+__all__ = ["Background", "Loop", "in_thread", "is_being_cancelled", "yield_to_cancellation"]
 
+T = TypeVar("T")
 _KEPT: set["asyncio.Task[None]"] = set()
 """The event loop holds its tasks weakly: a task that nobody holds may vanish while it runs."""
 _CLOSING_TIME = 5.0
@@ -52,6 +54,15 @@ class Background:
             self._ended.set()
 
 
+async def in_thread(pool: Executor, function: Callable[[], T]) -> T:
+    """Return what a function returns that runs in a thread of a pool, with the caller's context variables.
+
+    One that is cancelled before it has begun never begins; later, it runs on with nobody waiting for it.
+    """
+    run = copy_context().run
+    return await asyncio.get_running_loop().run_in_executor(pool, run, function)
+
+
 class Loop:
     """The running event loop, for threads that have something for it; it may stop before they do."""
 
@@ -63,14 +74,6 @@ class Loop:
     def is_here(self) -> bool:
         """Whether whoever asks is in the thread of the loop."""
         return threading.get_ident() == self._thread
-
-    def call_soon(self, function: Callable[[], object]) -> bool:
-        """Have a function called in the loop, and return at once: whether there still is a loop."""
-        try:
-            self._loop.call_soon_threadsafe(function)
-        except RuntimeError:
-            return False
-        return True
 
     def start(self, work: Callable[[], Awaitable[None]]) -> "Future[None] | None":
         """Have an asynchronous function run in the loop; None where there is no loop any more."""

@@ -1,4 +1,4 @@
-"""How long something may take, as callers say it."""
+"""How long something may take, checked where a caller says it."""
 
 from math import inf
 from typing import Any
@@ -9,17 +9,21 @@ from toolcrib.errors.base import shown
 __all__ = ["checked_timeout"]
 
 
-def checked_timeout(value: Any) -> float:
-    """Return a number of seconds that may be waited for, `inf` for as long as it takes.
+def checked_timeout(value: Any) -> float | None:
+    """Return a deadline in seconds, None where none is given; `math.inf` stands for as long as it takes.
+
+    >>> checked_timeout(2), checked_timeout(None)
+    (2.0, None)
 
     Raises:
-        ValidationError: it is no such number.
+        ValidationError: it is no number, or not more than zero.
     """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not value >= 0:  # which a NaN is not either
-        message = f"must be a number of seconds, or math.inf for no deadline, not {shown(value)}"
-        raise ValidationError((Problem("/timeout", "type", message),))
-    try:
-        return float(value)
-    except OverflowError:
-        return inf
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        try:
+            return float(value)
+        except OverflowError:
+            return inf
+    reason = f"must be a positive number of seconds, not {shown(value)}"
+    raise ValidationError((Problem("/timeout", "timeout", reason),))

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from time import perf_counter
 from typing import Any, Literal, overload
 
@@ -258,12 +257,13 @@ class Runner:
         defaults: bool,
     ) -> Answer:
         """Return the answer to a call, if there is one before its deadline."""
-        limit = self._timeout if timeout is None else checked_timeout(timeout)
+        said = checked_timeout(timeout)
+        limit = self._timeout if said is None else said
         with anyio.move_on_after(limit) as scope:
             try:
                 request = await self._admitted(trail, tool_id, defaults=defaults)
                 backends = self._backends(request)
-                own = self._timeout_of(backends[0]) if timeout is None else None
+                own = self._timeout_of(backends[0]) if said is None else None
                 if own is not None:
                     scope.deadline, limit = scope.deadline - limit + own, own
                 return await self._answered(trail, request, backends, emit)
@@ -294,7 +294,7 @@ class Runner:
         except ValidationError as error:
             raise InputValidationError(error.problems, error.text, tool_id=trail.tool_id) from error
         # What was checked is what runs, and what is audited, whatever the caller does with its own meanwhile.
-        trail.request = replace(request, args=copy_json(request.args))
+        trail.request = Request(tool=tool, args=copy_json(request.args), caller=trail.caller)
         return trail.request
 
     def _backends(self, request: Request) -> Sequence[ToolBackend]:

@@ -1,5 +1,6 @@
 """The canonical tool record: MCP's `Tool` plus namespace, version, tags and backend."""
 
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -115,7 +116,7 @@ class Tool(_Open):
             Version.parse(version)
         return version
 
-    @property
+    @cached_property
     def id(self) -> ToolId:
         """The identity of this tool."""
         return ToolId(self.namespace, self.name, self.version)

@@ -21,9 +21,8 @@ def name_fault(text: object) -> str:
         return "must not be empty"
     if len(text) > MAX_NAME_LENGTH:
         return f"must have at most {MAX_NAME_LENGTH} characters, not {len(text)}"
-    foreign = dict.fromkeys(_FOREIGN.findall(text))
-    if foreign:
-        listed = ", ".join(map(repr, list(foreign)[:8]))
+    if _FOREIGN.search(text):
+        listed = ", ".join(map(repr, list(dict.fromkeys(_FOREIGN.findall(text)))[:8]))
         return f"may contain only letters, digits, '_', '.' and '-', not {listed}"
     return ""
 
@@ -42,20 +41,26 @@ class ToolId:
     name: str
     version: str | None = field(default=None, compare=False)
     _precedence: Version | None = field(init=False, repr=False)
+    _text: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        shown = ":".join(str(part) for part in (self.namespace, self.name, self.version) if part is not None)
-        for label, part in (("namespace", self.namespace), ("name", self.name)):
-            if (part is not None or label == "name") and (fault := name_fault(part)):
-                raise InvalidToolIdError(shown, f"its {label} {fault}")
+        if fault := name_fault(self.name):
+            raise self._refusal(f"its name {fault}")
+        if self.namespace is not None and (fault := name_fault(self.namespace)):
+            raise self._refusal(f"its namespace {fault}")
         precedence = None
         if self.version is not None:
             try:
                 precedence = Version.parse(self.version)
             except InvalidVersionError as error:
-                raise InvalidToolIdError(shown, f"its version must be an exact one; {error}") from error
+                raise self._refusal(f"its version must be an exact one; {error}") from error
             object.__setattr__(self, "version", str(precedence))
         object.__setattr__(self, "_precedence", precedence)
+        object.__setattr__(self, "_text", self._spelt())
+
+    def _refusal(self, reason: str) -> InvalidToolIdError:
+        given = (self.namespace, self.name, self.version)
+        return InvalidToolIdError(":".join(str(part) for part in given if part is not None), reason)
 
     @classmethod
     def parse(cls, text: str) -> "ToolId":
@@ -78,6 +83,10 @@ class ToolId:
         return cls(*parts)
 
     def __str__(self) -> str:
+        return self._text
+
+    def _spelt(self) -> str:
         if self.namespace is None:
             return self.name
-        return ":".join(part for part in (self.namespace, self.name, self.version) if part)
+        text = f"{self.namespace}:{self.name}"
+        return f"{text}:{self.version}" if self.version else text

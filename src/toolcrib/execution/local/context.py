@@ -25,7 +25,7 @@ class RunningCall(Context):
         self.tool_id = call.tool_id
         self.caller = call.caller
         self._emit: Emit | None = call.emit
-        self._loop = Loop()
+        self._loop = None if call.emit is None else Loop()
         self._cancelled = False
         self._telling: Future[None] | None = None
 
@@ -54,7 +54,7 @@ class RunningCall(Context):
 
     def tell(self, update: Update) -> Awaitable[None]:
         """Pass an update on: from a thread at once, from a coroutine when it is awaited."""
-        if self._emit is None:
+        if self._emit is None or self._loop is None:
             return _Told()
         if self._loop.is_here:
             return self._pass_on(update)

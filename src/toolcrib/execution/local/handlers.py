@@ -2,17 +2,16 @@
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from toolcrib.errors import NoBackendError, ToolCancelledError, ToolcribError, ToolExecutionError
-from toolcrib.execution.background import is_being_cancelled, yield_to_cancellation
+from toolcrib.execution.background import in_thread, is_being_cancelled, yield_to_cancellation
 from toolcrib.execution.local.context import RunningCall
 from toolcrib.execution.local.handler import Handler
-from toolcrib.execution.local.slots import Slots, Work
 from toolcrib.execution.local.values import Chunks, as_json
 from toolcrib.execution.records import Answer, Call, Update
 from toolcrib.execution.scrub import said_by, scrub
@@ -42,7 +41,7 @@ class LocalHandlers:
         max_threads: int = 40,
     ) -> None:
         self._handlers: dict[str, Handler] = {}
-        self._slots = Slots(max_threads)
+        self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="toolcrib")
         named = handlers.items() if isinstance(handlers, Mapping) else ((str(t.tool.id), t) for t in handlers)
         for name, handler in named:
             self.add(name, handler)
@@ -60,11 +59,6 @@ class LocalHandlers:
 
     def __contains__(self, name: str) -> bool:
         return name in self._handlers
-
-    @property
-    def free_threads(self) -> int:
-        """How many more functions may run at the same time."""
-        return self._slots.free
 
     def missing(self, backend: ToolBackend) -> str | None:
         """Return why a backend cannot run here: no function of its name is known."""
@@ -90,13 +84,12 @@ class LocalHandlers:
 
     async def _run(self, task: "_Task") -> Any:
         if task.handler.in_loop:
-            given = await _awaited(task.call, task.begin())
+            value = await _awaited(task.call, task.in_loop())
         else:
-            given = await self._in_thread(task.in_thread, task.call)
-            if not isinstance(given, _Unfinished):
-                return given
-            given = given.value  # a function may hand on the coroutine or the generator of another
-        value = await _awaited(task.call, given) if inspect.isawaitable(given) else given
+            value = await self._in_thread(task.in_thread, task.call)
+            if not isinstance(value, _Unfinished):
+                return value
+            value = await _awaited(task.call, value.finish())
         if inspect.isasyncgen(value):
             return await _awaited(task.call, task.collect(value))
         if isinstance(value, Iterator):
@@ -104,31 +97,16 @@ class LocalHandlers:
         return as_json(task.call, value, task.handler)
 
     async def _in_thread(self, function: Callable[[], Any], call: Call) -> Any:
-        await self._slots.take()
-        work = Work(self._slots)
-
         def run() -> _Ended:
-            if not work.begin():
-                return _Ended()
             try:
                 return _Ended(value=function())
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited; futures refuse some
                 return _Ended(error=error)
-            finally:
-                work.end()
 
-        try:
-            ended = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_unlimited())
-        finally:
-            work.give_up()
+        ended = await in_thread(self._threads, run)
         if ended.error is None:
             return ended.value
         raise _typed(call, ended.error) from ended.error
-
-
-def _unlimited() -> anyio.CapacityLimiter:
-    """Return a limiter for one call: the slots, which outlive an abandoned call, are what limits."""
-    return anyio.CapacityLimiter(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +119,12 @@ class _Ended:
 
 @dataclass(frozen=True, slots=True)
 class _Unfinished:
-    """Something that a function gave which the event loop must finish."""
+    """What a function gave that is the event loop's to finish: the coroutine or the generator of another."""
 
     value: Any
+
+    async def finish(self) -> Any:
+        return await self.value if inspect.isawaitable(self.value) else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +140,10 @@ class _Task:
     def start(self) -> Any:
         return self.handler.function(*self.positional, **self.named)
 
-    async def begin(self) -> Any:
-        """Call a coroutine function, which does no more than to take its arguments."""
-        return self.start()
+    async def in_loop(self) -> Any:
+        """Call a coroutine function, and return what it gives: a value, or an asynchronous generator."""
+        value = self.start()
+        return await value if inspect.isawaitable(value) else value
 
     def in_thread(self) -> Any:
         """Call a function, and finish what it gives: a value, or a generator."""
