@@ -549,3 +549,19 @@ async def test_providers_may_come_later() -> None:
     )
     providers["shop"] = Scripted(Answer(structured=1))
     assert (await runner.run("echo", {})).structured == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "destructive"),
+    [
+        (None, True),
+        ({}, True),
+        ({"destructive_hint": False}, False),
+        ({"destructive_hint": True}, True),
+        ({"read_only_hint": True}, False),
+        ({"read_only_hint": True, "destructive_hint": True}, False),
+    ],
+)
+async def test_a_tool_that_says_nothing_may_destroy_something(given: Any, destructive: bool) -> None:
+    declared = record(annotations=None if given is None else hints(**given))
+    assert Request(tool=declared, args={}).destructive is destructive

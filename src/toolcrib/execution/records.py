@@ -36,6 +36,12 @@ class Request:
         return hints is not None and hints.read_only_hint is True
 
     @property
+    def destructive(self) -> bool:
+        """Return whether the tool may destroy something: it says so, or does not deny it."""
+        hints = self.tool.annotations
+        return not self.read_only and (hints is None or hints.destructive_hint is not False)
+
+    @property
     def repeatable(self) -> bool:
         """Return whether running it twice does no more than running it once."""
         hints = self.tool.annotations

@@ -606,3 +606,16 @@ async def test_an_annotation_that_raises_does_not_matter() -> None:
         return x
 
     assert (await bare(work).run("echo", {"x": 1})).structured == 1
+
+
+async def test_what_is_told_in_the_wrong_order_is_refused_in_words() -> None:
+    async def swapped(ctx: Context) -> None:
+        await ctx.log("info", "starting")  # type: ignore[arg-type]  # that is the point
+
+    async def worded(ctx: Context) -> None:
+        await ctx.progress("half")  # type: ignore[arg-type]  # the same
+
+    with pytest.raises(ToolExecutionError, match=r"no level 'starting'; write log\(message, level\)"):
+        await bare(swapped).run("echo")
+    with pytest.raises(ToolExecutionError, match="must be a number, not 'half'"):
+        await bare(worded).run("echo")

@@ -2,12 +2,16 @@
 
 from collections.abc import Awaitable, Generator
 from concurrent.futures import Future
+from typing import get_args
 
+from toolcrib.errors.base import either
 from toolcrib.execution.background import Loop
 from toolcrib.execution.records import Call, Emit, Update
 from toolcrib.model.context import Context, LogLevel
 
 __all__ = ["RunningCall"]
+
+_LEVELS: tuple[str, ...] = get_args(LogLevel)
 
 
 class _Told:
@@ -42,14 +46,29 @@ class RunningCall(Context):
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> Awaitable[None]:
-        """Tell how far the work has come."""
+        """Tell how far the work has come.
+
+        Raises:
+            TypeError: it is no number.
+        """
+        for number in (progress, total):
+            if number is not None and not isinstance(number, int | float):
+                raise TypeError(f"progress must be a number, not {number!r}")
         said = {"progress": progress, "total": total, "message": message}
         return self.tell(
             Update(kind="progress", data={key: value for key, value in said.items() if value is not None})
         )
 
     def log(self, message: str, level: LogLevel = "info") -> Awaitable[None]:
-        """Tell something to whoever watches the call."""
+        """Tell something to whoever watches the call.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        if level not in _LEVELS:
+            raise ValueError(
+                f"there is no level {level!r}; write log(message, level), with {either(_LEVELS)}"
+            )
         return self.tell(Update(kind="progress", data={"message": message, "level": level}))
 
     def tell(self, update: Update) -> Awaitable[None]:
