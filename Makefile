@@ -32,6 +32,7 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python scripts/feature_table.py
 	$(BIN)/python benchmarks/adapters.py --write
 	$(BIN)/python benchmarks/discovery.py --write
+	$(BIN)/python benchmarks/execution.py --write
 
 docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -41,6 +42,7 @@ bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README
 	$(BIN)/python benchmarks/import_time.py
 	$(BIN)/python benchmarks/adapters.py
 	$(BIN)/python benchmarks/discovery.py
+	$(BIN)/python benchmarks/execution.py
 
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --group build --output-file requirements/run.txt

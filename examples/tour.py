@@ -1,4 +1,4 @@
-"""A tour: define tools, validate arguments, choose versions, translate for every provider, find and run tools."""
+"""A tour: define, validate, version, translate, find and run tools."""
 
 import json
 
@@ -99,6 +99,11 @@ def main() -> None:
         print(f"   {question} -> {[result.summary.id for result in results] or 'nothing fits'}")
     print(f"   {discovery.describe('shop:order_total', 'full').notes}")
 
+    run_tools()
+
+
+def run_tools() -> None:
+    """Run a tool, and a chain of it."""
     print("9. Run it: one shape of result, one tree of errors")
     crib = SyncCrib()
     crib.add(order_total)

@@ -1,17 +1,21 @@
 """Which backend of a tool to try, and which after that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from toolcrib.errors import BackendUnavailableError, InvalidBackendError, NoBackendError
+from toolcrib.errors import BackendUnavailableError, InvalidBackendError, NoBackendError, ToolcribError
 from toolcrib.execution.protocols import Executor, Selector
 from toolcrib.execution.records import Request
+from toolcrib.execution.scrub import said_by
 from toolcrib.model.backend import BackendKind, LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.tool import Tool
 
 __all__ = ["by_kind", "candidates", "label", "may_go_on"]
 
 _ORDER: dict[BackendKind, int] = {"local": 0, "provider": 1, "mcp": 2}
+_MOST = 100
+"""How many backends a selector may choose, so that one that never ends is known."""
 
 
 def by_kind(_tool: Tool, backends: Sequence[ToolBackend]) -> Sequence[ToolBackend]:
@@ -45,15 +49,21 @@ def candidates(
 
     Raises:
         NoBackendError: there is none, or what runs it is not known here.
-        InvalidBackendError: the selector chose something that is not a backend of the tool.
+        InvalidBackendError: the selector failed, or chose something that is not a backend of the tool.
     """
     offered = backends or ((tool.backend,) if tool.backend is not None else ())
     if not offered:
         raise NoBackendError(tool_id=str(tool.id), reason="register it with one")
-    chosen = _chosen(select(tool, offered), offered)
-    reasons = [_missing(backend, executors) for backend in chosen]
-    usable = [backend for backend, reason in zip(chosen, reasons, strict=True) if reason is None]
+    try:
+        choice = select(tool, offered)
+        chosen = offered if choice is offered else _chosen(choice, offered)
+    except ToolcribError:
+        raise
+    except Exception as error:  # a selector is somebody else's code, and so is what it returns
+        raise InvalidBackendError(f"the selector failed: {said_by(error)}") from error
+    usable = [backend for backend in chosen if _missing(backend, executors) is None]
     if not usable:
+        reasons = (_missing(backend, executors) for backend in chosen)
         said = "; ".join(dict.fromkeys(filter(None, reasons))) or "the selector chose none"
         raise NoBackendError(tool_id=str(tool.id), reason=said)
     return usable
@@ -65,10 +75,18 @@ def may_go_on(request: Request, error: BackendUnavailableError) -> bool:
 
 
 def _chosen(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolBackend]:
-    chosen = [choice] if isinstance(choice, ToolBackend) else list(choice)
+    if choice is None or isinstance(choice, ToolBackend):
+        choice = () if choice is None else (choice,)
+    if isinstance(choice, str | bytes | Mapping) or not isinstance(choice, Iterable):
+        kind = type(choice).__name__
+        raise InvalidBackendError(f"the selector must return a backend, or a list of them, and not a {kind}")
+    chosen = list(islice(choice, _MOST + 1))
+    if len(chosen) > _MOST:
+        raise InvalidBackendError(f"the selector chose more than {_MOST} backends")
     for backend in chosen:
-        if backend not in offered:
-            raise InvalidBackendError(f"the selector chose {backend!r}, which is no backend of the tool")
+        if not isinstance(backend, ToolBackend) or backend not in offered:
+            said = label(backend) if isinstance(backend, ToolBackend) else f"a {type(backend).__name__}"
+            raise InvalidBackendError(f"the selector chose {said}, which is no backend of the tool")
     return chosen
 
 
