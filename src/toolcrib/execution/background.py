@@ -7,15 +7,14 @@ like, so a stream runs its tool in a task of its own. This is the only module th
 import asyncio  # noqa: TID251 - anyio starts tasks in task groups alone, and waits for a loop that may be gone
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from contextvars import copy_context
 from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-__all__ = ["Background", "Loop", "in_thread", "is_being_cancelled", "yield_to_cancellation"]
+__all__ = ["Background", "Loop", "is_being_cancelled", "result_of", "yield_to_cancellation"]
 
 T = TypeVar("T")
 _KEPT: set["asyncio.Task[None]"] = set()
@@ -54,13 +53,9 @@ class Background:
             self._ended.set()
 
 
-async def in_thread(pool: Executor, function: Callable[[], T]) -> T:
-    """Return what a function returns that runs in a thread of a pool, with the caller's context variables.
-
-    One that is cancelled before it has begun never begins; later, it runs on with nobody waiting for it.
-    """
-    run = copy_context().run
-    return await asyncio.get_running_loop().run_in_executor(pool, run, function)
+async def result_of(future: "Future[T]") -> T:
+    """Return what comes of work in a thread; cancelling this cancels it, if it has not begun."""
+    return await asyncio.wrap_future(future)
 
 
 class Loop:

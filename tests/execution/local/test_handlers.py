@@ -1,7 +1,9 @@
 """Python functions as tools: every kind of them, what they are given, and what becomes of what they raise."""
 
 import functools
+import gc
 import itertools
+import os
 import subprocess
 import sys
 import threading
@@ -402,6 +404,52 @@ anyio.run(main)
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
         )
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "late\n", "")
+
+
+def test_a_program_ends_although_a_function_hangs() -> None:
+    program = """
+import anyio, threading
+from toolcrib import Crib
+crib = Crib()
+@crib.add
+def hang():
+    threading.Event().wait()
+async def main():
+    try:
+        await crib.run("hang", timeout=0.05)
+    except TimeoutError:
+        print("late")
+anyio.run(main)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "late\n", "")
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    runner = bare(lambda: 1)
+
+    async def run() -> int:
+        return int((await runner.run("echo", timeout=30)).structured)
+
+    assert anyio.run(run) == 1
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if anyio.run(run) == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_threads_end_with_whoever_has_them() -> None:
+    before = threading.active_count()
+    runner = bare(lambda: 1)
+    anyio.run(runner.run, "echo")
+    assert threading.active_count() > before
+    thread = next(thread for thread in threading.enumerate() if thread.name == "toolcrib")
+    del runner
+    gc.collect()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_threads_are_free_again_in_the_next_event_loop() -> None:

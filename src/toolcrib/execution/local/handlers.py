@@ -2,16 +2,17 @@
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
 from toolcrib.errors import NoBackendError, ToolCancelledError, ToolcribError, ToolExecutionError
-from toolcrib.execution.background import in_thread, is_being_cancelled, yield_to_cancellation
+from toolcrib.execution.background import is_being_cancelled, result_of, yield_to_cancellation
 from toolcrib.execution.local.context import RunningCall
 from toolcrib.execution.local.handler import Handler
+from toolcrib.execution.local.threads import Threads
 from toolcrib.execution.local.values import Chunks, as_json
 from toolcrib.execution.records import Answer, Call, Update
 from toolcrib.execution.scrub import said_by, scrub
@@ -41,7 +42,7 @@ class LocalHandlers:
         max_threads: int = 40,
     ) -> None:
         self._handlers: dict[str, Handler] = {}
-        self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="toolcrib")
+        self._threads = Threads(max_threads)
         named = handlers.items() if isinstance(handlers, Mapping) else ((str(t.tool.id), t) for t in handlers)
         for name, handler in named:
             self.add(name, handler)
@@ -103,7 +104,8 @@ class LocalHandlers:
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited; futures refuse some
                 return _Ended(error=error)
 
-        ended = await in_thread(self._threads, run)
+        context = copy_context()
+        ended = await result_of(self._threads.submit(lambda: context.run(run)))
         if ended.error is None:
             return ended.value
         raise _typed(call, ended.error) from ended.error
