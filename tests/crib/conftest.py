@@ -27,6 +27,6 @@ def little() -> Any:
     """Return what makes the settings of a little server that behaves as told."""
 
     def settings(*how: str, **fields: Any) -> dict[str, Any]:
-        return {"command": sys.executable, "args": [str(SERVER), *how], **fields}
+        return {"command": sys.executable, "args": ["-S", "-I", str(SERVER), *how], **fields}
 
     return settings

@@ -1,62 +1,85 @@
-"""A little MCP server on stdio; its first argument says how it behaves."""
+"""A little MCP server on stdio in the standard library alone; its first argument says how it behaves."""
 
+import json
 import os
 import sys
 import time
-from pathlib import Path
+from typing import Any
 
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
-
-server: MCPServer = MCPServer("little")
-
-
-@server.tool()
-def shout(text: str) -> str:
-    """Write a text in capital letters."""
-    return text.upper()
-
-
-@server.tool()
-def get_pid() -> int:
-    """Tell the number of this process."""
-    return os.getpid()
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+NOTHING = {"type": "object", "properties": {}}
+ODD = {"type": "object", "properties": {"a": {"type": 5}}}
+tools: dict[str, tuple[str, dict[str, Any]]] = {
+    "shout": ("Write a text in capital letters.", TEXT),
+    "get_pid": ("Tell the number of this process.", NOTHING),
+    "wait_long": ("Do nothing for a long time.", NOTHING),
+    "learn": ("Learn another tool, and say so.", NOTHING),
+    "crash": ("Say goodbye, and end the server.", NOTHING),
+}
 
 
-@server.tool()
-def wait_long() -> str:
-    """Do nothing for a long time."""
-    time.sleep(60)
-    return "done"
+def say(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
 
 
-def lower(text: str) -> str:
-    return text.lower()
+def listed() -> list[dict[str, Any]]:
+    return [
+        {"name": name, "description": description, "inputSchema": schema}
+        for name, (description, schema) in tools.items()
+    ]
 
 
-@server.tool()
-async def learn(context: Context) -> str:
-    """Learn another tool, and say so."""
-    server.add_tool(lower, name="whisper", description="Write a text in small letters.")
-    server.remove_tool("wait_long")
-    await context.notify_tools_changed()
-    return "learnt"
+def called(name: str, args: dict[str, Any]) -> Any:
+    """Return what a tool gives; None where it gives nothing, ever."""
+    match name:
+        case "shout":
+            return args["text"].upper()
+        case "whisper":
+            return args["text"].lower()
+        case "get_pid":
+            return os.getpid()
+        case "learn":
+            tools["whisper"] = ("Write a text in small letters.", TEXT)
+            del tools["wait_long"]
+            say(method="notifications/tools/list_changed")
+            return "learnt"
+        case "crash":
+            sys.exit("token=sk-SECRET at /home/anna/.config/key.json")
+    return None
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the members of an answer, or None where there is none."""
+    match method:
+        case "initialize":
+            info = {"name": "little", "version": "1"}
+            can = {"tools": {"listChanged": True}}
+            return {"result": {"protocolVersion": "2025-06-18", "capabilities": can, "serverInfo": info}}
+        case "ping":
+            return {"result": {}}
+        case "tools/list":
+            return {"result": {"tools": listed()}}
+        case "tools/call":
+            value = called(params["name"], params.get("arguments") or {})
+            found = {"content": [], "structuredContent": {"result": value}}
+            return None if value is None else {"result": found}
+    return {"error": {"code": -32601, "message": "method not found"}}
 
 
 def main(how: str = "well", *rest: str) -> None:
     if how == "hang":
         time.sleep(120)
     if how == "fail":
-        sys.exit("the licence has expired")
-    if how == "unless" and not Path(rest[0]).exists():
+        sys.exit(rest[0] if rest else "the licence has expired")
+    if how == "unless" and not os.path.exists(rest[0]):  # noqa: PTH110 - pathlib would double the start
         sys.exit("the switch is off")
     if how == "odd":
-        server.add_tool(lower, name="odd")
-        tools = server._tool_manager._tools
-        tools["odd"] = tools["odd"].model_copy(
-            update={"parameters": {"type": "object", "properties": {"a": {"type": 5}}}}
-        )
-    server.run("stdio")
+        tools["odd"] = ("", ODD)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message and (said := answer(message["method"], message.get("params") or {})) is not None:
+            say(id=message["id"], **said)
 
 
 if __name__ == "__main__":

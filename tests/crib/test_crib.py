@@ -20,6 +20,7 @@ from toolcrib.errors import (
     NoBackendError,
     PolicyDeniedError,
     RuntimeUnavailableError,
+    ToolcribError,
     ToolExecutionError,
     ToolNotFoundError,
     ToolTimeoutError,
@@ -349,6 +350,39 @@ async def test_servers_need_to_be_entered_and_functions_do_not() -> None:
             await verb
     with pytest.raises(ToolNotFoundError):
         await crib.run("b:x")
+
+
+async def test_a_crib_that_was_never_entered_is_closed_at_once(crib: Crib) -> None:
+    with anyio.fail_after(5):
+        await crib.__aexit__(None, None, None)
+    with pytest.raises(CribStateError, match="closed"):
+        await crib.run("greet")
+
+
+@pytest.mark.parametrize("what", [5, "text", object()])
+async def test_what_is_no_function_is_no_tool(crib: Crib, what: Any) -> None:
+    with pytest.raises(InvalidToolError):
+        crib.add(what)
+
+
+@pytest.mark.parametrize("tags", [5, [5], "text"])
+async def test_tags_that_are_none_are_refused(crib: Crib, tags: Any) -> None:
+    with pytest.raises(InvalidToolError):
+        crib.add(greet, tags=tags)
+
+
+async def test_a_namespace_that_is_none_is_refused(crib: Crib) -> None:
+    for verb in (crib.tools(namespace=["a"]), crib.search("x", namespace=["a"])):  # type: ignore[arg-type]
+        with pytest.raises(ToolcribError):
+            await verb
+
+
+async def test_missing_arguments_are_filled_in_where_asked(crib: Crib) -> None:
+    schema = {"type": "object", "properties": {"x": {"default": 5}}}
+    crib.add(LocalTool(lambda **given: given, Tool(name="show", input_schema=schema)))
+    assert (await crib.run("show")).structured == {}
+    assert (await crib.run("show", defaults=True)).structured == {"x": 5}
+    assert [event.data async for event in crib.stream("show", defaults=True)] == [{"x": 5}]
 
 
 async def test_an_error_in_the_block_comes_out_as_it_is(crib: Crib) -> None:

@@ -70,6 +70,20 @@ CLINE = """{
   }
 }"""
 ZED = """{"context_servers": {"docs": {"source": "custom", "command": "docs-server", "args": []}}}"""
+ZED_NESTED = """{
+  "context_servers": {
+    "docs": {"command": {"path": "docs-server", "args": ["-v"], "env": {"LOG": "1"}}, "settings": {}}
+  }
+}"""
+OPENCODE = """{
+  "$schema": "https://opencode.ai/config.json",
+  "mcp": {
+    "docs": {
+      "type": "local", "command": ["docs-server", "-v"], "environment": {"LOG": "1"}, "enabled": true, "timeout": 5000
+    },
+    "web": {"type": "remote", "url": "https://mcp.example.com/mcp", "headers": {"A": "b"}, "enabled": false}
+  }
+}"""
 BARE = """{"time": {"command": "mcp-server-time"}, "web": {"url": "http://localhost:1/mcp"}}"""
 LISTED = """{"mcpServers": [{"name": "time", "command": "mcp-server-time", "enabled": true}]}"""
 
@@ -103,6 +117,8 @@ def problems(error: pytest.ExceptionInfo[ConfigError]) -> dict[str, str]:
         (GEMINI, ["search"]),
         (CLINE, ["weather"]),
         (ZED, ["docs"]),
+        (ZED_NESTED, ["docs"]),
+        (OPENCODE, ["docs", "web"]),
         (BARE, ["time", "web"]),
         (LISTED, ["time"]),
         ("{}", []),
@@ -117,6 +133,110 @@ def test_a_server_on_stdio_is_read(read: Any) -> None:
     server = read(CLAUDE_DESKTOP).servers["filesystem"]
     assert (server.transport, server.command, server.args[-1]) == ("stdio", "npx", "/home/ann/notes")
     assert server.env == {"LOG": "1"}
+
+
+@pytest.mark.parametrize("text", [ZED_NESTED, OPENCODE])
+def test_a_command_in_pieces_is_put_together(read: Any, text: str) -> None:
+    server = read(text).servers["docs"]
+    assert (server.transport, server.command, server.args, server.env) == (
+        "stdio",
+        "docs-server",
+        ("-v",),
+        {"LOG": "1"},
+    )
+    assert not server.disabled
+
+
+def test_what_opencode_says_otherwise_is_understood(read: Any) -> None:
+    servers = read(OPENCODE).servers
+    assert (servers["docs"].timeout, servers["docs"].start_timeout) == (None, 5)
+    assert (servers["web"].transport, servers["web"].headers, servers["web"].disabled) == (
+        "http",
+        {"A": "b"},
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "server",
+    [{"command": []}, {"command": {}}, {"command": ["x"], "args": ["y"]}, {"type": "local", "timeout": "x", "command": []}],
+)  # fmt: skip
+def test_a_command_in_no_known_shape_is_refused(server: Any) -> None:
+    with pytest.raises(ConfigError, match="/mcpServers/a/command: must be a string"):
+        load({"mcpServers": {"a": server}})
+
+
+def test_servers_are_read_from_every_place_that_has_some(read: Any) -> None:
+    text = '{"mcpServers": {"a": {"command": "x"}}, "servers": {"b": {"command": "y"}}, "mcp": {"servers": {"c": {"url": "http://c"}}}}'
+    assert list(read(text).servers) == list(load(json.loads(text)).servers) == ["a", "b", "c"]
+    assert read(text).others == {}
+    assert list(read('{"mcpServers": {}, "servers": {"b": {"command": "y"}}}').servers) == ["b"]
+    other = read('{"mcpServers": {"a": {"command": "x"}}, "servers": ["eu", "us"], "mcp": {"trace": true}}')
+    assert (list(other.servers), other.others) == (["a"], {"servers": ["eu", "us"], "mcp": {"trace": True}})
+
+
+def test_one_name_in_two_places_is_refused(read: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        read('{"mcpServers": {"a": {"command": "x"}}, "servers": {"a": {"command": "y"}}}')
+    assert problems(error) == {"/servers/a": "/mcpServers/a has the name 'a' already; rename one of them"}
+
+
+def test_a_key_that_stands_twice_is_refused(read: Any) -> None:
+    with pytest.raises(ConfigError, match="the key 'a' stands twice in one object"):
+        read('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
+
+
+def test_what_is_nested_without_end_is_refused(read: Any) -> None:
+    deep: Any = []
+    for _ in range(600):
+        deep = [deep]
+    cyclic: dict[str, Any] = {"command": "x"}
+    cyclic["me"] = cyclic
+    for server in ({"command": "x", "y": deep}, cyclic):
+        with pytest.raises(
+            ConfigError, match="/mcpServers/a: is nested deeper than 100 levels, or holds itself"
+        ):
+            load({"mcpServers": {"a": server}})
+    with pytest.raises(ConfigError, match="nested too deep"):
+        read("a = " + "[" * 20_000, "toolcrib.toml")
+    with pytest.raises(ConfigError, match="a comment begins at character 0 and does not end"):
+        read("/* " * 100_000)
+
+
+ODD_PATHS = ["~nosuchuser/x.json", "a\0b.json", "x\ud800.json"]
+
+
+@pytest.mark.parametrize("path", ODD_PATHS)
+def test_a_path_that_can_be_of_no_file_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match="the path "):
+        load(path)
+    for config in ({"store": path}, {"audit": {"path": path}}, {"search": {"model": path}}):
+        with pytest.raises(ConfigError, match=r"no such home|NUL character|unable to parse"):
+            load(config)
+    with pytest.raises(ConfigError, match="/mcpServers/a/cwd: "):
+        load({"mcpServers": {"a": {"command": "x", "cwd": path}}})
+
+
+def test_a_path_of_bytes_is_refused() -> None:
+    class Bytes:
+        def __fspath__(self) -> bytes:
+            return b"x.json"
+
+    with pytest.raises(ConfigError, match="must be text, not bytes"):
+        load(Bytes())  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_folder_that_is_gone_is_missed_only_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(ConfigError, match="is relative, and the folder that this process is in is gone"):
+        load("x.json")
+    settings = load({"mcpServers": {"a": {"command": "x", "args": ["${workspaceFolder}"]}}})
+    assert settings.servers["a"].args == ("${workspaceFolder}",)
 
 
 def test_servers_on_the_network_are_read(read: Any) -> None:
@@ -313,6 +433,7 @@ def test_a_mapping_is_read_like_a_file_with_settings_beside() -> None:
         ({"mcpServers": {}, "timout": 5}, "/timout", "is not a setting; did you mean 'timeout'?"),
         ({"mcpServer": {"a": 1}}, "", "there are no servers in it; they stand under 'mcpServers'"),
         ({"mcpServers": {}, "others": {}}, "/others", "is not a setting"),
+        ({"toolcrib": {1: 2}}, "/toolcrib", "has a key that is a Python int, and not a string"),
         (5, "", "must be a path, a dict with 'mcpServers', Settings or None, not int"),
     ],
 )
@@ -334,10 +455,14 @@ def test_secrets_are_never_shown(read: Any) -> None:
         "b": {"url": "https://user:hush-4@example.com", "headers": {"Authorization": "hush-5"}}
     }, "extra": "hush-6"}"""
     settings = read(text)
-    assert "hush" not in repr(settings) + str(settings)
+    assert "hush" not in repr(settings) + str(settings) + repr(settings.servers) + str(settings.servers["b"])
+    assert "command='x'" in repr(settings.servers["a"])
+    assert "others=['auth']" in repr(settings.servers["a"])
+    assert "url='https://example.com/…'" in repr(settings.servers["b"])
     assert "'a', 'b'" in repr(settings)
     with pytest.raises(ConfigError) as error:
         read(text.replace('"command": "x"', '"command": {"hush-7": 1}, "timeout": "hush-8"'))
     assert "hush" not in str(error.value)
-    own = Settings(openapi={"pets": {"document": "x", "secrets": {"key": "hush-9"}}})
+    pets = {"document": "x", "secrets": {"key": "hush-9"}, "base_url": "https://u:hush-10@example.com"}
+    own = Settings(openapi={"pets": pets})
     assert "hush" not in repr(own) + repr(own.openapi["pets"])

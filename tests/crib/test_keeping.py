@@ -5,6 +5,7 @@ import logging
 import os
 import sqlite3
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,10 @@ async def test_what_was_kept_is_served_although_the_server_cannot_start(kept: Pa
             assert (await crib.search("capital letters")).items[0].summary.id == "text:shout"
             assert (await crib.describe("text:shout")).tool is not None
             assert crib.discovery.index.usage()["text:shout"] == 1
-            with pytest.raises(BackendUnavailableError, match="the switch is off") as error:
+            with pytest.raises(BackendUnavailableError, match="it exited with status 1") as error:
                 await crib.run("text:shout", {"text": "a"})
             assert error.value.op == "execute"
+            assert getattr(error.value.__cause__, "stderr", "") == "the switch is off"
             await crib.ready()
             assert (await crib.search("capital letters")).items[0].summary.id == "text:shout"
 
@@ -184,6 +186,47 @@ async def test_a_home_that_cannot_be_written_to_is_done_without(
         async with Crib(path) as crib:
             assert crib.discovery.index.store is None
     assert "the catalogue is not kept" in caplog.text
+
+
+def drop(table: str, path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"DROP TABLE {table}")
+    connection.close()
+
+
+def flip(path: Path) -> None:
+    """Damage the names of tables, which SQLite repeats in what it says."""
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE texts", b"CREATE \x8c\x8c\x8c\x8c\x8c texts"))
+
+
+DAMAGES = [
+    partial(drop, "tools"),
+    partial(drop, "texts"),
+    partial(drop, "derived"),
+    partial(drop, "usage"),
+    flip,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=["tools", "texts", "derived", "usage", "flipped"])
+async def test_a_catalogue_of_our_own_that_is_damaged_is_done_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Any
+) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text("")
+    async with Crib(path):
+        pass
+    damage(catalogue_file(path))
+    crib = Crib(path)
+    crib.add(shop)
+    with caplog.at_level(logging.WARNING):
+        async with crib:
+            assert crib.discovery.index.store is None
+            assert (await crib.run("shop", {"name": "bolt"})).structured == {"name": "bolt"}
+    assert "the catalogue is not kept" in caplog.text
+    path.write_text(f"store = {json.dumps(str(catalogue_file(path)))}")
+    with pytest.raises(StoreError):
+        await Crib(path).__aenter__()
 
 
 async def test_a_store_that_was_asked_for_must_work(tmp_path: Path) -> None:

@@ -206,6 +206,30 @@ async def test_an_answer_that_cannot_be_kept_is_a_failure_of_its_server() -> Non
         tasks.cancel_scope.cancel()
 
 
+async def test_an_answer_that_breaks_what_keeps_it_takes_no_other_along(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    taken: list[str] = []
+
+    def take(each: Origin, _: Any) -> None:
+        if each.name == "bad":
+            raise ZeroDivisionError
+        taken.append(each.name)
+
+    listing = Listing([origin("bad"), origin("good")], take)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listing.run)
+        with anyio.fail_after(LONG):
+            await listing.wait(["bad", "good"])
+        assert "cannot be kept: ZeroDivisionError" in str(listing.failure(listing.origins["bad"]))
+        listing.note("good", ())
+        with anyio.fail_after(LONG):
+            await listing.origins["good"].taken.wait()
+        tasks.cancel_scope.cancel()
+    assert taken == ["good", "good"]
+    assert "the tools of 'bad' cannot be kept" in caplog.text
+
+
 async def test_of_several_answers_the_last_counts() -> None:
     taken: list[int] = []
     listing = Listing([origin()], lambda _, tools: taken.append(len(tools)))

@@ -5,8 +5,30 @@ from pathlib import Path
 import pytest
 
 from toolcrib.crib.places import catalogue_file, data_folder
+from toolcrib.errors import ConfigError, StoreError
 
 HOME = Path.home()
+
+
+@pytest.mark.parametrize("folder", ["~nosuchuser", "a\0b", "/srv/a\ud800b"])
+def test_a_folder_that_cannot_be_is_refused(folder: str) -> None:
+    with pytest.raises(ConfigError, match="TOOLCRIB_HOME: the path "):
+        data_folder({"TOOLCRIB_HOME": folder})
+
+
+def test_without_any_home_one_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: type[Path]) -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", classmethod(unknown))
+    with pytest.raises(StoreError, match="set TOOLCRIB_HOME"):
+        data_folder({}, "linux")
+
+
+def test_the_file_of_a_configuration_that_links_to_itself_has_a_name(tmp_path: Path) -> None:
+    link = tmp_path / "mcp.json"
+    link.symlink_to(link)
+    assert catalogue_file(link).suffix == ".db"
 
 
 @pytest.mark.parametrize(

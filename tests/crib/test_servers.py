@@ -1,5 +1,6 @@
 """A crib with real MCP servers: what waits for whom, and what one bad server does to the others."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,14 @@ import anyio
 import pytest
 
 from toolcrib.crib import Crib
-from toolcrib.errors import BackendUnavailableError, CribStateError, ServerUnavailableError, ToolNotFoundError
+from toolcrib.errors import (
+    BackendUnavailableError,
+    CribStateError,
+    InvalidChainError,
+    ServerUnavailableError,
+    ToolNotFoundError,
+    explain,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +49,13 @@ async def test_the_tools_of_a_server_are_found_described_and_run_at_once(little:
             result = await crib.run("text:shout", {"text": "hello"})
             assert result.structured == {"result": "HELLO"}
             assert result.backend.to_json() == {"kind": "mcp", "serverName": "text"}
-            assert ids(await crib.tools()) == ["text:get_pid", "text:learn", "text:shout", "text:wait_long"]
+            assert ids(await crib.tools()) == [
+                "text:crash",
+                "text:get_pid",
+                "text:learn",
+                "text:shout",
+                "text:wait_long",
+            ]
             assert await crib.namespaces() == ("text",)
             assert [made.tool_id for made in crib.convert("openai", tools=["text:shout"])] == ["text:shout"]
             kinds = [event.kind async for event in crib.stream("text:shout", {"text": "x"})]
@@ -73,8 +87,8 @@ async def test_a_server_that_is_slow_or_broken_does_not_fail_a_search(little: An
             status = await crib.ready()
             assert status["text"].state == "ready"
             for name, said in (
-                ("broken", "the licence has expired"),
-                ("absent", "/no/such/program"),
+                ("broken", "it exited with status 1$"),
+                ("absent", "there is no program '<path>'"),
                 ("unset", "NO_SUCH_VARIABLE"),
                 ("slow", "did not start within 1 s"),
             ):
@@ -85,10 +99,38 @@ async def test_a_server_that_is_slow_or_broken_does_not_fail_a_search(little: An
                     "resolve",
                     False,
                 )
-            with pytest.raises(BackendUnavailableError, match="the licence has expired"):
+            with pytest.raises(BackendUnavailableError, match=r"it exited with status 1$"):
                 await crib.describe("broken:shout")
             with pytest.raises(ToolNotFoundError, match="did you mean 'text:shout'"):
                 await crib.run("text:shot", {"text": "a"})
+
+
+SPILT = "token=sk-SECRET at /home/anna/.config/key.json"
+
+
+async def test_what_a_server_writes_is_kept_from_models_and_for_people(little: Any) -> None:
+    servers = {"broken": little("fail", SPILT), "absent": {"command": "/home/anna/bin/x"}, "text": little()}
+    chain = [{"toolId": "broken:x"}]
+    async with Crib({"mcpServers": servers}) as crib:
+        with anyio.fail_after(LONG):
+            for verb in (
+                crib.run("broken:x"),
+                crib.describe("broken:x"),
+                crib.run("absent:x"),
+                crib.run("text:crash"),
+            ):
+                with pytest.raises(BackendUnavailableError) as error:
+                    await verb
+                assert "SECRET" not in json.dumps(explain(error.value))
+                assert "anna" not in json.dumps(explain(error.value))
+                cause = error.value.__cause__
+                assert isinstance(cause, ServerUnavailableError)
+                assert "anna" in f"{cause.reason} {cause.stderr}"
+            with pytest.raises(InvalidChainError) as invalid:
+                await crib.run_chain(chain)
+            assert "anna" not in json.dumps(explain(invalid.value))
+            events = [event.data async for event in crib.stream("broken:x")]
+            assert "anna" not in json.dumps(events)
 
 
 async def test_waiting_for_a_server_counts_as_running_its_tool(little: Any) -> None:
@@ -141,7 +183,7 @@ async def test_a_run_asks_a_server_again_that_was_not_there_at_first(little: Any
     async with Crib({"mcpServers": servers}) as crib:
         with anyio.fail_after(LONG):
             await crib.ready()
-            with pytest.raises(BackendUnavailableError, match="the switch is off"):
+            with pytest.raises(BackendUnavailableError, match="it exited with status 1"):
                 await crib.run("late:shout", {"text": "a"})
             switch.write_text("on")
             while True:
@@ -158,7 +200,13 @@ async def test_tools_that_come_and_go_are_followed(little: Any) -> None:
     async with Crib({"mcpServers": {"text": little()}}) as crib:
         with anyio.fail_after(LONG):
             await crib.run("text:learn")
-            while ids(await crib.tools()) != ["text:get_pid", "text:learn", "text:shout", "text:whisper"]:
+            while ids(await crib.tools()) != [
+                "text:crash",
+                "text:get_pid",
+                "text:learn",
+                "text:shout",
+                "text:whisper",
+            ]:
                 await a_moment()
             assert (await crib.run("text:whisper", {"text": "A"})).structured == {"result": "a"}
 

@@ -107,7 +107,8 @@ def test_leaving_a_stream_cancels_the_tool(crib: SyncCrib) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no alarm")
-def test_an_interrupt_cancels_the_tool() -> None:
+@pytest.mark.parametrize("verb", ["run", "stream"])
+def test_an_interrupt_cancels_the_tool(verb: str) -> None:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -126,7 +127,7 @@ def test_an_interrupt_cancels_the_tool() -> None:
 
             threading.Thread(target=tell).start()
             with pytest.raises(KeyboardInterrupt):
-                crib.run("hang")
+                _ = crib.run("hang") if verb == "run" else list(crib.stream("hang"))
             assert stopped.wait(10)
     finally:
         signal.signal(signal.SIGUSR1, before)

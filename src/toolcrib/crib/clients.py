@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.settings import Settings
+from toolcrib.crib.shapes import plain_server
 from toolcrib.errors import Problem
 from toolcrib.model.suggest import nearest
 
@@ -14,13 +15,16 @@ __all__ = ["Parts", "read_client", "read_python"]
 
 _OURS = "toolcrib"
 """Under which key a client's file holds settings of ours."""
-_PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
-"""Where servers stand: nearly everywhere, in VS Code's `mcp.json`, in its `settings.json`, in Zed."""
+_PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp",))
+"""Where servers stand: nearly everywhere, in VS Code's `mcp.json`, its `settings.json`, Zed, opencode."""
+_OPENCODE = _PLACES[-1]
+"""The place that other clients have for something else."""
 _STARTS = frozenset({"command", "url", "serverUrl", "httpUrl"})
 """One of these makes an object a server."""
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".roo"})
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 _FOLDER = re.compile(r"(?<!\$)\$\{(workspaceFolder|userHome)\}")
+_MAX_DEPTH = 100
 _MISSING = "there are no servers in it; they stand under 'mcpServers'"
 
 
@@ -59,7 +63,7 @@ class Parts:
 def read_client(document: Mapping[str, Any], folder: Path) -> Parts:
     """Return the parts of a client's file; settings of ours stand under `toolcrib`."""
     parts = _read(document, {_OURS})
-    parts.servers = {name: _portable(server, folder) for name, server in parts.servers.items()}
+    _make_plain(parts, folder)
     _add_ours(parts, document)
     return parts
 
@@ -69,7 +73,7 @@ def read_python(document: Mapping[str, Any]) -> Parts:
     aliases = {field.alias or name for name, field in Settings.model_fields.items()}
     known = aliases.union(Settings.model_fields) - {"servers"}
     parts = _read(document, {*known, _OURS})
-    parts.servers = {name: _portable(server, Path.cwd()) for name, server in parts.servers.items()}
+    _make_plain(parts, None)
     parts.settings = {key: value for key, value in document.items() if key in known}
     for key in parts.others:
         if meant := nearest(key, [*known, "mcpServers", "servers"]):
@@ -86,9 +90,12 @@ def _add_ours(parts: Parts, document: Mapping[str, Any]) -> None:
     elif "servers" in ours:
         said = "must stand under 'mcpServers'"
         parts.problems.append(Problem(f"/{_OURS}/servers", "extra_forbidden", said))
+    elif odd := [key for key in ours if not isinstance(key, str)]:
+        said = f"has a key that is a Python {type(odd[0]).__name__}, and not a string"
+        parts.problems.append(Problem(f"/{_OURS}", "type", said))
     else:
         parts.settings |= ours
-        parts.ours = frozenset(map(str, ours))
+        parts.ours = frozenset(ours)
 
 
 def _head(path: str) -> str:
@@ -99,21 +106,47 @@ def _head(path: str) -> str:
 def _read(document: Mapping[str, Any], known: set[str]) -> Parts:
     """Return the servers of a document, wherever they stand in it, and what else there is."""
     parts = Parts()
-    found = next((place for place in _PLACES if _at(document, place) is not None), None)
+    found = _found(document)
     rest = {key: value for key, value in document.items() if key not in known}
-    if found is not None:
-        pointer = "".join(f"/{key}" for key in found)
-        for name, server in _named(_at(document, found), pointer, parts.problems):
-            parts.add(_FOREIGN.sub("-", name).strip("-") or "server", server, f"{pointer}/{name}")
-        parts.others = {str(key): value for key, value in rest.items() if key != found[0]}
+    for place in found:
+        pointer = "".join(f"/{key}" for key in place)
+        for name, server in _named(_at(document, place), pointer, parts.problems):
+            parts.add(_name(name), server, f"{pointer}/{name}")
+    if found:
+        taken = {place[0] for place in found}
+        parts.others = {str(key): value for key, value in rest.items() if key not in taken}
     elif rest and all(_is_server(value) for value in rest.values()):
         for name, server in rest.items():
-            parts.add(_FOREIGN.sub("-", str(name)).strip("-") or "server", server, f"/{name}")
+            parts.add(_name(name), server, f"/{name}")
     elif rest and not known.intersection(document):
         parts.problems.append(Problem("", "mcpServers", _MISSING))
     else:
         parts.others = {str(key): value for key, value in rest.items()}
     return parts
+
+
+def _name(written: Any) -> str:
+    """Return a name that the ids of tools can carry."""
+    return _FOREIGN.sub("-", str(written)).strip("-") or "server"
+
+
+def _found(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the places where a document has servers; beside the first, only what can be nothing else."""
+    found: list[tuple[str, ...]] = []
+    for place in _PLACES:
+        value = _at(document, place)
+        if place == _OPENCODE:
+            is_meant = isinstance(value, Mapping) and bool(value) and all(map(_is_server, value.values()))
+        else:
+            is_meant = value is not None and (not found or _holds_objects(value))
+        if is_meant:
+            found.append(place)
+    return found
+
+
+def _holds_objects(value: Any) -> bool:
+    members = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [None]
+    return all(isinstance(member, Mapping) for member in members)
 
 
 def _at(document: Any, place: tuple[str, ...]) -> Any:
@@ -136,16 +169,36 @@ def _is_server(value: Any) -> bool:
     return isinstance(value, Mapping) and not _STARTS.isdisjoint(value)
 
 
-def _portable(value: Any, folder: Path) -> Any:
+def _make_plain(parts: Parts, folder: Path | None) -> None:
+    """Give every server the shape that most clients write, with the folders that editors have names for."""
+    for name, server in parts.servers.items():
+        try:
+            parts.servers[name] = plain_server(_portable(server, folder))
+        except RecursionError:
+            said = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
+            parts.problems.append(Problem(parts.places[name], "depth", said))
+            parts.servers[name] = {"command": name}  # what else is wrong is told too
+
+
+def _portable(value: Any, folder: Path | None, depth: int = 0) -> Any:
     """Return a server with the folders that editors have names for."""
+    if depth > _MAX_DEPTH:
+        raise RecursionError
     if isinstance(value, str):
-        return _FOLDER.sub(lambda found: str(_meant(found[1], folder)), value)
+        return _FOLDER.sub(lambda found: _meant(found, folder), value)
     if isinstance(value, Mapping):
-        return {key: _portable(member, folder) for key, member in value.items()}
-    return [_portable(member, folder) for member in value] if isinstance(value, list | tuple) else value
+        return {key: _portable(member, folder, depth + 1) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_portable(member, folder, depth + 1) for member in value]
+    return value
 
 
-def _meant(name: str, folder: Path) -> Path:
-    if name == "userHome":
-        return Path.home()
-    return folder.parent if folder.name in _EDITOR_FOLDERS else folder
+def _meant(found: re.Match[str], folder: Path | None) -> str:
+    """Return the folder that a name means; where there is none, the variable, which the start will miss."""
+    try:
+        if found[1] == "userHome":
+            return str(Path.home())
+        folder = Path.cwd() if folder is None else folder
+    except (OSError, RuntimeError):
+        return found[0]
+    return str(folder.parent if folder.name in _EDITOR_FOLDERS else folder)

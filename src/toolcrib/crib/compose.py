@@ -35,8 +35,8 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     """Return where the catalogue is kept; None where it lasts only as long as the crib.
 
     Raises:
-        StoreError: the file that the settings name cannot be used. A place of our own choice that cannot be
-            used, such as a home that may not be written to, is logged and done without.
+        StoreError: the file cannot be used.
+        ConfigError: the folder for our own cannot be meant.
     """
     if settings.store == MEMORY:
         return None
@@ -44,13 +44,12 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
         return SqliteStore(Path(settings.store).expanduser())
     if settings.source is None:
         return None
+    path = catalogue_file(settings.source, environ)
     try:
-        path = catalogue_file(settings.source, environ)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return SqliteStore(path)
-    except (StoreError, OSError) as error:
-        _LOG.warning("the catalogue is not kept: %s", error)
-        return None
+    except OSError as error:
+        raise StoreError(str(path), f"its folder cannot be made ({error.strerror or error})") from error
+    return SqliteStore(path)
 
 
 def make_discovery(settings: Settings, store: Store | None, why: Why) -> tuple[Discovery, Reach]:

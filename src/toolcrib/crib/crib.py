@@ -1,7 +1,7 @@
 """One object that keeps tools, finds them and runs them."""
 
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
@@ -156,7 +156,10 @@ class Crib:
             InvalidToolError: it cannot be made a tool.
             InvalidSchemaError: a schema of the tool cannot be used.
         """
-        said: dict[str, Any] = {"namespace": namespace, "version": version, "tags": tuple(tags)}
+        labels: Any = tags
+        if isinstance(labels, Iterable) and not isinstance(labels, str):
+            labels = tuple(labels)  # it may give them once only, and a decorator be used again
+        said = {"namespace": namespace, "version": version, "tags": labels}
         changes = {name: value for name, value in said.items() if value}
         if function is None:
             return lambda decorated: self.add(decorated, **changes)
@@ -225,15 +228,20 @@ class Crib:
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, told apart from the caller's
         progress: Progress | None = None,
         caller: str | None = None,
+        defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave, as `Runner.run` does; waiting for its server counts.
+
+        `defaults` fills in what the input schema declares for arguments that are missing.
 
         Raises:
             ToolNotFoundError: no tool answers to the reference.
             ToolError: one of its leaves says what went wrong, on which backend, doing what.
         """
         left = await self._waiting.time_left(timeout, tool_id)
-        return await self._engine.runner.run(tool_id, args, timeout=left, progress=progress, caller=caller)
+        return await self._engine.runner.run(
+            tool_id, args, timeout=left, progress=progress, caller=caller, defaults=defaults
+        )
 
     async def stream(
         self,
@@ -242,10 +250,11 @@ class Crib:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
         caller: str | None = None,
-    ) -> AsyncIterator[StreamEvent]:
+        defaults: bool = False,
+    ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
         left = await self._waiting.time_left(timeout, tool_id)
-        events = self._engine.runner.stream(tool_id, args, timeout=left, caller=caller)
+        events = self._engine.runner.stream(tool_id, args, timeout=left, caller=caller, defaults=defaults)
         async with aclosing(events) as told:
             async for event in told:
                 yield event
@@ -284,10 +293,9 @@ class Crib:
         """
         chain = Chain.parse(steps, limits=limits)
         named = [node.step.tool_id for node in chain.walk() if node.step.tool_id]
-        waited = await self._waiting.within(self.settings.timeout if timeout is None else timeout, named)
+        left = await self._waiting.time_left_of_all(timeout, named)
         if dry_run:
             return await self._engine.runner.run_chain(chain, dry_run=True, limits=limits)
-        left = None if timeout is None else max(0.0, timeout - waited)
         return await self._engine.runner.run_chain(chain, timeout=left, limits=limits, **options)
 
     async def execute(

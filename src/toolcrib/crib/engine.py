@@ -17,7 +17,7 @@ from toolcrib.crib.listing import Listing, Origin, Tools
 from toolcrib.crib.origins import enabled, server_origins
 from toolcrib.crib.settings import Settings
 from toolcrib.discovery import Discovery, Store
-from toolcrib.errors import ServerUnavailableError, ToolcribError
+from toolcrib.errors import ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
 from toolcrib.execution.background import Background
 from toolcrib.execution.mcp import McpServers
@@ -109,10 +109,12 @@ class Engine:
 
     async def close(self) -> None:
         """Stop everything, within a bounded time."""
+        if self._life is None:
+            return
         self._closing.set()
         with anyio.move_on_after(_CLOSING_TIME, shield=True):
             await self._ended.wait()
-        if self._life is not None and not self._ended.is_set():
+        if not self._ended.is_set():
             _LOG.warning("the crib did not stop within %g s", _CLOSING_TIME)
             await self._life.stop()
 
@@ -154,19 +156,33 @@ class Engine:
         tasks.start_soon(self._learning.run)
 
     def _open_catalogue(self, origins: Collection[Origin]) -> Catalogue:
-        store = open_store(self.settings, self._doors.environ)
-        kept: dict[str, Kept] = {}
-        if store is not None:
-            try:
-                kept = keep_only(store, {origin.key: origin.identity for origin in origins})
-                self._set_catalogue(store)
-            except BaseException:
-                store.close()
+        before = self.discovery, self._reach, self._learning
+        try:
+            kept = self._read_catalogue({origin.key: origin.identity for origin in origins})
+        except StoreError as error:
+            if self.settings.store is not None:
                 raise
+            _LOG.warning("the catalogue is not kept: %s", error)
+            self.discovery, self._reach, self._learning = before
+            kept = {}
         self._set_runner()
         for origin in origins:
             origin.kept = origin.key in kept
         return Catalogue(self.discovery, kept)
+
+    def _read_catalogue(self, identities: Mapping[str, str]) -> dict[str, Kept]:
+        """Take up what the store holds of these origins, if there is a store."""
+        store = open_store(self.settings, self._doors.environ)
+        if store is None:
+            return {}
+        try:
+            kept = keep_only(store, identities)
+            store.derived("any", ["any"])  # so that a table which is missing shows here
+            self._set_catalogue(store)
+        except BaseException:
+            store.close()
+            raise
+        return kept
 
     async def _close_catalogue(self, discovery: Discovery, learning: Learning) -> None:
         def write() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from toolcrib.crib.clients import Parts, read_client, read_python
 from toolcrib.crib.jsonc import parse_jsonc
+from toolcrib.crib.places import anchored, path_fault
 from toolcrib.crib.settings import INTERNAL, MEMORY, Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS
@@ -18,7 +19,7 @@ __all__ = ["Config", "load"]
 
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
-_MAPPING = "configuration"
+_MAPPING, _FILE = "configuration", "configuration file"
 _SPELLINGS = ("type", "serverUrl", "httpUrl")
 """What a server may also say, as other clients do."""
 _TYPES = "a path, a dict with 'mcpServers', Settings or None"
@@ -44,20 +45,20 @@ def load(config: Config = None) -> Settings:
     if isinstance(config, Mapping):
         return _settings(read_python(config), _MAPPING)
     if isinstance(config, str | PathLike):
-        return _load_file(Path(config))
+        return _load_file(anchored(config, _FILE))
     problem = Problem("", "type", f"must be {_TYPES}, not {type(config).__name__}")
     raise ConfigError(_MAPPING, (problem,))
 
 
 def _load_file(path: Path) -> Settings:
     """Return the settings of a file."""
-    path = path.expanduser().absolute()
     text = _text(path)
     try:
         document = tomllib.loads(text) if path.suffix == ".toml" else parse_jsonc(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         kind = "TOML" if path.suffix == ".toml" else "JSON"
-        problem = Problem("", kind.lower(), f"it is not {kind}: {error}"[:500])
+        said = "it is nested too deep" if isinstance(error, RecursionError) else error
+        problem = Problem("", kind.lower(), f"it is not {kind}: {said}"[:500])
         raise ConfigError(str(path), (problem,)) from error
     if not isinstance(document, dict):
         problem = Problem("", "type", f"it must be a JSON object, not {type(document).__name__}")
@@ -111,11 +112,19 @@ def _settings(parts: Parts, source: str) -> Settings:
     known = {name: value for name, value in parts.settings.items() if name not in internal}
     try:
         settings = Settings(**known, servers=parts.servers, others=parts.others)
+        problems += [parts.placed(problem) for problem in _lost(settings)]
         if not problems:
             return settings
     except ConfigError as error:
         problems += [parts.placed(problem) for problem in error.problems]
     raise ConfigError(source, tuple(problems[:MAX_PROBLEMS]))
+
+
+def _lost(settings: Settings) -> Iterator[Problem]:
+    """Yield the folders of servers that cannot be."""
+    for name, server in settings.servers.items():
+        if fault := path_fault(server.cwd or ""):
+            yield Problem(f"/servers/{name}/cwd", "path", fault)
 
 
 def _anchored(settings: Settings, path: Path) -> Settings:

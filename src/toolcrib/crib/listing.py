@@ -165,6 +165,10 @@ class Listing:
             origin.error = None
         except ToolcribError as error:
             self._fail(origin, error)
+        except Exception as error:  # noqa: BLE001 - one answer must not take the others along
+            _LOG.exception("the tools of %r cannot be kept", origin.name)
+            reason = f"its tools cannot be kept: {type(error).__name__}"
+            self._fail(origin, ServerUnavailableError(origin.name, reason))
         if self._answers.get(origin.name) is tools:
             del self._answers[origin.name]
             origin.taken.set()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from toolcrib.discovery import Index
 from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolNotFoundError
+from toolcrib.execution.scrub import scrub
 from toolcrib.model import Tool, ToolBackend, ToolId
 
 __all__ = ["Reach", "Why", "namespace_of"]
@@ -25,25 +26,23 @@ class Reach:
 
         Raises:
             ToolNotFoundError: there is none, with the nearest ids.
-            BackendUnavailableError: it may be one of a server that has not listed its tools.
+            BackendUnavailableError: it may be one of a server that has not listed its tools. What the server
+                has written, and paths of this machine, are in its cause alone: a model may be told.
         """
         try:
             return self._index.resolve(ref)
-        except ToolNotFoundError as error:
+        except ToolNotFoundError:
             absent = self._why(namespace_of(ref))
             if absent is None:
                 raise
-            raise _unavailable(ref, *absent) from error
+            backend, failure = absent
+            raise BackendUnavailableError(
+                tool_id=str(ref), op="resolve", backend=backend, reason=scrub(failure.reason), sent=False
+            ) from failure
 
     def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
         """Return where a tool can run."""
         return self._index.backends(tool_id)
-
-
-def _unavailable(ref: str | ToolId, backend: str, failure: ServerUnavailableError) -> BackendUnavailableError:
-    last = f"; its last words: {failure.stderr}" if failure.stderr else ""
-    reason = f"{failure.reason}{last}"
-    return BackendUnavailableError(tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False)
 
 
 def namespace_of(ref: object) -> str:

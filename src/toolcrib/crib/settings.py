@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from toolcrib.crib.places import path_fault
 from toolcrib.errors import ConfigError, Problem, ToolcribError
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.config import ServerConfig, host_of
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.toolid import name_fault
@@ -35,6 +36,15 @@ _Count = Annotated[int, Field(ge=1)]
 _Text = Annotated[str, Field(min_length=1)]
 
 
+def _path(path: str) -> str:
+    if fault := path_fault(path):
+        raise PydanticCustomError("path", "{fault}", {"fault": fault})
+    return path
+
+
+_Path = Annotated[_Text, AfterValidator(_path)]
+
+
 class _Section(Record):
     """A part of the configuration."""
 
@@ -48,7 +58,7 @@ class _Section(Record):
 class OpenApiSettings(_Section):
     """An HTTP API whose operations become tools."""
 
-    document: _Text
+    document: _Path
     """The OpenAPI document: a file in JSON or YAML."""
     base_url: str | None = None
     """Where the API is; None where the document says it."""
@@ -56,6 +66,10 @@ class OpenApiSettings(_Section):
     """By security scheme, `${VAR}` allowed."""
     allow_private: bool | tuple[str, ...] = False
     """To which private addresses requests may go: none, all, or these hosts and networks."""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, host_of(value) if name == "base_url" and value else value
 
 
 class LimitSettings(_Section):
@@ -72,7 +86,7 @@ class SearchSettings(_Section):
 
     searcher: Literal["auto", "bm25", "hybrid"] = "auto"
     """By words, or by words and meaning; `auto` does what the model and the installed extras allow."""
-    model: _Text | None = None
+    model: _Path | None = None
     """The folder of an embedding model."""
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     """What a result needs at least, where a search does not say."""
@@ -100,7 +114,7 @@ class RetrySettings(_Section):
 class AuditSettings(_Section):
     """Where one line is written for each call."""
 
-    path: _Text
+    path: _Path
     arguments: bool = False
     """Whether the arguments of the calls are written too."""
 
@@ -119,7 +133,7 @@ class Settings(_Section):
     """MCP servers by name; the name is the namespace of their tools."""
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
-    store: _Text | None = None
+    store: _Path | None = None
     """The file of the catalogue, or `memory`; None keeps that of a configuration file in the user's data."""
     timeout: _Seconds = 60.0
     """For how many seconds a call may run that does not say otherwise."""

@@ -1,15 +1,13 @@
 """The same crib for programs without an event loop."""
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
-
-import anyio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.files import Config
+from toolcrib.crib.loop import LoopThread
 from toolcrib.crib.settings import Settings
 from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
@@ -25,10 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncCrib"]
 
-T = TypeVar("T")
-_BUFFER = 16
-"""How many events of a stream may wait for the reader."""
-
 
 class SyncCrib:
     """A `Crib` whose every verb returns when it is done; its event loop runs in a thread of its own.
@@ -41,15 +35,16 @@ class SyncCrib:
     >>> crib.run("add", {"a": 1, "b": 2}).structured
     3
 
-    Servers and APIs need `with crib:`. It may be used from many threads, but not from within an event loop.
-    Interrupting a call, as with Ctrl-C, cancels the tool.
+    Servers and APIs need `with crib:`; without, the thread is started by the first call, and ends with the
+    crib. It may be used from many threads, but not from within an event loop. Interrupting a call, as with
+    Ctrl-C, cancels the tool.
     """
 
     def __init__(self, config: Config = None, **doors: Any) -> None:
         """Read a configuration; nothing is started. What is taken is what `Crib` takes."""
         self._crib = Crib(config, **doors)
-        self._portal: BlockingPortal | None = None
-        self._stack = ExitStack()
+        self._loop = LoopThread()
+        self._is_open = False
 
     def __repr__(self) -> str:
         return f"<Sync{repr(self._crib)[1:]}"
@@ -65,18 +60,28 @@ class SyncCrib:
         return self._crib.discovery
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            portal = stack.enter_context(start_blocking_portal())
-            stack.callback(portal.call, portal.stop, True)  # noqa: FBT003 - cancels what nobody waits for
-            self._call(partial(self._crib.__aenter__), portal)
-            stack.callback(portal.call, self._crib.__aexit__, None, None, None)
-            self._portal = portal
-            self._stack = stack.pop_all()
+        try:
+            self._loop.ask(self._crib.__aenter__)
+        except CribStateError:  # it is open, and stays so, or closed
+            raise
+        except BaseException:
+            self._loop.close()
+            raise
+        self._is_open = True
+        self._loop.keep()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._portal = None
-        self._stack.close()
+        self.close()
+
+    def close(self) -> None:
+        """Stop everything, as leaving `with` does; a crib that was never entered may also be just dropped."""
+        self._is_open = False
+        try:
+            with suppress(CribStateError):  # it is closed already
+                self._loop.ask(partial(self._crib.__aexit__, None, None, None))
+        finally:
+            self._loop.close()
 
     def add(
         self,
@@ -92,23 +97,23 @@ class SyncCrib:
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first."""
-        return self._call(partial(self._crib.search, query, **options))
+        return self._loop.ask(partial(self._crib.search, query, **options))
 
     def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids."""
-        return self._call(partial(self._crib.tools, **options))
+        return self._loop.ask(partial(self._crib.tools, **options))
 
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces in order."""
-        return self._call(self._crib.namespaces)
+        return self._loop.ask(self._crib.namespaces)
 
     def describe(self, tool_id: str | ToolId, level: DetailLevel | str = "schema") -> ToolDoc:
         """Return what is known about a tool."""
-        return self._call(partial(self._crib.describe, tool_id, level))
+        return self._loop.ask(partial(self._crib.describe, tool_id, level))
 
     def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
-        return self._call(partial(self._crib.examples, tool_id, max))
+        return self._loop.ask(partial(self._crib.examples, tool_id, max))
 
     def run(
         self,
@@ -118,10 +123,11 @@ class SyncCrib:
         timeout: float | None = None,
         progress: Progress | None = None,
         caller: str | None = None,
+        defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave; `progress` is called in the thread of the crib."""
-        asked = partial(self._crib.run, timeout=timeout, progress=progress, caller=caller)
-        return self._call(partial(asked, tool_id, args))
+        asked = partial(self._crib.run, timeout=timeout, progress=progress, caller=caller, defaults=defaults)
+        return self._loop.ask(partial(asked, tool_id, args))
 
     def stream(
         self,
@@ -130,21 +136,25 @@ class SyncCrib:
         *,
         timeout: float | None = None,
         caller: str | None = None,
+        defaults: bool = False,
     ) -> Generator[StreamEvent]:
         """Yield what a tool tells while it runs; leaving the stream cancels the tool."""
-        if self._portal is not None:
-            yield from self._streamed(self._portal, tool_id, args, timeout=timeout, caller=caller)
-            return
-        with start_blocking_portal() as portal:
-            yield from self._streamed(portal, tool_id, args, timeout=timeout, caller=caller)
+        asked = partial(self._crib.stream, timeout=timeout, caller=caller, defaults=defaults)
+        events = asked(tool_id, args)
+        try:
+            while (event := self._loop.ask(partial(anext, events, None))) is not None:
+                yield event
+        finally:
+            with suppress(RuntimeError):  # an interrupt closes it already, or the loop has ended
+                self._loop.ask(events.aclose)
 
     def run_chain(self, steps: Steps, **options: Any) -> Any:
         """Run tools one after another and return what each gave."""
-        return self._call(partial(self._crib.run_chain, steps, **options))
+        return self._loop.ask(partial(self._crib.run_chain, steps, **options))
 
     def execute(self, code: str, **options: Any) -> Any:
         """Run code that calls tools, in a sandbox."""
-        return self._call(partial(self._crib.execute, code, **options))
+        return self._loop.ask(partial(self._crib.execute, code, **options))
 
     def convert(
         self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any
@@ -154,69 +164,12 @@ class SyncCrib:
 
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
         """Wait until all servers have listed their tools or failed."""
-        return self._call(partial(self._crib.ready, timeout))
+        return self._loop.ask(partial(self._crib.ready, timeout))
 
     def status(self) -> Mapping[str, ServerStatus]:
         """Return how the servers are doing."""
-        return self._crib.status() if self._portal is None else self._portal.call(self._crib.status)
 
-    def _call(self, ask: Callable[[], Awaitable[T]], portal: BlockingPortal | None = None) -> T:
-        """Return what an asynchronous verb gives; whatever interrupts the waiting cancels it."""
-        portal = portal or self._portal
-        if portal is None:
-            return anyio.run(ask)
-        return _Question(ask).asked(portal)
+        async def status() -> Mapping[str, ServerStatus]:
+            return self._crib.status()
 
-    def _streamed(
-        self, portal: BlockingPortal, tool_id: str | ToolId, args: Any, **options: Any
-    ) -> Generator[StreamEvent]:
-        """Yield events that one task reads, since a stream is read by the task that began it."""
-        send, receive = anyio.create_memory_object_stream[StreamEvent](_BUFFER)
-
-        async def read() -> None:
-            async with send:
-                async for event in self._crib.stream(tool_id, args, **options):
-                    await send.send(event)
-
-        reading = portal.start_task_soon(read)
-        try:
-            while True:
-                try:
-                    yield _Question(receive.receive).asked(portal)
-                except anyio.EndOfStream:
-                    break
-            reading.result()
-        finally:
-            reading.cancel()
-            portal.call(receive.aclose)
-
-
-class _Question(Generic[T]):
-    """Something asked of an event loop by a thread, which may be interrupted at any moment of its waiting."""
-
-    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
-        self._ask = ask
-        self._scope: anyio.CancelScope | None = None
-        self._is_given_up = False
-
-    def asked(self, portal: BlockingPortal) -> T:
-        """Return the answer; whatever interrupts the waiting for it takes the question back."""
-        try:
-            return portal.start_task_soon(self._answer).result()
-        except BaseException:
-            with suppress(RuntimeError):  # the loop has ended, and the question with it
-                portal.start_task_soon(self._give_up)
-            raise
-
-    async def _answer(self) -> T:
-        self._scope = anyio.CancelScope()
-        with self._scope:
-            if self._is_given_up:
-                self._scope.cancel()
-            return await self._ask()
-        raise CribStateError("nobody waits for the answer")
-
-    def _give_up(self) -> None:
-        self._is_given_up = True
-        if self._scope is not None:
-            self._scope.cancel()
+        return self._loop.ask(status) if self._is_open else self._crib.status()

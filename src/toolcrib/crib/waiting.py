@@ -9,9 +9,13 @@ from toolcrib.crib.engine import Engine
 from toolcrib.crib.listing import Listing
 from toolcrib.crib.reach import namespace_of
 from toolcrib.errors import CribStateError, ToolcribError
+from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.model import ToolId
 
 __all__ = ["Waiting"]
+
+_LEAST = 0.001
+"""How many seconds are left to say that there is no time left."""
 
 
 class Waiting:
@@ -28,7 +32,7 @@ class Waiting:
     async def for_listing(self, options: Mapping[str, Any]) -> None:
         """Wait for what a list or a search needs; a page that is not the first needs nobody."""
         namespace = options.get("namespace")
-        needed = self._engine.names if namespace is None else self._engine.names & {namespace}
+        needed = [name for name in self._engine.names if namespace is None or name == namespace]
         if needed and options.get("cursor") is None:
             await self._listing.wait(sorted(needed))
 
@@ -39,6 +43,16 @@ class Waiting:
             await self._listing.wait([namespace])
             if self._is_absent(tool_id):
                 await self._listing.wait_again(namespace)
+
+    async def time_left_of_all(
+        self,
+        timeout: float | None,  # noqa: ASYNC109 - it is returned
+        tool_ids: Iterable[str | ToolId],
+    ) -> float | None:
+        """Wait for the tools of a chain, and return what that has left of its time, where that is limited."""
+        limit = checked_timeout(timeout)
+        waited = await self.within(limit or self._engine.settings.timeout, tool_ids)
+        return None if limit is None else max(_LEAST, limit - waited)
 
     async def within(self, limit: float, tool_ids: Iterable[str | ToolId]) -> float:
         """Wait for tools, for at most so many seconds, and return how many it took."""
@@ -53,9 +67,9 @@ class Waiting:
 
     async def time_left(self, timeout: float | None, tool_id: str | ToolId) -> float | None:  # noqa: ASYNC109 - it is returned
         """Wait for a tool, and return what that has left of the time for running it."""
-        limit = self._engine.settings.timeout if timeout is None else timeout
+        limit = checked_timeout(timeout) or self._engine.settings.timeout
         waited = await self.within(limit, [tool_id])
-        return max(0.0, limit - waited) if waited else timeout
+        return max(_LEAST, limit - waited) if waited else timeout
 
     def _is_absent(self, tool_id: str | ToolId) -> bool:
         """Return whether a tool is not there that a server or an API may still have."""

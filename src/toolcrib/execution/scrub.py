@@ -1,22 +1,69 @@
-"""What is told of somebody else's exception: what happened, and nothing about the machine it happened on."""
+"""What is told of somebody else's exception: what happened, without secrets, and nothing about this machine.
+
+Every pattern here is linear: none can begin twice in one run of characters, and what it has read it never
+reads again.
+"""
 
 import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
+from toolcrib.errors import Problem, ToolcribError
 from toolcrib.model.plain import walk
 
-__all__ = ["said_by", "scrub"]
+__all__ = ["hide_secrets", "said_by", "scrub"]
 
 _MAX_LENGTH = 2000
+_MAX_VALUES, _MAX_NAMED, _MAX_NAME = 10_000, 200, 500
+"""How many values of the arguments are looked at, how many of them as paths, and how much of each."""
+_SITE = re.compile(r'(?<!\s)\s*+File "[^"]*+", line \d++(?:, in \S++)?')
+
+_ROOTS = frozenset(
+    {
+        "Applications", "Library", "System", "Users", "Volumes", "bin", "boot", "dev", "etc", "home", "lib",
+        "lib64", "mnt", "nix", "opt", "private", "proc", "root", "sbin", "srv", "sys", "tmp", "usr", "var",
+    }
+)  # fmt: skip
+"""Directories at the root of a machine; by these a path is known even where it is short."""
 _PATH = re.compile(
-    r"""(?<![\w:/.\\~-])(?:
-        ~?(?:/[^\s/'"<>|:;,()\[\]{}*?]+){2,}/?     # /home/anna/notes.txt, ~/x/y
-        | [A-Za-z]:\\[^\s'"<>|*?]+                 # C:\Users\anna
-        | \\\\[^\s'"<>|*?]+                        # \\server\share
-    )""",
-    re.VERBOSE,
+    r"""
+    (?P<address>(?<![\w+.-])(?!file:)[a-z][a-z0-9+.-]++://[^\s/'"<>][^\s'"<>]*+)     # kept: it is elsewhere
+    | (?<=')(?:~\w*+)?/++[^\s/'":;,]++/++[^\s/'":;,][^'":;,\n]*+(?=')                # '/home/anna/My Notes/x'
+    | (?<=")(?:~\w*+)?/++[^\s/'":;,]++/++[^\s/'":;,][^'":;,\n]*+(?=")
+    | (?<![^\W_])[a-z]:[\\/]++[^\s'"<>|:;,]++                                        # C:\Users, C:/Users
+    | (?<![\w\\])\\{2,4}+(?:[?.]\\++)?(?:[a-z]:)?[^\s\\/'"<>|:;,]*+\\++[^\s'"<>|:;,]++   # \\server\share
+    | (?:(?<![\w/\\~])|(?<=\s-[a-z])|(?<=\\[nrt]))                                   # -I/usr, '\n/usr'
+      (?P<home>~(?:[a-z_][\w.-]*+)?)?(?P<rest>(?:/++[^\s/'"<>|:;,]++)++/*+)          # /home/anna, ~anna/x
+    """,
+    re.VERBOSE | re.IGNORECASE,
 )
-_SITE = re.compile(r'\s*File "[^"]*", line \d+(?:, in \S+)?')
+_SEGMENTS = re.compile(r"[^/\\]+")
+_WEAK = frozenset(".*")
+"""Before these a path is most likely relative, and what it is relative to is not told."""
+
+_SECRET = re.compile(
+    r"""
+    (?P<pem>-----BEGIN\ [A-Z\ ]{0,30}PRIVATE\ KEY-----[^-]*+(?:-----END\ [A-Z\ ]{0,40}-----)?)
+    | (?P<known>(?<![\w-])(?-i:
+        gh[a-z]_\w{20,}+ | github_pat_\w{20,}+ | glpat-[\w-]{16,}+ | xox[a-z]-[\w-]{10,}+
+        | A[KS]IA[0-9A-Z]{16}(?!\w) | AIza[\w-]{30,}+ | eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]++
+        | (?=[\w-]{0,60}\d)(?:sk-[\w-]{12,}+ | [rsp]k_(?:live|test)_\w{10,}+) ))
+    | (?P<login>(?<=://)[^\s/@:'"]++:[^\s/@'"]++(?=@))
+    | (?P<scheme>(?<![^\W_])(?:bearer\s{1,3}|authorization\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?
+        (?P<kind>(?:bearer|basic|digest|negotiate|token)\s{1,3})?+))
+      (?P<credentials>[\w.~+/-]++=*+)(?!")
+    | (?P<name>(?<![^\W_])(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?
+        |(?:api|access|secret|private|auth)[_-]?key|client[_-]?secret)
+        (?P<mark>\\?["'])?\s{0,3}(?P<sign>[:=])\s{0,3})
+      (?P<quote>\\?["'])?+(?!\[secret\])(?P<value>(?(quote)(?:(?!(?P=quote))(?:\\.|[^\n]))++|[^\s"'&;,)\]}]++))
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_NO_SECRET = re.compile(r"none|null|true|false|undefined|\d{1,5}", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z]?[a-z]*[.,]?")
+_LEAST = 6
+"""Characters of a secret that is known only by the word before it."""
 
 
 def said_by(error: BaseException, args: Any = None) -> str:
@@ -30,15 +77,117 @@ def said_by(error: BaseException, args: Any = None) -> str:
     except Exception:  # noqa: BLE001 - the __str__ of somebody else's exception may raise anything
         text = ""
     kind = type(error).__name__
-    return scrub(f"{kind}: {text}" if text else kind, args)
+    # Where our own errors say what is wrong with a value, that is a pointer into it, and no path.
+    problems = getattr(error, "problems", ()) if isinstance(error, ToolcribError) else ()
+    pointers = [problem.path for problem in problems if isinstance(problem, Problem)]
+    return scrub(f"{kind}: {text}" if text else kind, [args, pointers])
 
 
 def scrub(text: str, args: Any = None) -> str:
-    """Return text without the paths of this machine, except those that the caller named in the arguments."""
-    named = [value for value in walk(args) if isinstance(value, str) and len(value) > 1] if args else []
-    clean = _PATH.sub(lambda found: _kept(found.group(), named), _SITE.sub("", text[: _MAX_LENGTH * 2]))
+    """Return text without secrets and without paths of this machine, but those named in the arguments.
+
+    A path is named by itself and by what is above or below it, in whole segments. What is long is cut.
+
+    >>> scrub("no /data/shop/x.csv, token=4f8a91c2", {"path": "/data/shop"})
+    'no /data/shop/x.csv, token=[secret]'
+    """
+    clean = hide_secrets(_SITE.sub("", text[: _MAX_LENGTH * 2]))
+    if any(not found["address"] for found in _PATH.finditer(clean)):
+        named = _Named(args)
+        clean = _PATH.sub(lambda found: _without_path(found, named), clean)
     return clean if len(clean) <= _MAX_LENGTH else f"{clean[:_MAX_LENGTH]}…"
 
 
-def _kept(path: str, named: list[str]) -> str:
-    return path if any(path in value or path.startswith(value) for value in named) else "<path>"
+def hide_secrets(text: str) -> str:
+    """Return text with `[secret]` for keys and tokens of known forms, and for what is called a password.
+
+    >>> hide_secrets("401 for Bearer 4f8a91c2d7 at https://ann:sesame@example.org")
+    '401 for Bearer [secret] at https://[secret]@example.org'
+    """
+    return _SECRET.sub(_without_secret, text)
+
+
+def _without_secret(found: re.Match[str]) -> str:
+    whole = found.group()
+    if found["scheme"]:
+        hide = found["kind"] or _is_opaque(found["credentials"])
+        return f"{found['scheme']}[secret]" if hide else whole
+    if not found["name"]:
+        return "[secret]"
+    value, quote = found["value"], found["quote"] or ""
+    if _NO_SECRET.fullmatch(value):
+        return whole
+    # A colon after a word that is not quoted is most likely one of a sentence.
+    if found["sign"] == ":" and not (found["mark"] or quote or _is_opaque(value)):
+        return whole
+    return f"{found['name']}{quote}[secret]"
+
+
+def _is_opaque(value: str) -> bool:
+    return len(value) >= _LEAST and not _WORD.fullmatch(value)
+
+
+def _without_path(found: re.Match[str], named: "_Named") -> str:
+    path = found.group()
+    if found["address"]:
+        return path
+    tail = _tail(path)
+    path = path[: len(path) - len(tail)]
+    segments = _segments(path)
+    if found["rest"] and not found["home"] and not _is_path(found, segments):
+        return found.group()
+    return path + tail if segments in named else f"<path>{tail}"
+
+
+def _is_path(found: re.Match[str], segments: tuple[str, ...]) -> bool:
+    """Return whether what begins with a slash is a path of a machine."""
+    first = next((segment.rstrip(".!?") for segment in segments if segment.strip(".")), "")
+    if first in _ROOTS:
+        return True
+    before = found.string[found.start() - 1] if found.start() else ""
+    return len(segments) > 1 and before not in _WEAK
+
+
+def _tail(path: str) -> str:
+    """Return the brackets at the end of a path that were opened before it, and what follows them."""
+    end = len(path)
+    excess = {close: path.count(close) - path.count(opening) for opening, close in ("()", "[]", "{}")}
+    for place in range(len(path) - 1, -1, -1):
+        sign = path[place]
+        if excess.get(sign, 0) > 0:
+            excess[sign] -= 1
+            end = place
+        elif sign not in ".!?":
+            break
+    return path[end:]
+
+
+def _segments(path: str) -> tuple[str, ...]:
+    return tuple(_SEGMENTS.findall(path))
+
+
+class _Named:
+    """The paths that arguments name, known by their segments."""
+
+    def __init__(self, args: Any) -> None:
+        self._named: set[tuple[str, ...]] = set()
+        self._above: set[tuple[str, ...]] = set()
+        for segments in map(_segments, _paths_in(args)):
+            self._named.add(segments)
+            self._above.update(segments[:end] for end in range(1, len(segments) + 1))
+
+    def __contains__(self, path: tuple[str, ...]) -> bool:
+        # One segment, such as /home, names a directory and not everything in it; and `..` leads out of any.
+        below = () if ".." in path else range(2, len(path))
+        return path in self._above or any(path[:end] in self._named for end in below)
+
+
+def _paths_in(args: Any) -> Iterator[str]:
+    """Yield the arguments that begin like a path, and the paths in the others."""
+    values = (value for value in islice(walk(args), _MAX_VALUES) if type(value) is str)
+    texts: Iterable[str] = (value[:_MAX_NAME] for value in values if "/" in value or "\\" in value)
+    for text in islice(texts, _MAX_NAMED):
+        found = [each.group() for each in _PATH.finditer(text) if not each["address"]]
+        if found and text.startswith(found[0]):
+            yield text
+        yield from found

@@ -257,6 +257,82 @@ async def test_what_is_cleared_is_asked_for_again(make_call: MakeCall, tool_id: 
     assert backend.calls == 3
 
 
+@pytest.mark.anyio
+async def test_a_tool_that_may_change_something_clears_what_is_known_of_its_backend(
+    make_call: MakeCall,
+) -> None:
+    cache, backend = Cache(), Counter()
+    await cache(make_call(), backend)
+    await cache(make_call(server="other"), backend)
+    await cache(make_call("put", hints={"idempotent_hint": True}), backend)
+    assert len(cache) == 1
+    assert (await cache(make_call(), backend)).structured == {"call": 4}
+    assert (await cache(make_call(server="other"), backend)).notes == (FROM_CACHE,)
+
+
+@pytest.mark.anyio
+async def test_it_does_so_also_when_it_fails(make_call: MakeCall) -> None:
+    cache, backend = Cache(), Counter()
+    await cache(make_call(), backend)
+
+    async def fail(_call: Call) -> Answer:
+        await cache(make_call(), backend)
+        raise refusal()
+
+    with pytest.raises(ToolExecutionError):
+        await cache(make_call("put", hints={}), fail)
+    assert (backend.calls, len(cache)) == (2, 0)
+
+
+@pytest.mark.parametrize("emits", [False, True], ids=["nobody listens", "somebody listens"])
+@pytest.mark.parametrize("order", ["read first", "write first"])
+@pytest.mark.anyio
+async def test_what_is_read_beside_a_change_is_not_kept(make_call: MakeCall, order: str, emits: bool) -> None:
+    async def emit(_update: Update) -> None: ...
+
+    cache, reading, writing = Cache(), Slow(), Slow()
+    read = make_call(emit=emit) if emits else make_call()
+    calls = [(read, reading), (make_call("put", hints={}), writing)]
+    backends = [reading, writing] if order == "read first" else [writing, reading]
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for call, backend in calls if order == "read first" else reversed(calls):
+                tasks.start_soon(cache, call, backend)
+                await anyio.wait_all_tasks_blocked()
+            for backend in backends:
+                backend.end("old")
+                await anyio.wait_all_tasks_blocked()
+    assert len(cache) == 0
+    assert (await cache(read, Counter())).structured == {"call": 1}
+
+
+@pytest.mark.anyio
+async def test_who_asks_after_a_change_began_does_not_wait_for_a_call_from_before(
+    make_call: MakeCall,
+) -> None:
+    cache, reading = Cache(), Slow()
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cache, make_call(), reading)
+            await anyio.wait_all_tasks_blocked()
+            await cache(make_call("put", hints={}), Counter())
+            assert (await cache(make_call(), Counter())).structured == {"call": 1}
+            reading.end("old")
+    assert (await cache(make_call(), Counter())).notes == (FROM_CACHE,)
+
+
+@pytest.mark.anyio
+async def test_a_change_elsewhere_leaves_a_call_under_way_alone(make_call: MakeCall) -> None:
+    cache, reading = Cache(), Slow()
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cache, make_call(), reading)
+            await anyio.wait_all_tasks_blocked()
+            await cache(make_call("put", server="other", hints={}), Counter())
+            reading.end("kept")
+    assert len(cache) == 1
+
+
 class Crowd:
     """Callers of one cache, each with a scope of its own."""
 

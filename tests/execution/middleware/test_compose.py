@@ -1,12 +1,15 @@
 """The way of a call through its layers."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from toolcrib.execution.middleware import compose
+from toolcrib.errors import ConfigError
+from toolcrib.execution.middleware import Cache, Retry, compose
 from toolcrib.execution.protocols import Middleware, Next
 from toolcrib.execution.records import Answer, Call
+from toolcrib.execution.trace import Audit
 
 MakeCall = Callable[..., Call]
 
@@ -40,3 +43,25 @@ async def test_without_layers_the_way_is_the_backend_itself() -> None:
         return Answer()
 
     assert compose((), go) is go
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ([Retry(), Retry], "middleware: /1: is the class Retry; make one with Retry(...)"),
+        ([Audit], "middleware: /0: is the class Audit; make one with Audit(...)"),
+        ([Audit(print)], "middleware: /0: is an observer; give the Audit in observers="),
+        (["retry"], "middleware: /0: must be called with (call, go_on), and a str cannot be called"),
+        ([None, Cache], "middleware: /0: must be called with (call, go_on), and a NoneType cannot be called; /1: is the class Cache; make one with Cache(...)"),
+        (Retry(), "middleware: must be a list of layers, not a Retry"),
+        ("retry", "middleware: must be a list of layers, not a str"),
+    ],
+    ids=lambda value: str(value)[:40],
+)  # fmt: skip
+def test_what_is_no_layer_is_refused_with_what_to_do(layers: Any, said: str) -> None:
+    async def go(_call: Call) -> Answer:
+        return Answer()
+
+    with pytest.raises(ConfigError) as caught:
+        compose(layers, go)
+    assert str(caught.value) == said

@@ -142,5 +142,5 @@ def test_whoever_gives_up_the_rest_run_within_the_limit_and_in_order(
 
 
 def test_a_limit_of_none_at_all_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must be at least 1, not 0"):
+    with pytest.raises(ConfigError, match="must be a whole number, at least 1, not 0"):
         ConcurrencyLimit(0)

@@ -93,6 +93,22 @@ async def test_a_wait_past_the_deadline_is_refused_at_once(make_call: MakeCall) 
     assert len(clock.calls) == 1
 
 
+@pytest.mark.parametrize("before", [0, 1], ids=["its turn is at once", "its turn is later"])
+@pytest.mark.anyio
+async def test_who_is_cancelled_already_is_not_refused_besides(make_call: MakeCall, before: int) -> None:
+    async def go(_call: Call) -> Answer:
+        await anyio.lowlevel.checkpoint()
+        return Answer()
+
+    limit = RateLimit(1, 3600.0)
+    for _ in range(before):
+        await limit(make_call(), go)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await limit(make_call(), go)
+    assert scope.cancelled_caught
+
+
 @pytest.mark.anyio
 async def test_those_who_wait_already_count_for_the_refusal(make_call: MakeCall) -> None:
     clock = Clock()
@@ -151,7 +167,7 @@ async def test_backends_have_rates_of_their_own_and_rested_ones_are_forgotten(ma
 
 
 @pytest.mark.anyio
-async def test_by_default_it_uses_the_clock_of_the_event_loop(make_call: MakeCall) -> None:
+async def test_by_default_it_uses_the_clock_of_the_machine(make_call: MakeCall) -> None:
     clock = Clock()
     limit = RateLimit(1, 0.001)
     with anyio.fail_after(30):

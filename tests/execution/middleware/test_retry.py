@@ -201,5 +201,5 @@ def test_options_that_cannot_work_are_refused_all_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         Retry(attempts=0, factor=0.5, jitter=float("nan"))
     assert [problem.path for problem in caught.value.problems] == ["/attempts", "/factor", "/jitter"]
-    assert "must be at least 1, not 0" in str(caught.value)
+    assert "must be a whole number, at least 1, not 0" in str(caught.value)
     assert "must be between 0 and 1, not nan" in str(caught.value)

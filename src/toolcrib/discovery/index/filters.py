@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from toolcrib.discovery.facts import aliases, category
 from toolcrib.errors import Problem, ValidationError
 from toolcrib.model import Tool, ToolBackend, normalize_tags
+from toolcrib.model.suggest import did_you_mean
 
 __all__ = [
     "NAMESPACE",
@@ -28,6 +29,11 @@ _HINTS = {
     "idempotent_hint": "idempotentHint",
     "open_world_hint": "openWorldHint",
 }
+
+_BESIDE = ("limit", "cursor", "min_confidence")
+"""What may be asked for beside the filters, the last of a search alone."""
+_MEANT = dict.fromkeys(("count", "k", "max_results", "n", "size", "top", "top_k"), "limit")
+"""What others call an option."""
 
 NAMESPACE = "namespace="
 """How the facet begins that every tool has one of."""
@@ -136,7 +142,7 @@ def _exact(backend: ToolBackend) -> str:
 def _problems(given: dict[str, Any]) -> Iterator[Problem]:
     known = FilterOptions.__annotations__
     for name in sorted(given.keys() - known.keys()):
-        yield Problem(f"/{name}", "name", f"is not a filter; there are {', '.join(known)}")
+        yield Problem(f"/{name}", "name", _unknown(name))
     for name in ("namespace", "category"):
         if not isinstance(given.get(name), str | None):
             yield Problem(f"/{name}", "type", f"must be text, not {type(given[name]).__name__}")
@@ -147,6 +153,15 @@ def _problems(given: dict[str, Any]) -> Iterator[Problem]:
     if not isinstance(given.get("backend"), str | ToolBackend | None):
         yield Problem("/backend", "type", "must be a kind, a name or a backend")
     yield from _hint_problems(given.get("annotations"))
+
+
+def _unknown(name: str) -> str:
+    *common, of_search = _BESIDE
+    if name == of_search:
+        return "is an option of a search alone"
+    names = [*FilterOptions.__annotations__, *common]
+    hint = did_you_mean(_MEANT.get(name, name), [*names, of_search])
+    return f"is not an option{hint}; there are {', '.join(names)} and, for a search, {of_search}"
 
 
 def _hint_problems(annotations: Any) -> Iterator[Problem]:

@@ -65,11 +65,11 @@ def explained(path: Path, timeout: float) -> Iterator[None]:
     """Raise SQLite's errors as a `StoreError` that says what to do."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # damage may hit what SQLite says of it, too
         raise StoreError(str(path), _reason(error, timeout)) from error
 
 
-def _reason(error: sqlite3.Error, timeout: float) -> str:
+def _reason(error: sqlite3.Error | UnicodeDecodeError, timeout: float) -> str:
     """Return what went wrong and what to do."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:  # Python's own complaint about what it read: the text is none
@@ -77,5 +77,5 @@ def _reason(error: sqlite3.Error, timeout: float) -> str:
     primary = code & 0xFF
     if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}:
         return f"another process has been writing it for {timeout:g} s; try again, or allow a longer timeout"
-    said = f"{error.sqlite_errorname}: {error}"
+    said = f"{getattr(error, 'sqlite_errorname', code)}: {error}"
     return f"{_REASONS[primary]} ({said})" if primary in _REASONS else f"it cannot be used ({said})"

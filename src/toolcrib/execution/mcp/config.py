@@ -26,7 +26,7 @@ from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["ServerConfig", "Transport"]
+__all__ = ["ServerConfig", "Transport", "host_of"]
 
 Transport = Literal["stdio", "http", "sse"]
 
@@ -102,6 +102,19 @@ def _url(url: str) -> str:
     return url
 
 
+def host_of(url: str) -> str:
+    """Return what may be shown of an address: users, paths and queries may be secrets.
+
+    >>> host_of("https://me:pw@example.com:8000/mcp/s3cret?key=1")
+    'https://example.com:8000/…'
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "…"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…" if parts.netloc else "…"
+
+
 Word = Annotated[str, BeforeValidator(_text)]
 Filled = Annotated[Word, AfterValidator(_not_empty)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -145,6 +158,17 @@ class ServerConfig(Record):
     """Seconds without a call after which it is stopped until the next one; None keeps it running."""
     max_concurrency: Annotated[int, Field(ge=1)] = 64
     """How many calls may be under way at once; the others wait."""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        # Arguments, addresses and keys that only other clients know may hold secrets.
+        for name, value in super().__repr_args__():
+            if name == "args":
+                yield name, f"<{len(value)} hidden>"
+            elif name == "url":
+                yield name, value and host_of(value)
+            elif name in type(self).model_fields:
+                yield name, value
+        yield "others", sorted(self.model_extra or {})
 
     @property
     def identity(self) -> str:

@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 
 import anyio
+from anyio.lowlevel import current_token
 
 from toolcrib.execution.middleware.keys import Key, by_backend
 from toolcrib.execution.middleware.options import require
@@ -17,9 +18,11 @@ __all__ = ["ConcurrencyLimit"]
 class _Room:
     """The places of one backend, and how many calls are in them or wait for one."""
 
-    __slots__ = ("places", "visitors")
+    __slots__ = ("loop", "places", "visitors")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, loop: object) -> None:
+        self.loop = loop
+        """The event loop of its visitors; those of another are gone, with or without having left."""
         self.places = anyio.Semaphore(limit, fast_acquire=True)
         self.visitors = 0
 
@@ -38,7 +41,7 @@ class ConcurrencyLimit:
     _rooms: dict[Hashable, _Room] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        require("ConcurrencyLimit", {"limit": (self.limit, 1, inf)})
+        require("ConcurrencyLimit", {"limit": (self.limit, 1, inf)}, whole={"limit"})
 
     def __len__(self) -> int:
         """Return how many backends have calls running or waiting."""
@@ -46,15 +49,15 @@ class ConcurrencyLimit:
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:
         """Return the answer to a call that had a place."""
-        key = self.key(call)
+        key, loop = self.key(call), current_token()
         room = self._rooms.get(key)
-        if room is None:
-            room = self._rooms[key] = _Room(self.limit)
+        if room is None or room.loop != loop:
+            room = self._rooms[key] = _Room(self.limit, loop)
         room.visitors += 1
         try:
             async with room.places:
                 return await go_on(call)
         finally:
             room.visitors -= 1
-            if not room.visitors:
+            if not room.visitors and self._rooms.get(key) is room:
                 del self._rooms[key]

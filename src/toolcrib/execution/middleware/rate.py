@@ -1,11 +1,13 @@
 """At most so many calls in a given time."""
 
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from toolcrib.errors import BackendUnavailableError
 from toolcrib.execution.middleware.bucket import Bucket
@@ -24,10 +26,12 @@ _TICK = 1e-6
 class _Line:
     """Those who wait for the tokens of one bucket: the first of them holds the turn."""
 
-    __slots__ = ("bucket", "turn", "waiting")
+    __slots__ = ("bucket", "loop", "turn", "waiting")
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, loop: object) -> None:
         self.bucket = bucket
+        self.loop = loop
+        """The event loop of those who wait; those of another are gone, with or without having left."""
         self.turn = anyio.Lock(fast_acquire=True)
         self.waiting = 0
 
@@ -49,7 +53,8 @@ class RateLimit:
     """As many as `calls`, unless said otherwise."""
     key: Key = by_backend
     """Which calls share the rate."""
-    clock: Callable[[], float] = anyio.current_time
+    clock: Callable[[], float] = time.monotonic
+    """Goes on from one event loop to the next, as the rate does."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     _lines: OrderedDict[Hashable, _Line] = field(init=False, repr=False, default_factory=OrderedDict)
     """The one used longest ago first."""
@@ -59,6 +64,7 @@ class RateLimit:
         require(
             "RateLimit",
             {"calls": (self.calls, 1, inf), "per": (self.per, 1e-6, 1e9), "burst": (burst, 1, inf)},
+            whole={"calls", "burst"},
         )
 
     def __len__(self) -> int:
@@ -69,7 +75,8 @@ class RateLimit:
         """Return the answer to a call that waited its turn."""
         line = self._line(self.key(call))
         wait = line.bucket.wait(self.clock(), line.waiting)
-        if wait > anyio.current_effective_deadline() - anyio.current_time():
+        if wait > max(0.0, anyio.current_effective_deadline() - anyio.current_time()):
+            await checkpoint_if_cancelled()  # who is cancelled already is not refused besides
             raise self._refusal(call, wait)
         line.waiting += 1
         try:
@@ -82,20 +89,22 @@ class RateLimit:
 
     def _line(self, key: Hashable) -> _Line:
         """Return the line for a key, and forget those that nobody waits in and that are rested."""
-        now = self.clock()
+        now, loop = self.clock(), current_token()
         line = self._lines.get(key)
         if line is None:
             burst = self.calls if self.burst is None else self.burst
-            line = _Line(Bucket(burst=burst, interval=self.per / self.calls, now=now))
-            self._lines[key] = line
+            line = _Line(Bucket(burst=burst, interval=self.per / self.calls, now=now), loop)
+        elif line.loop != loop:
+            line = _Line(line.bucket, loop)
+        self._lines[key] = line
         self._lines.move_to_end(key)
-        while (oldest := next(iter(self._lines))) != key and self._is_rested(oldest, now):
+        while (oldest := next(iter(self._lines))) != key and self._is_rested(oldest, now, loop):
             del self._lines[oldest]
         return line
 
-    def _is_rested(self, key: Hashable, now: float) -> bool:
+    def _is_rested(self, key: Hashable, now: float, loop: object) -> bool:
         line = self._lines[key]
-        return not line.waiting and line.bucket.is_full(now)
+        return (not line.waiting or line.loop != loop) and line.bucket.is_full(now)
 
     def _refusal(self, call: Call, wait: float) -> BackendUnavailableError:
         rate = f"{self.calls} calls in {self.per:g} s"

@@ -47,6 +47,7 @@ class Retry:
                 "max_delay": (self.max_delay, 0, inf),
                 "jitter": (self.jitter, 0, 1),
             },
+            whole={"attempts"},
         )
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:

@@ -1,0 +1,26 @@
+"""How long something may take: a positive number of seconds, or no limit at all."""
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from toolcrib.errors import ValidationError
+from toolcrib.execution.deadlines import checked_timeout
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(None, None), (1, 1.0), (0.25, 0.25), (inf, inf), (10**400, inf)]
+)
+def test_a_deadline_is_a_positive_number_of_seconds(given: Any, seconds: float | None) -> None:
+    assert checked_timeout(given) == seconds
+    assert type(checked_timeout(given)) is type(seconds)
+
+
+@pytest.mark.parametrize("given", [0, -1, -0.0, nan, -inf, -(10**400), True, False, "1", b"1", [1], {}, 1j])
+def test_anything_else_is_refused(given: Any) -> None:
+    with pytest.raises(ValidationError) as caught:
+        checked_timeout(given)
+    (problem,) = caught.value.problems
+    assert problem.path == "/timeout"
+    assert problem.message.startswith("must be a positive number of seconds, not ")
