@@ -177,7 +177,15 @@ TEXTS: list[tuple[ToolcribError, str]] = [
         "a:b cannot stream on local:x; run it instead",
     ),
     (PolicyDeniedError(tool_id="a:b", reason="it deletes"), "a:b was refused by the policy: it deletes"),
-    (ChainError(1, ("first",), "no tool named 'x'"), "step 2 of the chain failed: no tool named 'x'"),
+    (
+        PolicyDeniedError(tool_id="a:b", op="execute", reason="its address is private"),
+        "a:b was not sent: its address is private",
+    ),
+    (ChainError(1, ("first",), "no tool named 'x'"), "step /1 failed: no tool named 'x'"),
+    (
+        ChainError(1, ("first",), "item 0: it is locked", step_id="note"),
+        "step 'note' (/1) failed: item 0: it is locked",
+    ),
     (
         InvalidChainError(step_index=1, problems=(TITLE,)),
         "the chain cannot run: /title: is required",

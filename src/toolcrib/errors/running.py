@@ -1,6 +1,6 @@
 """What can go wrong when a tool, a chain or code runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from toolcrib.errors.base import Problem, ToolcribError
@@ -112,12 +112,13 @@ class StreamNotSupportedError(ToolError):
 
 @dataclass(eq=False, kw_only=True)
 class PolicyDeniedError(ToolError, PermissionError):
-    """The policy refused this call."""
+    """The policy refused this call; or, where `op` is `execute`, it would have gone where it may not."""
 
     op: Op = "policy"
 
     def __str__(self) -> str:
-        return f"{self.tool_id} was refused by the policy{': ' if self.reason else ''}{self.reason}"
+        said = "was not sent" if self.op == "execute" else "was refused by the policy"
+        return f"{self.tool_id} {said}{': ' if self.reason else ''}{self.reason}"
 
 
 @dataclass(eq=False)
@@ -125,11 +126,15 @@ class ChainError(ToolcribError):
     """A step of a chain failed; the results of the steps before it are kept."""
 
     step_index: int
+    """Its place in the chain, the first being 0, as in references and problems."""
     results: tuple[Any, ...]
     reason: str
+    step_id: str | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
-        return f"step {self.step_index + 1} of the chain failed: {self.reason}"
+        place = f"/{self.step_index}"
+        step = place if self.step_id is None else f"{self.step_id!r} ({place})"
+        return f"step {step} failed: {self.reason}"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -121,6 +121,38 @@ def test_what_is_no_filter_is_refused(index: Index, filters: dict[str, Any], pat
         assert [problem.path for problem in caught.value.problems] == [path]
 
 
+OPTIONS = (
+    "there are namespace, tags, all_tags, category, backend, annotations, limit, cursor and, for a search, "
+    "min_confidence"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("limt", f"is not an option; did you mean 'limit'?; {OPTIONS}"),
+        ("top", f"is not an option; did you mean 'limit'?; {OPTIONS}"),
+        ("k", f"is not an option; did you mean 'limit'?; {OPTIONS}"),
+        ("tag", f"is not an option; did you mean 'tags'?; {OPTIONS}"),
+        ("colour", f"is not an option; {OPTIONS}"),
+    ],
+)
+def test_an_option_that_there_is_not_is_told_with_all_that_there_are(
+    index: Index, name: str, said: str
+) -> None:
+    options: dict[str, Any] = {name: 3}
+    for ask in (index.tools, lambda **options: index.search("paint", **options)):
+        with pytest.raises(ValidationError) as caught:
+            ask(**options)
+        assert [str(problem) for problem in caught.value.problems] == [f"/{name}: {said}"]
+
+
+def test_a_list_has_no_confidence(index: Index) -> None:
+    options: dict[str, Any] = {"min_confidence": 0.5}
+    with pytest.raises(ValidationError, match="/min_confidence: is an option of a search alone"):
+        index.tools(**options)
+
+
 def test_everything_that_is_wrong_is_said_at_once(index: Index) -> None:
     options: dict[str, Any] = {"namespace": 5, "tags": "blue", "annotations": {"a": 1}, "color": "red"}
     with pytest.raises(ValidationError) as caught:

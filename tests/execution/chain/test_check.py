@@ -39,7 +39,7 @@ def test_everything_is_told_at_once() -> None:
         check_chain(steps, shelf(tool_of("make"), tool_of("use", {"x": TEXT})), DefaultValidator())
     error = caught.value
     assert [problem.path for problem in error.problems] == [
-        "/0/tool_id", "/1/args/x", "/2/args", "/3/tool_id", "/4/toolID", "/4",
+        "/0/toolId", "/1/args/x", "/2/args", "/3/toolId", "/4/toolID", "/4",
     ]  # fmt: skip
     assert error.problems[0].message == "no tool named 'mak'; did you mean 'make'?"
     assert error.step_index == 0
@@ -63,7 +63,7 @@ def test_without_a_validator_arguments_are_not_looked_at() -> None:
 
 def test_tools_in_groups_are_looked_for_too() -> None:
     assert faults([{"parallel": [{"toolId": "make"}, {"toolId": "nothing"}]}], tool_of("make")) == [
-        "/0/parallel/1/tool_id: no tool named 'nothing'"
+        "/0/parallel/1/toolId: no tool named 'nothing'"
     ]
 
 
@@ -200,13 +200,47 @@ def test_the_step_before_may_be_one_that_was_not_skipped() -> None:
 
 
 def test_a_tool_that_takes_no_previous_is_not_given_one() -> None:
-    closed = Tool(name="use", input_schema=CLOSED)
-    step = {"toolId": "use", "args": {"id": 1}, "usePrevious": True}
-    assert faults([step], closed) == ["/0/args: unexpected property 'previous'; remove it"]
-    assert faults([{"toolId": "make"}, step], closed, tool_of("make")) == [
-        "/1/args: unexpected property 'previous'; remove it"
+    closed, make = Tool(name="use", namespace="shop", input_schema=CLOSED), tool_of("make")
+    step = {"toolId": "shop:use", "args": {"id": 1}, "usePrevious": True}
+    unwanted = "sets the argument 'previous', which shop:use does not take"
+    instead = 'refer to it in args with {"$ref": "previous"} instead'
+    assert faults([step], closed) == [f"/0/usePrevious: {unwanted}; remove it"]
+    for args in ({"id": 1}, {"$ref": "previous"}):
+        assert faults([{"toolId": "make"}, {**step, "args": args}], closed, make) == [
+            f"/1/usePrevious: {unwanted}; {instead}"
+        ]
+    written = {"tool_id": "shop:use", "args": {"id": 1, "x": 2}, "use_previous": True}
+    assert faults([{"toolId": "make"}, written], closed, make) == [
+        f"/1/use_previous: {unwanted}; {instead}",
+        "/1/args: unexpected property 'x'; remove it",
     ]
-    assert faults([{"toolId": "make"}, {**step, "args": {"$ref": "previous"}}], closed, tool_of("make")) == []
+
+
+@pytest.mark.parametrize(
+    ("takes", "required", "args", "example"),
+    [
+        ({"text": TEXT}, ["text"], {}, "text"),
+        ({"text": {}}, ["text"], {}, "text"),
+        ({"text": TEXT, "n": {"type": "integer"}}, ["text", "n"], {}, "text"),
+        ({"text": TEXT, "more": TEXT}, ["text", "more"], {"more": {"$ref": "steps.0"}}, "text"),
+        ({"text": TEXT, "more": TEXT}, ["text", "more"], {}, None),
+        ({"text": TEXT}, [], {}, None),
+        ({"n": {"type": "integer"}}, ["n"], {}, None),
+        ({"text": TEXT}, ["text"], {"text": "x"}, None),
+    ],
+    ids=str,
+)
+def test_the_argument_that_may_take_what_the_step_before_gave_is_named(
+    takes: Any, required: list[str], args: Any, example: str | None
+) -> None:
+    schema = {"type": "object", "properties": takes, "required": required, "additionalProperties": False}
+    step = {"toolId": "use", "args": args, "usePrevious": True}
+    tools = Tool(name="use", input_schema=schema), tool_of("make", gives=TEXT)
+    [told, *others] = faults([{"toolId": "make"}, step], *tools)
+    assert ("; write" in told) is (example is not None)
+    if example is not None:
+        assert told.endswith(f'; write {{"{example}": {{"$ref": "previous"}}}} instead')
+        assert not any(example in other for other in others)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +314,7 @@ def test_a_tool_whose_schema_cannot_be_used_is_told_of() -> None:
     steps = [{"toolId": "odd"}, {"toolId": "odd", "args": {"x": 1, "y": {"$ref": "previous"}}}]
     with pytest.raises(InvalidChainError, match="its arguments cannot be checked: invalid schema") as caught:
         check_chain(steps, Resolver(), DefaultValidator())
-    assert [problem.path for problem in caught.value.problems] == ["/0/tool_id"]
+    assert [problem.path for problem in caught.value.problems] == ["/0/toolId"]
 
 
 def test_what_a_step_gives_for_each_item_is_a_list_of_it() -> None:
@@ -343,10 +377,10 @@ def test_items_are_of_the_kind_that_their_list_holds() -> None:
     assert use("use", items, "index") == ["/1/args/x: 'index' is an integer, and must be a string"]
     assert use("count", items, "item/x") == ["/1/args/x: 'item/x' leads nowhere: item is an integer"]
     assert use("count", {"$ref": "previous/total"}, "item") == [
-        "/1/for_each: 'previous/total' is an integer, and must be an array"
+        "/1/forEach: 'previous/total' is an integer, and must be an array"
     ]
     assert use("count", {"$ref": "previous/total/x"}, "item") == [
-        "/1/for_each: 'previous/total/x' leads nowhere: previous/total is an integer"
+        "/1/forEach: 'previous/total/x' leads nowhere: previous/total is an integer"
     ]
 
 

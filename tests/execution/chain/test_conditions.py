@@ -113,7 +113,7 @@ async def test_a_condition_about_something_else_is_asked_once_and_before_the_ite
         ({"exists": "steps.0"}, "/1/when/exists: must be a reference, such as {'$ref': 'steps.find/items'}"),
         ({"all": {"not": True}}, "/1/when/all: must be an array of conditions"),
         ({"any": [True, {"not": 1}]}, "/1/when/any/1/not: a condition is a boolean, or an object with one of '$ref', 'all', 'any', 'equals', 'exists' or 'not', not 1"),
-        ({"$ref": "item"}, "/1/when: 'item' is known only to a step with for_each"),
+        ({"$ref": "item"}, "/1/when: 'item' is known only to a step with forEach"),
         ({}, "/1/when: a condition is a boolean, or an object with one of '$ref', 'all', 'any', 'equals', 'exists' or 'not', not {}"),
     ],
     ids=lambda value: str(value)[:40],

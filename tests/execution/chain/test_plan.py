@@ -58,3 +58,10 @@ def test_a_step_may_depend_on_any_that_may_be_the_last_to_run() -> None:
 def test_a_plan_needs_its_tools() -> None:
     with pytest.raises(ToolNotFoundError):
         plan_chain(Chain.parse([{"toolId": "nothing"}]), SHELF)
+
+
+def test_what_is_done_to_a_plan_does_not_change_the_chain() -> None:
+    chain = Chain.parse([{"toolId": "look", "onError": {"fallback": []}}])
+    index = shelf(tool_of("look"))
+    plan_chain(chain, index).steps[0].on_error["fallback"].append("spoilt")  # type: ignore[index]
+    assert plan_chain(chain, index).steps[0].on_error == {"fallback": []}

@@ -28,7 +28,14 @@ def give(args: dict[str, Any]) -> Any:
         ("steps.2", "'steps.2' is this step itself"),
         ("steps.fnd/x", "'steps.fnd' leads nowhere: no step has that id; did you mean 'find'?"),
         ("steps.9", "'steps.9' leads nowhere: there are 4 steps"),
-        ("item", "'item' is known only to a step with for_each"),
+        ("steps.0.0.name", "'steps.0.0.name' leads nowhere; write 'steps.0/0/name'"),
+        ("steps.find.items[0].id", "'steps.find.items[0].id' leads nowhere; write 'steps.find/items/0/id'"),
+        ("steps.find.items/0/id", "'steps.find.items/0/id' leads nowhere; write 'steps.find/items/0/id'"),
+        ("steps[0].name", "'steps[0].name' is no reference; write 'steps.0/name'"),
+        ("steps.a.b.c", "'steps.a.b.c' leads nowhere; write 'steps.a.b/c'"),
+        ("steps.fnd.items", "'steps.fnd.items' leads nowhere: no step has that id"),
+        ("previous.name", "'previous.name' is no reference; write 'previous/name'"),
+        ("item", "'item' is known only to a step with forEach"),
         ("steps.find/a~2", "'steps.find/a~2' is no reference: in a JSON Pointer '~' is written '~0', and '/' in a key '~1'"),
         ("#/$defs/x", "'#/$defs/x' is no reference; write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it, or {'$literal': ...} around a plain value"),
         ("steps.", "'steps.' is no reference; write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it, or {'$literal': ...} around a plain value"),
@@ -39,7 +46,7 @@ def test_a_reference_that_cannot_lead_anywhere_is_told_of_before_anything_runs(
 ) -> None:
     steps = [
         {"toolId": "a", "id": "find"},
-        {"parallel": [{"toolId": "a", "id": "inner"}]},
+        {"parallel": [{"toolId": "a", "id": "a.b"}]},
         {"toolId": "a", "id": "me", "args": {"deep": [{"x": {"$ref": reference}}]}},
         {"toolId": "a", "id": "later"},
     ]

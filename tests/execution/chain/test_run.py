@@ -12,6 +12,7 @@ from toolcrib.errors import (
     LimitExceededError,
     ToolExecutionError,
     ToolTimeoutError,
+    ValidationError,
     explain,
 )
 from toolcrib.execution.chain import Chain, ChainLimits, run_chain
@@ -96,7 +97,7 @@ async def test_a_step_that_fails_ends_the_chain_and_what_was_done_is_kept() -> N
         )
     error = caught.value
     assert isinstance(error.__cause__, ToolExecutionError)
-    assert (error.step_index, str(error)) == (2, f"step 3 of the chain failed: {error.__cause__}")
+    assert (error.step_index, str(error)) == (2, f"step /2 failed: {error.__cause__}")
     done, skipped, failed = error.results
     assert (done.structured, skipped.skipped, failed.structured) == ({"a": 1}, True, None)
     assert failed.error == explain(error.__cause__)
@@ -233,7 +234,10 @@ async def test_a_group_ends_with_its_first_failure_and_says_which() -> None:
     bench = Bench(gate=gate.pass_through, fail_late=fail_late, say=say)
     inner = {"parallel": [{"toolId": "gate", "args": {"n": 1}}, {"toolId": "say", "id": "done"}]}
     group = {"parallel": [inner, {"toolId": "fail_late"}]}
-    with anyio.fail_after(30), pytest.raises(ChainError, match="part 1: fail_late") as caught:
+    with (
+        anyio.fail_after(30),
+        pytest.raises(ChainError, match="step /0 failed: /0/parallel/1: fail_late") as caught,
+    ):
         await bench.run(group)
     [failed] = caught.value.results
     assert failed.tool_id is None
@@ -313,18 +317,25 @@ async def test_a_deadline_is_met_also_by_tools_that_never_wait(steps: Any) -> No
         await run_chain(Chain.parse(steps), at_once, timeout=0.001)
 
 
-async def test_a_deadline_of_nothing_lets_nothing_run() -> None:
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "1", True], ids=repr)
+async def test_a_deadline_that_is_none_is_refused_and_nothing_runs(timeout: Any) -> None:  # noqa: ASYNC109 - what is tested
     bench = Bench(echo=echo)
-    with pytest.raises(ChainError, match="within 0 s"):
-        await bench.run({"toolId": "echo"}, timeout=0)
+    for steps in ([{"toolId": "echo"}], []):
+        with pytest.raises(ValidationError, match="/timeout: must be a positive number of seconds"):
+            await bench.run(*steps, timeout=timeout)
     assert bench.calls == []
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 10**400], ids=["infinity", "a very large number"])
+async def test_a_deadline_may_be_as_far_away_as_can_be(timeout: Any) -> None:  # noqa: ASYNC109 - what is tested
+    assert (await Bench(echo=echo).run({"toolId": "echo"}, timeout=timeout)).final == {}
 
 
 async def test_an_empty_chain_is_never_too_late() -> None:
     async def slow(*_event: Any) -> None:
         await anyio.lowlevel.checkpoint()
 
-    assert (await Bench().run(timeout=0, progress=slow)).results == ()
+    assert (await Bench().run(timeout=1e-9, progress=slow)).results == ()
 
 
 async def test_a_deadline_that_passes_while_the_end_is_told_of_is_one_of_the_last_step() -> None:
@@ -355,12 +366,28 @@ async def test_cancelling_the_chain_cancels_what_runs_and_is_no_error_of_it() ->
 async def test_what_is_not_a_list_cannot_be_gone_through() -> None:
     bench = Bench(echo=echo)
     step = {"toolId": "echo", "forEach": {"$ref": "steps.0/x"}}
-    with pytest.raises(ChainError, match="for_each must be an array, not 5"):
+    with pytest.raises(ChainError, match="step /1 failed: echo: forEach must be an array, not 5"):
         await bench.run({"toolId": "echo", "args": {"x": 5}}, step)
     with pytest.raises(ChainError, match=r"steps\.0 is an empty object"):
         await bench.run({"toolId": "echo"}, step)
     result = await bench.run({"toolId": "echo"}, {**step, "onError": {"fallback": []}})
     assert result.final == []
+
+
+async def test_a_step_with_an_id_is_called_by_it_and_by_its_place() -> None:
+    bench = Bench(echo=echo, fail=fail)
+    group = {"id": "all", "parallel": [{"toolId": "echo"}, {"id": "bad", "toolId": "fail", "forEach": [1]}]}
+    said = r"^step 'all' \(/1\) failed: 'bad' \(/1/parallel/1\): item 0: fail: execute failed"
+    with pytest.raises(ChainError, match=said) as caught:
+        await bench.run({"toolId": "echo"}, group)
+    assert (caught.value.step_index, caught.value.step_id) == (1, "all")
+    with pytest.raises(ChainError, match=r"^step 'slow' \(/0\) failed: the chain did not finish") as caught:
+        await run_chain(Chain.parse([{"id": "slow", "toolId": "a"}]), never, timeout=0.01)
+    assert caught.value.step_id == "slow"
+
+
+async def never(*_call: Any) -> Any:
+    await anyio.sleep_forever()
 
 
 async def test_there_is_a_limit_to_the_calls_of_a_chain() -> None:
@@ -396,6 +423,50 @@ async def test_a_chain_can_be_run_again() -> None:
     )
     for _ in range(2):
         assert (await run_chain(chain, bench.run_tool)).final == {"x": 1}
+
+
+async def test_what_is_done_to_the_results_changes_neither_the_chain_nor_another_result() -> None:
+    bench = Bench(echo=echo)
+    step = {"toolId": "echo", "args": {"x": ["fresh"]}}
+    chain = Chain.parse(
+        [
+            step,
+            {"toolId": "echo", "args": {"x": {"$ref": "steps.0/x"}}},
+            {"toolId": "echo", "args": {"item": {"$ref": "item"}}, "forEach": [["a"], ["b"]]},
+            {"toolId": "echo", "usePrevious": True},
+        ]
+    )
+    first = (await run_chain(chain, bench.run_tool)).to_json(without={"duration"})
+    spoilt = await run_chain(chain, bench.run_tool)
+    results = spoilt.results
+    args = [each.args for each in (*results[:2], *results[2].parts, results[3])]
+    for each in args:
+        for value in (each or {}).values():
+            value.append("spoilt")
+    assert [each.structured for each in results[:3]] == [
+        {"x": ["fresh"]}, {"x": ["fresh"]}, [{"item": ["a"]}, {"item": ["b"]}],
+    ]  # fmt: skip
+    assert (await run_chain(chain, bench.run_tool)).to_json(without={"duration"}) == first
+
+
+@pytest.mark.parametrize("calls", [{"forEach": [1, 2]}, {}], ids=["items", "a call"])
+async def test_each_failure_has_a_fallback_of_its_own(calls: Any) -> None:
+    def fails(_args: dict[str, Any]) -> Any:
+        raise ValueError("no")
+
+    step = {"toolId": "fails", "onError": {"fallback": {"found": []}}, **calls}
+    bench = Bench(fails=fails)
+    chain = Chain.parse([step, step])
+    for _ in range(2):
+        result = await run_chain(chain, bench.run_tool)
+        values = [
+            value
+            for each in result.results
+            for value in ([each.structured] if not calls else each.structured)
+        ]
+        for value in values:
+            assert value == {"found": []}
+            value["found"].append("spoilt")
 
 
 async def test_arguments_too_large_to_hand_over_are_refused() -> None:

@@ -46,26 +46,37 @@ def test_no_arguments_may_be_written_in_many_ways(empty: Any) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ({"toolID": "a"}, ["/0/toolID: is not a field of a step; did you mean 'toolId'?", "/0: needs a tool_id, or a parallel group of steps"]),
+        ({"toolID": "a"}, ["/0/toolID: is not a field of a step; did you mean 'toolId'?", "/0: needs a toolId, or a parallel group of steps"]),
         ({"toolId": "a", "tool_id": "b"}, ["/0/tool_id: is given under both its names"]),
-        ({"toolId": ""}, ["/0/tool_id: must not be empty"]),
-        ({"toolId": 5, "args": [1]}, ["/0/tool_id: must be a string", "/0/args: must be an object"]),
+        ({"toolId": ""}, ["/0/toolId: must not be empty"]),
+        ({"toolId": 5, "args": [1]}, ["/0/toolId: must be a string", "/0/args: must be an object"]),
         ({"toolId": "a", "args": "[1]"}, ["/0/args: must be an object"]),
         ({"toolId": "a", "args": "{x}"}, ["/0/args: is text that is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"]),
-        ({"toolId": "a", "usePrevious": "yes"}, ["/0/use_previous: must be a boolean"]),
+        ({"toolId": "a", "usePrevious": "yes"}, ["/0/usePrevious: must be a boolean"]),
         ({"toolId": "a", "id": "x/y"}, ["/0/id: may contain only letters, digits, '_', '.' and '-', not '/'"]),
         ({"toolId": "a", "id": "12"}, ["/0/id: must not be a number, which would be read as the place of a step"]),
         ({"toolId": "a", "timeout": 0}, ["/0/timeout: must be greater than 0"]),
         ({"toolId": "a", "timeout": True}, ["/0/timeout: must be a number"]),
-        ({"toolId": "a", "forEach": [], "maxConcurrency": 65}, ["/0/max_concurrency: must be less than or equal to 64"]),
-        ({"toolId": "a", "maxConcurrency": 3}, ["/0: max_concurrency is for steps with for_each, and for groups"]),
-        ({"toolId": "a", "onError": "retry"}, ["/0/on_error: must be 'stop', 'continue' or {'fallback': value}, not 'retry'"]),
+        ({"toolId": "a", "forEach": [], "maxConcurrency": 65}, ["/0/maxConcurrency: must be less than or equal to 64"]),
+        ({"toolId": "a", "maxConcurrency": 3}, ["/0: maxConcurrency is for steps with forEach, and for groups"]),
+        ({"toolId": "a", "onError": "retry"}, ["/0/onError: must be 'stop', 'continue' or {'fallback': value}, not 'retry'"]),
         ({"parallel": [], "args": {"x": 1}, "timeout": 2}, ["/0: a parallel group has no args; give it to the steps in it; a parallel group has no timeout; give it to the steps in it"]),
-        ({"parallel": [{"toolId": "a"}, 7, {"tool": "b"}]}, ["/0/parallel/1: a step must be an object, not 7", "/0/parallel/2/tool: is not a field of a step", "/0/parallel/2: needs a tool_id, or a parallel group of steps"]),
-        ({"toolId": "a", "forEach": 3}, ["/0/for_each: must be an array, or a reference to one"]),
-        ({"toolId": "a", "forEach": {"x": {"$ref": "previous"}}}, ["/0/for_each/x: 'previous' leads nowhere: this is the first step"]),
+        ({"parallel": [{"toolId": "a"}, 7, {"tool": "b"}]}, ["/0/parallel/1: a step must be an object, not 7", "/0/parallel/2/tool: is not a field of a step; did you mean 'toolId'?", "/0/parallel/2: needs a toolId, or a parallel group of steps"]),
+        ({"toolId": "a", "forEach": 3}, ["/0/forEach: must be an array, or a reference to one"]),
+        ({"toolId": "a", "forEach": {"x": {"$ref": "previous"}}}, ["/0/forEach/x: 'previous' leads nowhere: this is the first step"]),
         ({"toolId": "a", "args": {"$literal": [1]}}, ["/0/args: must be an object"]),
-        ({"toolId": "a", "onError": {"fallback": [{"$ref": "item"}]}, "forEach": [1]}, ["/0/on_error/fallback/0: 'item' is known only to a step with for_each"]),
+        ({"toolId": "a", "onError": {"fallback": [{"$ref": "item"}]}, "forEach": [1]}, ["/0/onError/fallback/0: 'item' is known only to a step with forEach"]),
+        ({"name": "a", "arguments": {}}, ["/0/name: is not a field of a step; did you mean 'toolId'?", "/0/arguments: is not a field of a step; did you mean 'args'?", "/0: needs a toolId, or a parallel group of steps"]),
+        ({"tool_id": "a", "input": {}}, ["/0/input: is not a field of a step; did you mean 'args'?"]),
+        ({"toolId": "a", "params": {}}, ["/0/params: is not a field of a step; did you mean 'args'?"]),
+        ({"toolId": "a", "parameters": {}}, ["/0/parameters: is not a field of a step; did you mean 'args'?"]),
+        ({"tool_name": "a"}, ["/0/tool_name: is not a field of a step; did you mean 'tool_id'?", "/0: needs a tool_id, or a parallel group of steps"]),
+        ({"tool_id": "", "on_error": "retry"}, ["/0/tool_id: must not be empty", "/0/on_error: must be 'stop', 'continue' or {'fallback': value}, not 'retry'"]),
+        ({"tool_id": "a", "for_each": 3}, ["/0/for_each: must be an array, or a reference to one"]),
+        ({"parallel": [{"tool_id": "a", "use_previous": 1}, {"toolId": "a", "usePrevious": 1}]}, ["/0/parallel/0/use_previous: must be a boolean", "/0/parallel/1/usePrevious: must be a boolean"]),
+        ({"parallel": [{"tool_id": "a", "args": {"x": {"$ref": "item"}}}, {"toolId": "a", "forEach": 1}]}, ["/0/parallel/0/args/x: 'item' is known only to a step with for_each", "/0/parallel/1/forEach: must be an array, or a reference to one"]),
+        ({"parallel": {}}, ["/0/parallel: must be an array"]),
+        ({"parallel": [], "forEach": [1]}, ["/0: a parallel group has no forEach; give it to the steps in it"]),
         ("a", ["/0: a step must be an object, not 'a'"]),
         ({"toolId": "a", "args": {"when": {1, 2}}}, ["/0/args/when: the value is a Python set, which is not plain JSON"]),
     ],
@@ -78,9 +89,21 @@ def test_what_is_wrong_with_a_step_is_told_with_its_place(step: Any, said: list[
 def test_a_fallback_is_a_plain_value() -> None:
     step = {"toolId": "b", "onError": {"fallback": {"$ref": "steps.0"}}}
     assert faults([{"toolId": "a"}, step]) == [
-        "/1/on_error/fallback: must be a plain value, without references"
+        "/1/onError/fallback: must be a plain value, without references"
     ]
     assert faults([{"toolId": "a", "onError": {"fallback": {"$literal": {"$ref": "x"}}}}]) == []
+
+
+def test_a_record_made_in_python_is_spelt_as_python_is() -> None:
+    step = ChainStep(tool_id="a", for_each=3, args={"x": {"$ref": "previous"}})
+    assert faults([step, ChainStep(parallel=(step,))])[:1] == [
+        "/0/args/x: 'previous' leads nowhere: this is the first step"
+    ]
+    assert faults([{"toolId": "a"}, ChainStep(parallel=(step,))]) == [
+        "/1/parallel/0/for_each: must be an array, or a reference to one"
+    ]
+    with pytest.raises(InvalidChainError, match="/tool: is not a field of a step; did you mean 'tool_id'"):
+        ChainStep(tool="a")  # type: ignore[call-arg]  # that is the test
 
 
 def test_a_record_made_in_python_is_refused_like_one_in_json() -> None:

@@ -5,12 +5,14 @@ from typing import Any
 
 import anyio
 import pytest
+from execution.toolbox import runner_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import ConfigError, ToolExecutionError
 from toolcrib.execution.middleware import FROM_CACHE, Cache
 from toolcrib.execution.records import Answer, Call, Update
+from toolcrib.model import ToolAnnotations, tool
 from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.toolid import ToolId
 
@@ -508,3 +510,20 @@ def test_options_that_cannot_work_are_refused_all_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         Cache(max_entries=-1, max_bytes=-1, ttl=-1)
     assert [problem.path for problem in caught.value.problems] == ["/max_entries", "/max_bytes", "/ttl"]
+
+
+async def test_a_local_function_that_writes_clears_what_others_read() -> None:
+    prices = {"nail": 1}
+
+    @tool(annotations=ToolAnnotations(read_only_hint=True))
+    async def price(item: str) -> int:
+        return prices[item]
+
+    @tool
+    async def set_price(item: str, to: int) -> None:
+        prices[item] = to
+
+    runner = runner_of(price, set_price, middleware=[Cache()])
+    assert (await runner.run("price", {"item": "nail"})).structured == 1
+    await runner.run("set_price", {"item": "nail", "to": 2})
+    assert (await runner.run("price", {"item": "nail"})).structured == 2

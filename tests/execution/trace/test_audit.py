@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib.discovery import Index
 from toolcrib.errors import (
+    ConfigError,
     OutputValidationError,
     Problem,
     ToolcribError,
@@ -157,3 +159,19 @@ async def test_every_call_of_a_runner_leaves_one_record() -> None:
     ]
     assert {each.caller for each in records} == {"ann"}
     assert records[0].backend == "local:math:half"
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ("a.jsonl", "Audit: /sink: must be a function that takes a record; did you mean JsonLines('a.jsonl')?"),
+        (Path("a.jsonl"), "Audit: /sink: must be a function that takes a record; did you mean JsonLines('a.jsonl')?"),
+        ([], "Audit: /sink: must be a function that takes a record, not a list; give its append"),
+        (None, "Audit: /sink: must be a function that takes a record, not a NoneType"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_sink_that_takes_nothing_is_refused_at_once(sink: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Audit(sink)
+    assert str(caught.value) == said

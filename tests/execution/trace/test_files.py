@@ -45,6 +45,27 @@ def test_a_file_that_cannot_be_opened_is_refused_at_once(tmp_path: Path) -> None
         JsonLines(str(tmp_path / "missing" / "audit.jsonl"))
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("a\0b", "cannot be appended to: embedded null byte"),
+        ("~nosuchuser/x", "cannot be appended to: Could not determine home directory"),
+        ("a\ud800b\0", "cannot be appended to: "),
+        ("x" * 5000, "cannot be appended to: File name too long"),
+    ],
+    ids=["a null byte", "nobody's home", "a surrogate", "too long"],
+)
+def test_a_name_that_no_file_can_have_is_refused_at_once(path: str, reason: str) -> None:
+    with pytest.raises(StoreError, match=reason):
+        JsonLines(path)
+
+
+def test_the_home_of_the_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    JsonLines("~/audit.jsonl")(record())
+    assert len(lines(tmp_path / "audit.jsonl")) == 1
+
+
 def test_a_file_may_be_moved_away(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     sink = JsonLines(path)

@@ -9,6 +9,7 @@ from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.execution.chain.conditions import Condition, read_condition
 from toolcrib.execution.chain.limits import MAX_NESTING, ChainLimits
 from toolcrib.execution.chain.references import Known, Names, Reference
+from toolcrib.execution.chain.spelling import Spelling
 from toolcrib.execution.chain.steps import ChainStep, read_step
 from toolcrib.execution.chain.templates import (
     ArrayTemplate,
@@ -35,6 +36,7 @@ class Node:
     """The same as a JSON Pointer into the chain."""
     slot: int
     top: int
+    spelling: Spelling
     args: Template = field(default_factory=dict)
     when: Condition | None = None
     items: Template = None
@@ -45,6 +47,15 @@ class Node:
     def name(self) -> str:
         """Return what references call it; a step in a group has a name only with an id."""
         return f"steps.{self.step.id or self.top}"
+
+    @property
+    def title(self) -> str:
+        """Return what errors call it: its place, and its id where it has one."""
+        return self.path if self.step.id is None else f"{self.step.id!r} ({self.path})"
+
+    def at(self, name: str) -> str:
+        """Return where a field of it stands in the chain, as a JSON Pointer."""
+        return f"{self.path}/{self.spelling[name]}"
 
     @property
     def repeats(self) -> bool:
@@ -131,7 +142,7 @@ def read_chain(steps: Any, limits: ChainLimits | None = None) -> tuple[Chain, li
     if len(listed) > most:
         return Chain((), ()), [Problem("", "max_steps", _too_many(most))]
     read = [(place, read_step(step, f"/{place}", problems)) for place, step in enumerate(listed)]
-    placed = _placed([(place, step) for place, step in read if step is not None], problems)
+    placed = _placed([(place, step, listed[place]) for place, step in read if step is not None], problems)
     if len(placed) > most:
         return Chain((), ()), [Problem("", "max_steps", _too_many(most))]
     names = _names(placed, len(listed), problems)
@@ -140,7 +151,7 @@ def read_chain(steps: Any, limits: ChainLimits | None = None) -> tuple[Chain, li
 
 
 def _too_many(most: int) -> str:
-    return f"the chain has more than {most:,} steps; repeat one with for_each, or split it"
+    return f"the chain has more than {most:,} steps; repeat one with forEach, or split it"
 
 
 def _listed(steps: Any, problems: list[Problem]) -> Sequence[Any]:
@@ -167,26 +178,30 @@ class _Placed:
     index: int
     path: str
     known: Known
+    spelling: Spelling
     depth: int
     parts: list["_Placed"]
 
 
-def _placed(steps: list[tuple[int, ChainStep]], problems: list[Problem]) -> list[_Placed]:
+def _placed(steps: list[tuple[int, ChainStep, Any]], problems: list[Problem]) -> list[_Placed]:
     """Return every step with its place, each group before what is in it."""
     found: list[_Placed] = []
 
-    def place(step: ChainStep, index: int, path: str, top: int, depth: int) -> _Placed:
-        here = _Placed(step, index, path, Known(len(found), top), depth, [])
+    def place(step: ChainStep, written: Any, path: str, top: int, depth: int) -> _Placed:
+        index = int(path.rpartition("/")[2])
+        here = _Placed(step, index, path, Known(len(found), top), Spelling(written), depth, [])
         found.append(here)
         if depth == MAX_NESTING + 1:
             problems.append(Problem(path, "parallel", f"groups are nested more than {MAX_NESTING} deep"))
             return here
-        for inner, part in enumerate(step.parallel or ()):
-            here.parts.append(place(part, inner, f"{path}/parallel/{inner}", top, depth + 1))
+        parts = step.parallel or ()
+        for inner, part in enumerate(parts):
+            as_written = written["parallel"][inner] if type(written) is dict else part
+            here.parts.append(place(part, as_written, f"{path}/parallel/{inner}", top, depth + 1))
         return here
 
-    for top, step in steps:
-        place(step, top, f"/{top}", top, 0)
+    for top, step, written in steps:
+        place(step, written, f"/{top}", top, 0)
     return found
 
 
@@ -212,9 +227,10 @@ class _Reader:
         self._problems = problems
 
     def read(self, placed: _Placed) -> Node:
-        step, path, known = placed.step, placed.path, placed.known
-        outer = Names(self._by_name, known, has_item=False)
-        inner = Names(self._by_name, known, has_item=step.for_each is not None)
+        step, path, known, spelling = placed.step, placed.path, placed.known, placed.spelling
+        for_each, on_error = f"{path}/{spelling['for_each']}", f"{path}/{spelling['on_error']}"
+        outer = Names(self._by_name, known, for_each=spelling["for_each"], has_item=False)
+        inner = Names(self._by_name, known, for_each=spelling["for_each"], has_item=step.for_each is not None)
         when = None
         if step.when is not None:
             when = read_condition(step.when, inner, f"{path}/when", self._problems)
@@ -224,10 +240,11 @@ class _Reader:
             path=path,
             slot=known.slot,
             top=known.top,
+            spelling=spelling,
             args=self._args(step, inner, path),
             when=when,
-            items=None if step.for_each is None else self._items(step.for_each, outer, path),
-            fallback=self._fallback(step.on_error, outer, path),
+            items=None if step.for_each is None else self._items(step.for_each, outer, for_each),
+            fallback=self._fallback(step.on_error, outer, on_error),
             parts=tuple(map(self.read, placed.parts)),
         )
 
@@ -241,19 +258,19 @@ class _Reader:
         return args
 
     def _items(self, value: Any, names: Names, path: str) -> Template:
-        items, sound = self._template(value, names, f"{path}/for_each")
+        items, sound = self._template(value, names, path)
         if sound and not isinstance(items, list | ArrayTemplate | Reference):
             reason = "must be an array, or a reference to one"
-            self._problems.append(Problem(f"{path}/for_each", "type", reason))
+            self._problems.append(Problem(path, "type", reason))
         return items
 
     def _fallback(self, on_error: Any, names: Names, path: str) -> Any:
         if not isinstance(on_error, dict):
             return None
-        value, sound = self._template(on_error["fallback"], names, f"{path}/on_error/fallback")
+        value, sound = self._template(on_error["fallback"], names, f"{path}/fallback")
         if sound and isinstance(value, Reference | ObjectTemplate | ArrayTemplate):
             reason = "must be a plain value, without references"
-            self._problems.append(Problem(f"{path}/on_error/fallback", "$ref", reason))
+            self._problems.append(Problem(f"{path}/fallback", "$ref", reason))
         return value
 
     def _template(self, value: Any, names: Names, path: str) -> tuple[Template, bool]:

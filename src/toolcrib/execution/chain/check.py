@@ -1,5 +1,6 @@
 """Whether a chain can work, asked before any of it runs."""
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ _LOOKS, _LOOKS_PER_STEP = 10_000, 50
 """How many subschemas are looked at before the rest is left to the calls."""
 _A_LIST = {"type": "array"}
 _AN_INDEX = {"type": "integer"}
+_PREVIOUS = Reference("previous", "previous", None, (), "/previous")
 
 
 def check_chain(
@@ -72,7 +74,7 @@ class _Tools:
             if isinstance(tool, Tool):
                 self.by_slot[node.slot] = tool
                 continue
-            self.problems.append(Problem(f"{node.path}/tool_id", "tool_id", str(tool)[:500]))
+            self.problems.append(Problem(node.at("tool_id"), "tool_id", str(tool)[:500]))
             if self.missing is None or not isinstance(self.missing, ToolNotFoundError):
                 self.missing = tool
 
@@ -113,15 +115,37 @@ class _Check:
     def _step(self, node: Node) -> Iterator[Problem]:
         fitting = Fitting(self._literals, self._conflicts, lambda reference: self._sources(node, reference))
         if isinstance(node.items, Reference):
-            yield from fitting.misfits(node.items, self._root(_A_LIST), f"{node.path}/for_each")
+            yield from fitting.misfits(node.items, self._root(_A_LIST), node.at("for_each"))
         tool = self._tools.get(node.slot)
-        args = _with_previous(node)
         if tool is None:
             return
+        args = _with_previous(node)
+        if node.step.use_previous and _refuses(self._root(tool.input_schema), "previous"):
+            taken = self._taker(tool, node, fitting)
+            yield Problem(node.at("use_previous"), "use_previous", _unwanted(tool, node, taken))
+            args = _with_previous(node, taken)
         if isinstance(args, dict):
             yield from self._plain(tool, args, node)
         else:
             yield from fitting.misfits(args, self._root(tool.input_schema), f"{node.path}/args")
+
+    def _taker(self, tool: Tool, node: Node, fitting: Fitting) -> str | None:
+        """Return the one required argument that is not given and may take what the step before gave."""
+        given = node.args.base if isinstance(node.args, ObjectTemplate) else node.args
+        if node.top == 0 or isinstance(given, Reference):
+            return None
+        free: set[str] = set()
+        for place in self._root(tool.input_schema).all():
+            required, declared = place.under("required"), place.under("properties")
+            if isinstance(required, list) and isinstance(declared, dict):
+                free |= {
+                    name
+                    for name in required
+                    if name in declared
+                    and name not in given
+                    and not fitting.reason(_PREVIOUS, place.at(declared[name]))
+                }
+        return free.pop() if len(free) == 1 else None
 
     def _root(self, schema: dict[str, Any]) -> Place:
         """Return a schema of a tool, read once; the tools are kept, and so the id is its own."""
@@ -137,7 +161,8 @@ class _Check:
             for each in error.problems:
                 yield Problem(f"{node.path}/args{each.path}", each.keyword, each.message)
         except InvalidSchemaError as error:
-            yield Problem(f"{node.path}/tool_id", "schema", f"its arguments cannot be checked: {error}"[:500])
+            reason = f"its arguments cannot be checked: {error}"
+            yield Problem(node.at("tool_id"), "schema", reason[:500])
 
     def _sources(self, node: Node, reference: Reference) -> list[Shape | Nothing]:
         """Return what a reference of a step may lead to."""
@@ -194,20 +219,28 @@ def _unforgiven(nodes: Iterable[Node]) -> Iterator[Node]:
             yield from _unforgiven(node.parts)
 
 
-def _with_previous(node: Node) -> Template:
+def _refuses(root: Place, name: str) -> bool:
+    return any(place.refuses(name) for place in root.all())
+
+
+def _unwanted(tool: Tool, node: Node, taker: str | None) -> str:
+    """Return what to do about a tool that takes no argument `previous`."""
+    said = f"sets the argument 'previous', which {tool.id} does not take"
+    if node.top == 0:
+        return f"{said}; remove it"
+    if taker is None:
+        return f'{said}; refer to it in args with {{"$ref": "previous"}} instead'
+    return f"{said}; write {json.dumps({taker: {'$ref': 'previous'}})} instead"[:500]
+
+
+def _with_previous(node: Node, name: str | None = "previous") -> Template:
     """Return the arguments of a step with the result of the one before, where it takes that."""
     args = node.args
-    if not node.step.use_previous or isinstance(args, Reference):
+    if not node.step.use_previous or isinstance(args, Reference) or name is None:
         return args
-    if node.top == 0:
-        return _put(args, None)
-    return _put(args, Reference("previous", "previous", None, (), "/previous"))
-
-
-def _put(args: dict[str, Any] | ObjectTemplate, previous: Reference | None) -> Template:
     base, members = (args.base, args.members) if isinstance(args, ObjectTemplate) else (args, {})
-    base = {**base, "previous": None}
-    members = members if previous is None else {**members, "previous": previous}
+    base = {**base, name: None}
+    members = {**members, name: _PREVIOUS} if node.top else members
     return ObjectTemplate(base, members) if members else base
 
 

@@ -106,7 +106,7 @@ class Fitting:
             at, member = path + pointer([name]), template.members.get(name, value)
             if name in declared:
                 yield from self.misfits(member, place.at(declared[name]), at)
-            elif others is False:
+            elif place.refuses(name):
                 hint = did_you_mean(name, declared) or "; remove it"
                 yield Problem(path, "additionalProperties", f"unexpected property {shown(name)}{hint}")
             elif others is not None:

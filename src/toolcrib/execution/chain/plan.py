@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from toolcrib.execution.chain.chain import Chain, Node
+from toolcrib.model.plain import copy_json
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.record import Record
 from toolcrib.model.tool import ToolAnnotations
@@ -90,7 +91,7 @@ def _planned(node: Node, chain: Chain, resolver: Resolver) -> PlannedStep:
         calls=_calls(node, parts),
         max_concurrency=node.width if node.is_group or node.repeats else None,
         timeout=step.timeout,
-        on_error=step.on_error,
+        on_error=copy_json(step.on_error),
         parts=parts,
     )
 

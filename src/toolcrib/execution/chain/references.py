@@ -16,6 +16,8 @@ ABSENT: Final = object()
 _LISTED = 8
 _FORM = re.compile(r"(?:steps\.(?P<step>[^/]+)|(?P<root>previous|item|index))(?P<rest>/.*)?\Z", re.DOTALL)
 _BAD_ESCAPE = re.compile(r"~(?![01])")
+_WORD = re.compile(r"[^./\[\]]+")
+_MAX_MEANT = 200
 _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
 _WRITE = "write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it"
 
@@ -119,15 +121,20 @@ class Known:
 class Names:
     """The steps of a chain by what references call them, and which of them one step can see."""
 
-    def __init__(self, by_name: Mapping[str, Known], seen_by: Known, *, has_item: bool) -> None:
+    def __init__(
+        self, by_name: Mapping[str, Known], seen_by: Known, *, has_item: bool, for_each: str = "for_each"
+    ) -> None:
         self._by_name = by_name
         self._seen_by = seen_by
+        self._for_each = for_each
         self._has_item = has_item
 
     def read(self, text: Any, at: str) -> Reference | str:
         """Return a reference, or what is wrong with it."""
         found = _FORM.match(text) if isinstance(text, str) else None
         if found is None:
+            if meant := self._meant(text):
+                return f"{shown(text)} is no reference; {meant}"
             return f"{shown(text)} is no reference; {_WRITE}, or {{'$literal': ...}} around a plain value"
         rest = found["rest"] or ""
         if _BAD_ESCAPE.search(rest):
@@ -139,13 +146,29 @@ class Names:
             if found["root"] == root:
                 return self._fault_of_root(root) or Reference(text, root, None, parts, at)
         known = self._by_name.get(found["step"])
+        if known is None and (meant := self._meant(text)):
+            return f"{shown(text)} leads nowhere; {meant}"
         fault = self._fault_of_step(found["step"], known)
         return fault or Reference(text, "step", known.slot if known else None, parts, at)
+
+    def _meant(self, text: Any) -> str:
+        """Return how to write a reference whose parts are set off as in a program: `item.name`, `x[0]`."""
+        if not isinstance(text, str) or len(text) > _MAX_MEANT or "~" in text:
+            return ""
+        words = _WORD.findall(text)
+        if words[:1] == ["steps"]:
+            heads = [".".join(words[1:end]) for end in range(len(words), 1, -1)]
+            name = next((head for head in heads if head in self._by_name), None)
+            words = [] if name is None else [f"steps.{name}", *words[2 + name.count(".") :]]
+        elif words[:1] and words[0] not in _ROOTS:
+            words = []
+        meant = f"{words[0]}{pointer(words[1:])}" if words else ""
+        return f"write {meant!r}" if meant not in {"", text} else ""
 
     def _fault_of_root(self, root: str) -> str:
         if root == "previous":
             return "" if self._seen_by.top else "'previous' leads nowhere: this is the first step"
-        return "" if self._has_item else f"{root!r} is known only to a step with for_each"
+        return "" if self._has_item else f"{root!r} is known only to a step with {self._for_each}"
 
     def _fault_of_step(self, name: str, known: Known | None) -> str:
         reference = shown(f"steps.{name}")

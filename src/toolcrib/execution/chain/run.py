@@ -26,13 +26,14 @@ from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, Scope
 from toolcrib.execution.chain.results import ChainResult, StepResult
 from toolcrib.execution.chain.side_by_side import run_side_by_side
 from toolcrib.execution.chain.templates import Template, fill
+from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.model.plain import copy_json
 from toolcrib.model.results import RunResult
 
 __all__ = ["ChainProgress", "RunTool", "run_chain"]
 
 RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
-"""Runs one tool with arguments, which are its own, within so many seconds; raises a `ToolcribError`."""
+"""Runs one tool with arguments, which it may only read, within so many seconds; raises a `ToolcribError`."""
 
 ChainProgress = Callable[[int, int, str], Any]
 """Told how many steps are done, of how many, and what happened: `started`, `step_completed`, `step_skipped`,
@@ -50,16 +51,18 @@ async def run_chain(
     """Run the steps of a chain and return what they gave; nothing is ever tried twice.
 
     `timeout` is in seconds, for all steps together. What `run` raises that is no `ToolcribError` ends the
-    chain as it is.
+    chain as it is. Results share nothing with the chain; only a group shares with its parts what they gave.
 
     Raises:
+        ValidationError: the timeout is not a positive number.
         ChainError: from the error of the step that failed; `results` are those of the steps that were done,
             and of that step.
     """
+    limit = checked_timeout(timeout)
     running = _Running(chain, run, limits or ChainLimits())
-    with anyio.move_on_after(timeout if chain.nodes else None):
+    with anyio.move_on_after(limit if chain.nodes else None):
         return await running.all(progress)
-    raise running.out_of_time(timeout or 0.0)
+    raise running.out_of_time(limit or 0.0)
 
 
 @dataclass(slots=True)
@@ -99,7 +102,8 @@ class _Running:
             await _tell(progress, place, total, _event(done.result))
             if done.error is not None:
                 reason = f"{done.where}{done.error}"
-                raise ChainError(place - 1, tuple(self._results), reason) from done.error
+                results = tuple(self._results)
+                raise ChainError(place - 1, results, reason, step_id=node.step.id) from done.error
         final = None if previous is ABSENT else previous
         return ChainResult.of_checked(final=final, results=tuple(self._results))
 
@@ -113,7 +117,7 @@ class _Running:
         error = ToolTimeoutError(tool_id=self._underway(node), timeout=timeout)
         failed = self._cut_short(node, error, self._started)
         reason = f"the chain did not finish within {timeout:g} s, and {error.tool_id} was running"
-        chain_error = ChainError(place, (*self._results, failed), reason)
+        chain_error = ChainError(place, (*self._results, failed), reason, step_id=node.step.id)
         chain_error.__cause__ = error
         return chain_error
 
@@ -134,10 +138,10 @@ class _Running:
         """Call the tool of a step."""
         started, args = perf_counter(), None
         try:
-            args = _arguments(node, scope)
+            args = _own(_arguments(node, scope), node)
             self._admit(1)
             self._calls += 1
-            ran = await self._run(node.step.tool_id or "", _own(args, node), node.step.timeout)
+            ran = await self._run(node.step.tool_id or "", args, node.step.timeout)
         except ToolcribError as error:
             return _failed(node, error, index=index, args=args, duration=perf_counter() - started)
         result = _result(
@@ -194,9 +198,9 @@ class _Running:
             "parts": _begun(done),
         }
         culprit = None if refused is None else done[refused]
-        if culprit is None or culprit.error is None:
+        if refused is None or culprit is None or culprit.error is None:
             return _Done(_result(node, **told, structured=[each.result.structured for each in done if each]))
-        where = f"{'part' if node.is_group else 'item'} {refused}: {culprit.where}"
+        where = f"{_part(node, refused)}: {culprit.where}"
         if node.is_group:
             return _failed(node, culprit.error, where, **told)
         return _Done(_result(node, **told, error=culprit.result.error), culprit.error, where)
@@ -241,8 +245,14 @@ def _result(node: Node, index: int, **facts: Any) -> StepResult:
 def _failed(node: Node, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
     """Return what a failure comes to: the end of the chain, or what the step has instead of a result."""
     stops = node.step.on_error == "stop"
-    result = _result(node, **facts, error=explain(error), structured=None if stops else node.fallback)
+    result = _result(
+        node, **facts, error=explain(error), structured=None if stops else copy_json(node.fallback)
+    )
     return _Done(result, error, where) if stops else _Done(result)
+
+
+def _part(node: Node, place: int) -> str:
+    return node.parts[place].title if node.is_group else f"item {place}"
 
 
 def _begun(done: Iterable[_Done | None]) -> tuple[StepResult, ...]:
@@ -262,7 +272,7 @@ def _arguments(node: Node, scope: Scope) -> dict[str, Any]:
 def _items(node: Node, scope: Scope) -> list[Any]:
     items = _filled(node, node.items, scope)
     if type(items) is not list:
-        raise _refusal(node, "", f"for_each must be an array, not {shown(items)}")
+        raise _refusal(node, "", f"{node.spelling['for_each']} must be an array, not {shown(items)}")
     return items
 
 
@@ -274,7 +284,7 @@ def _filled(node: Node, template: Template, scope: Scope) -> Any:
 
 
 def _own(args: dict[str, Any], node: Node) -> dict[str, Any]:
-    """Return arguments that a tool may change without changing what others gave or will be given."""
+    """Return arguments that may be changed without changing what others gave or will be given."""
     try:
         owned: dict[str, Any] = copy_json(args)
     except ValueError as error:

@@ -149,6 +149,12 @@ class Place:
             pending += [place.at(each) for each in _list(place.under("allOf"))]
         return found
 
+    def refuses(self, name: str) -> bool:
+        """Return whether no object with such a member fits this subschema, by what it says itself."""
+        declared = self.under("properties")
+        others = None if self.under("patternProperties") else self.under("additionalProperties")
+        return others is False and not (isinstance(declared, dict) and name in declared)
+
     def choices(self) -> Iterator[list["Place"]]:
         """Yield the branches of `anyOf` and of `oneOf`: of each a value must fit one."""
         for word in ("anyOf", "oneOf"):

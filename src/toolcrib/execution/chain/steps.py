@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from toolcrib.errors import InvalidChainError, Problem, ToolcribError, ValidationError
 from toolcrib.errors.base import shown
 from toolcrib.execution.chain.limits import MAX_CONCURRENCY, MAX_NESTING
+from toolcrib.execution.chain.spelling import Spelling
 from toolcrib.model.plain import measure, parse_json, pointer
 from toolcrib.model.record import Json, JsonObject, Record
 from toolcrib.model.suggest import did_you_mean
@@ -143,17 +144,26 @@ def _group_faults(step: ChainStep) -> list[str]:
 
 _NAMES = {field.alias or name: name for name, field in ChainStep.model_fields.items()}
 _NAMES |= {name: name for name in ChainStep.model_fields}
+_MEANT = {
+    **dict.fromkeys(("function", "name", "tool", "tool_name", "toolName"), "tool_id"),
+    **dict.fromkeys(("arguments", "input", "inputs", "parameters", "params"), "args"),
+    **dict.fromkeys(("condition", "if"), "when"),
+    "steps": "parallel",
+}
+"""What others call a field."""
 
 
-def _unknown(name: str) -> str:
-    return f"is not a field of a step{did_you_mean(name, _NAMES)}"
+def _unknown(name: str, spelling: Spelling) -> str:
+    meant = _MEANT.get(name)
+    hint = f"; did you mean {spelling[meant]!r}?" if meant else did_you_mean(name, _NAMES)
+    return f"is not a field of a step{hint}"
 
 
 def _hinted(problem: Problem) -> Problem:
     """Return a problem with the nearest field, where it is about one that there is not."""
     if problem.keyword != "extra_forbidden":
         return problem
-    return Problem(problem.path, problem.keyword, _unknown(problem.path.rpartition("/")[2]))
+    return Problem(problem.path, problem.keyword, _unknown(problem.path.rpartition("/")[2], Spelling(None)))
 
 
 def read_step(value: Any, path: str, problems: list[Problem]) -> ChainStep | None:
@@ -173,8 +183,21 @@ def read_step(value: Any, path: str, problems: list[Problem]) -> ChainStep | Non
     try:
         return ChainStep(**spelt)
     except InvalidChainError as error:
-        problems += [Problem(path + each.path, each.keyword, each.message) for each in error.problems]
+        problems += [_as_written(each, value, path) for each in error.problems]
         return None
+
+
+def _as_written(problem: Problem, step: dict[str, Any], path: str) -> Problem:
+    """Return a problem of a step that was written at a path, with the fields spelt as there."""
+    spelling, parts = Spelling(step), problem.path.split("/")[1:]
+    while parts:
+        field = spelling[parts[0]]
+        path = f"{path}/{field}"
+        if parts[0] != "parallel" or len(parts) == 1:
+            return Problem("/".join([path, *parts[1:]]), problem.keyword, problem.message)
+        step = step[field][int(parts[1])]
+        spelling, path, parts = Spelling(step), f"{path}/{parts[1]}", parts[2:]
+    return Problem(path, problem.keyword, spelling.of_text(problem.message))
 
 
 def _spelt(value: Any, path: str, problems: list[Problem], depth: int) -> dict[str, Any] | None:
@@ -186,12 +209,14 @@ def _spelt(value: Any, path: str, problems: list[Problem], depth: int) -> dict[s
         problems.append(Problem(path, "parallel", f"groups are nested more than {MAX_NESTING} deep"))
         return None
     said: dict[str, Any] = {}
+    spelling = Spelling(value)
     for name, member in value.items():
         field = _NAMES.get(name)
         if field is None:
-            problems.append(Problem(path + pointer([name[:100]]), "extra_forbidden", _unknown(name)))
+            reason = _unknown(name, spelling)
+            problems.append(Problem(path + pointer([name[:100]]), "extra_forbidden", reason))
         elif field in said:
-            problems.append(Problem(f"{path}/{field}", "name", "is given under both its names"))
+            problems.append(Problem(f"{path}/{name}", "name", "is given under both its names"))
         else:
             said[field] = _member(field, member, path, problems, depth)
     return said

@@ -28,7 +28,7 @@ class _Key:
 
     def __init__(self, call: Call, args: bytes) -> None:
         self.tool = call.tool
-        self.backend = by_backend(call)
+        self.backend = _place(call)
         self._same = (args, call.caller, call.backend, call.tool)
         # The arguments alone tell most keys apart, and it takes longer to hash a tool than to look one up.
         self._hash = hash((args, call.caller, call.tool.name))
@@ -67,9 +67,8 @@ class _Read:
 class Cache:
     """Keeps the answers of read-only tools, per caller, for `ttl` seconds.
 
-    A call of any other tool drops what is kept of its backend, as `by_backend` names it, when it begins and
-    again when it ends; what is read meanwhile is not kept. By that name, each local function is a backend of
-    its own, and so is never dropped for another: `clear` it where that matters.
+    A call of any other tool drops what is kept of its backend, when it begins and again when it ends; what is
+    read meanwhile is not kept. All local functions are one backend here.
 
     Two calls are the same if caller, definition, backend and arguments are; `1`, `1.0` and `true` are not the
     same argument. Same calls at one time are made once, and the others wait for the answer: if it fails, they
@@ -171,7 +170,7 @@ class Cache:
 
     async def _change(self, call: Call, go_on: Next) -> Answer:
         """Make a call after which nothing may be as it was on its backend, also where it fails."""
-        backend = by_backend(call)
+        backend = _place(call)
         self._forget_backend(backend)
         try:
             return await go_on(call)
@@ -189,3 +188,8 @@ class Cache:
             del self._flights[key]
         for read in self._reads:
             read.fresh = read.fresh and not drops(read.key)
+
+
+def _place(call: Call) -> str:
+    """Return what a call may change, or reads: one server, one API, or this process."""
+    return "local" if call.backend.kind == "local" else by_backend(call)

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import Op, ToolError, ToolNotFoundError, ValidationError
+from toolcrib.errors import ConfigError, Op, Problem, ToolError, ToolNotFoundError, ValidationError
 from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.records import Outcome
 from toolcrib.execution.selection import label
@@ -57,6 +58,9 @@ class Audit:
 
     Arguments are recorded only with `include_args`, after `redact` has had its say; if that fails, or they
     are not JSON, they are left out. `sizes=False` spares the time to measure large values.
+
+    Raises:
+        ConfigError: the sink cannot be called.
     """
 
     sink: Callable[[AuditRecord], object]
@@ -66,6 +70,11 @@ class Audit:
     sizes: bool = True
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
+
+    def __post_init__(self) -> None:
+        if not callable(self.sink):
+            said = f"must be a function that takes a record{_advice(self.sink)}"
+            raise ConfigError("Audit", (Problem("/sink", "type", said),))
 
     def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
         """Note the time, and return what makes the record."""
@@ -106,6 +115,12 @@ class Audit:
         except Exception:  # noqa: BLE001 - a user's function, and what it would have hidden must not be told
             return "(redaction failed)"
         return shown
+
+
+def _advice(sink: Any) -> str:
+    if isinstance(sink, str | Path):
+        return f"; did you mean JsonLines({str(sink)!r:.200})?"
+    return f", not a {type(sink).__name__}{'; give its append' if isinstance(sink, list) else ''}"
 
 
 def _utc(seconds: float) -> str:

@@ -33,9 +33,11 @@ class JsonLines:
         """How many records could not be written."""
         if isinstance(self._target, Path):
             try:
+                self._target = self._target.expanduser()
                 os.close(_opened(self._target))
-            except OSError as error:
-                raise StoreError(str(self._target), f"it cannot be appended to: {error.strerror}") from error
+            except (OSError, ValueError, RuntimeError) as error:  # ... a null byte; a home that nobody has
+                reason = (isinstance(error, OSError) and error.strerror) or error
+                raise StoreError(str(self._target), f"it cannot be appended to: {reason}") from error
 
     def __call__(self, record: Record) -> None:
         """Write a record, or count it as lost."""
