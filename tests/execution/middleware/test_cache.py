@@ -512,6 +512,7 @@ def test_options_that_cannot_work_are_refused_all_at_once() -> None:
     assert [problem.path for problem in caught.value.problems] == ["/max_entries", "/max_bytes", "/ttl"]
 
 
+@pytest.mark.anyio
 async def test_a_local_function_that_writes_clears_what_others_read() -> None:
     prices = {"nail": 1}
 

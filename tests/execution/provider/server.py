@@ -192,6 +192,15 @@ ANSWERS: dict[str, tuple[bytes, str | None, str | None]] = {
     "twice": (gzip.compress(b'{"a"') + gzip.compress(b": 1}"), JSON, "gzip"),
     "zlib": (zlib.compress(b"[1]"), JSON, "deflate"),
     "raw": (_raw_deflate(b"[2]"), JSON, "deflate"),
+    "raw long": (_raw_deflate(b"x" * 65_537), TEXT, "deflate"),
+    "cut": (gzip.compress(b"hello " * 1000)[:30], TEXT, "gzip"),
+    "packed nothing": (b"", TEXT, "gzip"),
+    "infinite": (b'{"a": -1e999}', JSON, None),
+    "surrogate": (b'["\\ud800"]', JSON, None),
+    "surrogate key": (b'{"\\uDC00": 1}', JSON, None),
+    "raw surrogate": (b'"\xed\xa0\x80"', JSON, None),
+    "pair": (b'"\\ud83d\\ude00"', JSON, None),
+    "wide": ('{"a": 1}'.encode("utf-16"), JSON, None),
     "badly": (b"not gzip", TEXT, "gzip"),
     "brotli": (b"x", TEXT, "br"),
     "bomb": (gzip.compress(b"\x00" * (64 << 20)), TEXT, "gzip"),
@@ -216,6 +225,7 @@ async def _endless() -> AsyncIterator[bytes]:
         await anyio.lowlevel.checkpoint()
 
 
+@app.post("/status/{code}", include_in_schema=False, response_model=None)
 @app.get("/status/{code}", operation_id="status", response_model=None)
 def status(code: int, wait: str | None = None, kind: str = "detail") -> Response:
     bodies: dict[str, Any] = {
@@ -223,6 +233,7 @@ def status(code: int, wait: str | None = None, kind: str = "detail") -> Response
         "nested": {"error": {"message": "deep down"}},
         "list": {"errors": [{"msg": "too small", "loc": ["body", "age"]}, {"msg": "odd"}]},
         "silent": {"odd": 1},
+        "odd places": {"detail": [{"loc": 5, "msg": "x"}, {"loc": None, "msg": "y"}]},
         "long": {"message": "x" * 5_000},
     }
     headers = {"Retry-After": wait} if wait else {}

@@ -1,7 +1,7 @@
 """What a server answers, as a value or as an error."""
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from execution.provider.server import app
@@ -37,6 +37,10 @@ async def api(url: str) -> AsyncIterator[OpenApiProvider]:
         ("twice", {"a": 1}),
         ("zlib", [1]),
         ("raw", [2]),
+        ("packed nothing", ""),
+        ("raw long", "x" * 65_537),
+        ("pair", "\U0001f600"),
+        ("wide", {"a": 1}),
     ],
 )
 async def test_an_answer_is_read_as_what_it_is(api: OpenApiProvider, what: str, value: Any) -> None:
@@ -50,6 +54,11 @@ async def test_an_answer_is_read_as_what_it_is(api: OpenApiProvider, what: str, 
         ("nan", "NaN is not a JSON number"),
         ("deep", "nested too deep"),
         ("badly", "not compressed as its headers say"),
+        ("cut", "compressed, and breaks off"),
+        ("infinite", "1e999 is too large for a JSON number"),
+        ("surrogate", "lone surrogate"),
+        ("surrogate key", "lone surrogate"),
+        ("raw surrogate", "says that it is JSON, and is not"),
         ("brotli", "compressed with 'br', which was not offered"),
         ("bomb", "larger than 16,777,216 bytes"),
         ("endless", "larger than 16,777,216 bytes"),
@@ -80,6 +89,7 @@ async def test_the_limit_is_the_one_that_was_given(url: str) -> None:
         ("list", "HTTP 400 Bad Request: body.age: too small; odd"),
         ("text", "HTTP 400 Bad Request: plain no"),
         ("silent", "HTTP 400 Bad Request"),
+        ("odd places", "HTTP 400 Bad Request: x; y"),
     ],
 )
 async def test_a_refusal_is_an_execution_error_in_the_words_of_the_server(
@@ -104,21 +114,24 @@ async def test_a_long_refusal_is_cut(api: OpenApiProvider) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "wait", "sent"),
+    ("method", "code", "wait", "sent"),
     [
-        (429, "3", False),
-        (429, None, False),
-        (503, "3", False),
-        (503, None, True),
-        (502, "1", True),
-        (504, None, True),
+        ("GET", 429, "3", False),
+        ("POST", 429, None, False),
+        ("GET", 503, "3", False),
+        ("POST", 503, "3", True),
+        ("GET", 503, None, True),
+        ("GET", 502, "1", True),
+        ("GET", 504, None, True),
     ],
 )
-async def test_a_server_that_is_busy_is_unavailable_and_did_not_run_the_tool_where_it_says_so(
-    api: OpenApiProvider, code: int, wait: str | None, sent: bool
+async def test_a_server_that_is_busy_is_unavailable_and_did_not_run_the_tool_where_that_is_certain(
+    url: str, method: Literal["GET", "POST"], code: int, wait: str | None, sent: bool
 ) -> None:
-    with pytest.raises(BackendUnavailableError, match=f"HTTP {code}") as caught:
-        await run(api, "status", code=code, wait=wait)
+    asked = f"{url}/status/{code}" + (f"?wait={wait}" if wait else "")
+    async with HttpProvider("t", [Endpoint(name="op", url=asked, method=method)], allow_private=LOCAL) as api:
+        with pytest.raises(BackendUnavailableError, match=f"HTTP {code}") as caught:
+            await run(api, "op")
     assert caught.value.sent is sent
     assert ("it asks to wait" in caught.value.reason) is (wait is not None)
 

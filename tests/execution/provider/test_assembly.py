@@ -76,3 +76,56 @@ def test_a_request_never_shows_itself() -> None:
     plan = Plan(method="GET", base="https://api.example", path="/")
     made = assemble(plan, {}, Credentials.of([(Scheme("bearer"), "s3cret-token")]))
     assert "s3cret" not in repr(made)
+
+
+def _query(name: str, **how: Any) -> Parameter:
+    return Parameter(argument=name, name=name, place="query", **({"style": "form", "explode": True} | how))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"filter": {"mode": "danger"}},
+        {"filter": {"MODE": "danger"}},
+        {"filter": {"mode[]": "danger"}},
+        {"filter": {" mode": "danger"}},
+        {"filter": {"a b": 1}},
+        {"filter": {"page": 2}},
+        {"filter": {"Page": 2}},
+        {"filter": {"deep[a]": 2}},
+        {"filter": {"key": "mine"}},
+        {"filter": {"KEY": "mine"}},
+        {"deep": {"fixed": 1}},
+        {"deep": {"Fixed": 1}},
+        {"crumbs": {"sid": "mine"}},
+        {"crumbs": {"SID": "mine"}},
+        {"crumbs": {"other": "mine"}},
+    ],
+)
+def test_a_member_of_an_argument_sets_nothing_that_is_not_its_own(args: dict[str, Any]) -> None:
+    plan = Plan(
+        method="GET",
+        base="https://api.example",
+        path="/",
+        query="mode=safe&a%20b=&deep[fixed]=1",
+        parameters=(
+            _query("filter"),
+            _query("page"),
+            _query("deep", style="deepObject"),
+            Parameter(argument="crumbs", name="crumbs", place="cookie", style="form", explode=True),
+            Parameter(argument="other", name="other", place="cookie", style="form", explode=True),
+        ),
+    )
+    credentials = Credentials.of(
+        [(Scheme("key", "query", "key"), "k"), (Scheme("key", "cookie", "sid"), "k")]
+    )
+    with pytest.raises(ValidationError, match="must not set"):
+        assemble(plan, args, credentials)
+    free = {"filter": {"colour": 1, "filter": 2}, "page": 3, "deep": {"a": 4}, "crumbs": {"c": 5}, "other": 6}
+    made = assemble(plan, free, credentials)
+    assert made.url.endswith("&colour=1&filter=2&page=3&deep%5Ba%5D=4&key=k")
+
+
+def test_a_parameter_may_have_the_name_of_one_that_is_fixed() -> None:
+    plan = Plan(method="GET", base="https://api.example", path="/", query="v=1", parameters=(_query("v"),))
+    assert assemble(plan, {"v": [2, 3]}, Credentials()).url.endswith("?v=1&v=2&v=3")

@@ -1,11 +1,13 @@
 """How servers are reached, and what happens when they are not."""
 
+import os
 import socket
 import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -58,9 +60,9 @@ async def test_no_request_leaves_for_a_private_address() -> None:
     heard: list[bytes] = []
     with talking(lambda connection: heard.append(listens(connection))) as url:
         async with provider(url, allow_private=False) as api:
-            with pytest.raises(PolicyDeniedError, match=r"'127.0.0.1' has a loopback address") as caught:
+            with pytest.raises(PolicyDeniedError, match=r"was not sent: '127.0.0.1' has a loop") as caught:
                 await run(api, "op")
-    assert caught.value.backend == "provider:t"
+    assert (caught.value.backend, caught.value.op) == ("provider:t", "execute")
     assert heard == []
 
 
@@ -105,8 +107,9 @@ async def test_an_odd_spelling_of_an_address_is_refused(host: str) -> None:
         provider(f"http://{host}:9/")
 
 
-async def test_a_host_that_no_name_can_have_is_an_error_of_the_call() -> None:
-    async with provider("http://xn--a\u200d.example/") as api:
+@pytest.mark.parametrize("host", ["xn--a\u200d.example", "xn--a", "xn--"])
+async def test_a_host_that_no_name_can_have_is_an_error_of_the_call(host: str) -> None:
+    async with provider(f"http://{host}/") as api:
         with pytest.raises(ToolExecutionError, match="none that a request can be sent to"):
             await run(api, "op")
 
@@ -189,6 +192,21 @@ async def test_an_answer_that_says_it_is_too_large_is_not_read() -> None:
     with talking(says(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")) as url:
         async with provider(url) as api:
             with pytest.raises(ToolExecutionError, match="larger than 16,777,216 bytes"):
+                await run(api, "op")
+
+
+async def test_a_compressed_answer_that_says_nothing_for_ever_is_given_up() -> None:
+    def talk(connection: socket.socket) -> None:
+        listens(connection)
+        with suppress(OSError):  # the client hangs up
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n")
+            connection.sendall(b"\x1f\x8b\x08\x08\0\0\0\0\0\xff")
+            while True:
+                connection.sendall(b"a" * 65536)
+
+    with talking(talk) as url, anyio.fail_after(20):
+        async with provider(url, max_response_bytes=1_000_000) as api:
+            with pytest.raises(ToolExecutionError, match="larger than 1,000,000 bytes"):
                 await run(api, "op")
 
 
@@ -333,6 +351,45 @@ async def test_the_certificate_is_checked_for_the_name_though_the_address_is_con
         with pytest.raises(BackendUnavailableError, match="certificate"):
             await run(api, "op")
     assert asked[:2] == ["api.example", "other.example"]
+
+
+async def test_a_secure_connection_that_is_garbled_may_have_run_the_tool(certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    def talk(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as stream:
+            listens(stream)
+            stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nhi")
+            os.write(stream.fileno(), b"\x17\x03\x03\x00\x20" + b"Z" * 32)
+            with suppress(OSError):
+                stream.recv(1)
+
+    with talking(talk) as url:
+        secure = f"https://api.example:{url.rpartition(':')[2]}/"
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        async with provider(secure, lookup=_here, ssl_context=trusting) as api:
+            with pytest.raises(BackendUnavailableError, match="ssl error") as caught:
+                await run(api, "op")
+    assert caught.value.sent is True
+
+
+def test_a_provider_may_be_used_in_one_event_loop_after_another(url: str) -> None:
+    code = """
+import sys, anyio
+from toolcrib.execution.provider import Endpoint, HttpProvider
+from toolcrib.execution.records import Call
+
+api = HttpProvider("t", [Endpoint(name="op", url=sys.argv[1])], allow_private=True)
+tool, = api.tools()
+for _ in range(3):
+    print(anyio.run(api.call, Call(tool=tool, args={}, backend=tool.backend)).structured["method"])
+anyio.run(api.aclose)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", code, f"{url}/echo/x"], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert told.stdout.split() == ["GET"] * 3
 
 
 def test_importing_the_providers_loads_no_extra() -> None:

@@ -18,6 +18,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(9)
 )
 MERGES = "a: &a {k: 1}\nb: {<<: [*a, *a]}\n"
+TAGGED_MERGES = "l0: &l0 {a: 1, b: 2}\n" + "".join(
+    f"l{n}: &l{n} {{ !!merge '<<': [{', '.join([f'*l{n - 1}'] * 10)}] }}\n" for n in range(1, 9)
+)
 
 
 def nested(levels: int) -> Any:
@@ -50,6 +53,15 @@ def test_yaml_is_read_as_json_would_be() -> None:
     }  # fmt: skip
 
 
+def test_yaml_may_say_the_type_of_a_value_that_is_json() -> None:
+    text = (
+        "{a: !!str 1, b: !!int '2', c: !!float 3, d: !!bool 'true', e: !!null '', f: !!map {}, g: !!seq []}"
+    )
+    expected = {"a": "1", "b": 2, "c": 3.0, "d": True, "e": None, "f": {}, "g": []}
+    assert read_document(f"# YAML\n{text}") == expected
+    assert read_document("a: {'<<': 1}") == {"a": {"<<": 1}}
+
+
 def test_aliases_are_expanded_into_copies() -> None:
     read = read_document("a: &x {k: [1]}\nb: *x\n")
     assert read == {"a": {"k": [1]}, "b": {"k": [1]}}
@@ -69,6 +81,23 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_document(tmp_path / "nowhere.json")
 
 
+@pytest.mark.parametrize("name", ["openapi.json", "specs/shop.YAML", "C:\\\\shop.yml", "~/my api.json"])
+def test_the_name_of_a_file_is_told_from_its_text(name: str) -> None:
+    with pytest.raises(InvalidToolError) as caught:
+        OpenApiProvider.from_document(name, id="shop")
+    assert str(caught.value).endswith(f"it is the name of a file; to read a file, pass Path({name!r})")
+
+
+@pytest.mark.parametrize("url", ["https://shop.example/openapi.json", " HTTP://localhost:8000/docs\n"])
+def test_a_document_is_not_downloaded(url: str) -> None:
+    with pytest.raises(InvalidToolError, match="a document is a file or its text; download it first"):
+        OpenApiProvider.from_document(url, id="shop")
+
+
+def test_a_document_of_one_line_may_end_like_the_name_of_a_file() -> None:
+    assert read_document("a: b.json") == {"a": "b.json"}
+
+
 def test_a_mark_of_byte_order_is_no_part_of_a_document() -> None:
     assert read_document(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
     assert read_document('\ufeff{"a": 1}') == {"a": 1}
@@ -82,7 +111,9 @@ def test_a_mark_of_byte_order_is_no_part_of_a_document() -> None:
         "a: !!binary aGk=", "a: !!set {x}", "1.5: x", "true: x", "[1]: x", f"a: {'9' * 5000}", "&a [*a]", "a: &a [*a]",
         BOMB, MERGES, "a: " + "[" * 200_000, "{" + '"a": {' * 100_000, "a: " + "{a: " * 100_000, nested(300), {1.5: 2},
         {"a": {1, 2}}, '{"a": "' + "x" * (17 << 20) + '"}', {"a": [[]] * 1_000_001}, "? " * 100_000,
-        "- " * 50_000, "*" * 1000, "%YAML 9.9\n---\na: 1", 7,
+        "- " * 50_000, "*" * 1000, "%YAML 9.9\n---\na: 1", 7, TAGGED_MERGES, "a: {!<tag:yaml.org,2002:merge> b: {}}",
+        "a: !!bool maybe", "a: !!timestamp nope", "a: !!int x", "a: !!float nan", "a: !!null x", "a: !!value x",
+        "a: !!omap [b: 1]", "a: !!pairs [b: 1]", "a: !mine b", "a: !!str [b]", "a: !!map [b]", "a: !!seq {b: 1}",
     ],
     ids=lambda source: str(source)[:20].strip() or "empty",
 )  # fmt: skip
@@ -201,7 +232,7 @@ def served(url: Any, **more: Any) -> dict[str, Any]:
     "url",
     ["ftp://a.example", "file:///etc/passwd", "https://", "https://u:p@a.example", "/v1", "//a.example/v1", "https://a.example/?q=1",
      "https://a.example/#f", "https://a b.example", "https://a.example:0", "https://a.example:99999", "https://a.example/../x", 7,
-     "https://[::1", "javascript://a.example", "http:\\\\a.example", "{scheme}://a.example"],
+     "https://.a.example", "https://a..example", "https://./", "https://[::1", "javascript://a.example", "http:\\\\a.example", "{scheme}://a.example"],
 )  # fmt: skip
 def test_an_address_that_is_none_of_the_web_is_refused(url: Any) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -267,3 +267,37 @@ def test_many_references_with_one_name_take_no_time() -> None:
     refs = [{"$ref": f"#/components/schemas/S{n}/properties/x"} for n in range(3_000)]
     tool = tool_with({"anyOf": refs}, **schemas)
     assert len(tool.input_schema["$defs"]) == 3_000
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("media_type", ["multipart/form-data", "application/x-www-form-urlencoded"])
+def test_a_form_of_references_that_fan_out_is_read_in_no_time(media_type: str) -> None:
+    schemas: dict[str, Any] = {
+        f"S{level}": {"anyOf": [{"$ref": f"#/components/schemas/S{level + 1}"}] * 200} for level in range(4)
+    }
+    schemas["S4"] = {"type": "string"}
+    properties = {f"p{number}": {"$ref": "#/components/schemas/S0"} for number in range(200)}
+    body = {"content": {media_type: {"schema": {"type": "object", "properties": properties}}}}
+    document = document_of({"requestBody": body}, method="post", components={"schemas": schemas})
+    began = time.process_time()
+    made = OpenApiProvider.from_document(document, id="t", base_url="https://api.example")
+    assert time.process_time() - began < 10
+    assert [skipped.reason[:22] for skipped in made.skipped] == ["the schema multiplies "]
+
+
+def _with_successes(count: int, kinds: int) -> OpenApiProvider:
+    media = [{"application/json": {"schema": {"const": number % kinds}}} for number in range(count)]
+    responses = {f"2{number}": {"content": content} for number, content in enumerate(media)}
+    return OpenApiProvider.from_document(document_of({"responses": responses}), id="t", base_url=BASE)
+
+
+@pytest.mark.attack
+def test_many_kinds_of_success_are_read_in_no_time() -> None:
+    began = time.process_time()
+    made = _with_successes(30_000, 30_000)
+    assert time.process_time() - began < 10
+    assert tool_of(made, "op").output_schema is None
+
+
+def test_kinds_of_success_that_are_the_same_are_told_once() -> None:
+    assert tool_of(_with_successes(9, 3), "op").output_schema == {"anyOf": [{"const": n} for n in range(3)]}

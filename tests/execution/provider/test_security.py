@@ -1,13 +1,16 @@
 """Security schemes and the secrets that fill them."""
 
+import gzip
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from execution.provider.server import Talk, talking
 from execution.provider.support import LOCAL, document_of, run
 
-from toolcrib.errors import ConfigError, InputValidationError, NoBackendError
-from toolcrib.execution.provider import OpenApiProvider
+from toolcrib.errors import ConfigError, InputValidationError, NoBackendError, ToolExecutionError
+from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -155,3 +158,61 @@ async def test_no_argument_can_stand_in_for_a_secret(opened: Any, place: str, sc
     with pytest.raises(InputValidationError):
         await run(api, "op", p={name: "mine"})
     assert await run(api, "op", p={"other": "x"})
+
+
+def _answers(body: bytes, media_type: str) -> Talk:
+    def talk(connection: socket.socket) -> None:
+        connection.recv(65536)
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type", "value"),
+    [
+        (b"\xff123456789\x00", "image/png", {"contentType": "image/png", "base64": "/1tzZWNyZXRdAA=="}),
+        (b"\xff123456789", "", {"contentType": "application/octet-stream", "base64": "/1tzZWNyZXRd"}),
+        (b'{"a": [123456789, 1234, 0.123456789, true]}', "application/json",
+         {"a": ["[secret]", 1234, "[secret]", True]}),
+        (b'{"123456789": null}', "application/json", {"[secret]": None}),
+    ],
+)  # fmt: skip
+async def test_a_secret_is_found_in_bytes_and_in_numbers(body: bytes, media_type: str, value: Any) -> None:
+    with talking(_answers(body, media_type)) as url:
+        async with HttpProvider(
+            "t", [Endpoint(name="op", url=url)], allow_private=LOCAL, headers={"X-Key": "123456789"}
+        ) as api:
+            assert await run(api, "op") == value
+
+
+async def test_a_deep_answer_is_searched_for_secrets_too() -> None:
+    body = b"[" * 900 + b'"s3cret-key"' + b"]" * 900
+    with talking(_answers(body, "application/json")) as url:
+        async with HttpProvider(
+            "t", [Endpoint(name="op", url=url)], allow_private=LOCAL, headers={"X-Key": "s3cret-key"}
+        ) as api:
+            value = await run(api, "op")
+    for _ in range(899):
+        (value,) = value
+    assert value == ["[secret]"]
+
+
+async def test_a_secret_is_not_told_in_part_where_a_refusal_is_cut() -> None:
+    text = b"your key: ".ljust(65_530, b"x") + b"s3cret-key" + b"x" * 1000  # read to the middle of the secret
+    body = gzip.compress(text)
+    head = f"HTTP/1.1 400 No\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+
+    def talk(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(f"{head}Content-Encoding: gzip\r\n\r\n".encode() + body)
+
+    with talking(talk) as url:
+        async with HttpProvider(
+            "t", [Endpoint(name="op", url=url)], allow_private=LOCAL, headers={"X-Key": "s3cret-key"}
+        ) as api:
+            with pytest.raises(ToolExecutionError, match="HTTP 400 No: your key") as caught:
+                await run(api, "op")
+    assert "s3cret" not in str(caught.value.result)
+    assert len(caught.value.result["body"]) > 65_000

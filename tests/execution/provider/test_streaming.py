@@ -1,18 +1,20 @@
 """Answers that come in parts, and calls that are given up."""
 
 import json
+import socket
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
 import anyio
 import pytest
-from execution.provider.server import app, gone
+from execution.provider.server import app, gone, talking
 from execution.provider.support import LOCAL, call_of, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.execution.provider import OpenApiProvider
+from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
+from toolcrib.execution.provider.credentials import Veil, hide
 from toolcrib.execution.provider.events import EventParts, LineParts, Parts
 from toolcrib.execution.records import Update
 
@@ -142,3 +144,40 @@ def test_lines_are_the_same_wherever_they_are_cut(values: list[Any], places: lis
 def test_events_with_a_mark_of_order_comments_and_fields_without_a_colon() -> None:
     data = b"\xef\xbb\xbf:hello\ndata\ndata:x\nfoo: bar\n\nevent: message\ndata: 1\n\n\n\ndata: y\n"
     assert _parts(EventParts(), [data]) == ["\nx", 1]
+
+
+SECRETS = ["s3cret-key-12345", "s3cret", "key-12345 and more"]
+
+
+@given(
+    st.lists(st.sampled_from(["s3cret", "-key", "-12345", " and more", "s3", "key", "x", " "]), max_size=12),
+    st.lists(st.integers(0, 200)),
+)
+def test_a_secret_is_hidden_wherever_a_text_is_cut(words: list[str], places: list[int]) -> None:
+    text = "".join(words)
+    veil = Veil(SECRETS)
+    shown = "".join(veil.feed(piece.decode()) for piece in _cut(text.encode(), places)) + veil.finish()
+    assert shown == hide(text, SECRETS)
+    assert not any(secret in shown for secret in SECRETS)
+
+
+@pytest.mark.anyio
+async def test_a_secret_that_comes_in_two_parts_is_not_told() -> None:
+    def talk(connection: socket.socket) -> None:
+        connection.recv(65536)
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode() + b"a\r\nhi s3cret-\r\n")
+        connection.sendall(b"b\r\nkey-12345 x\r\n0\r\n\r\n")
+
+    heard: list[Any] = []
+
+    async def emit(update: Update) -> None:
+        heard.append(update.data)
+
+    with talking(talk) as url:
+        endpoint = Endpoint(name="op", url=url)
+        async with HttpProvider(
+            "t", [endpoint], allow_private=LOCAL, headers={"X-Key": "s3cret-key-12345"}
+        ) as api:
+            answer = await api.call(call_of(api, "op", {}, emit))
+    assert answer.structured == "".join(heard) == "hi [secret] x"

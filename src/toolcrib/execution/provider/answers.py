@@ -4,11 +4,12 @@ import base64
 import codecs
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from email.message import Message
 from typing import Any, Protocol
 
-from toolcrib.execution.provider.credentials import hide
-from toolcrib.execution.provider.events import Parts, parse_json_value, parts_of
+from toolcrib.execution.provider.credentials import Veil
+from toolcrib.execution.provider.events import Parts, TextParts, parse_json_value, parts_of
 from toolcrib.execution.provider.inflate import Inflater, UnreadableError
 from toolcrib.execution.records import Emit, Update
 
@@ -66,43 +67,50 @@ async def read_value(
     if parts is not None:
         return await _stream(body, parts, emit, hidden)
     content = b"".join([piece async for piece in body])
-    return hide(_decode(content, media_type, charset), hidden)
+    return _shown(content, media_type, charset, Veil(hidden))
 
 
 async def _stream(
     body: AsyncIterator[bytes], parts: Parts, emit: Emit | None, hidden: tuple[str, ...]
 ) -> Any:
     found: list[Any] = []
+    veil = Veil(hidden)
+    is_text = isinstance(parts, TextParts)  # where a secret may be cut in two
 
-    async def take(part: Any) -> None:
-        shown = hide(part, hidden)
+    async def take(shown: Any) -> None:
+        if is_text and not shown:
+            return
         found.append(shown)
         if emit is not None:
             await emit(Update(kind="chunk", data=shown))
 
     async for piece in body:
         for part in parts.feed(piece):
-            await take(part)
+            await take(veil.feed(part) if is_text else veil.over(part))
     for part in parts.finish():
-        await take(part)
+        await take(veil.feed(part) if is_text else veil.over(part))
+    if is_text:
+        await take(veil.finish())
     return parts.whole(found)
 
 
 async def read_failure(response: Response, hidden: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return what an answer that is no success says: status, some headers, and the beginning of its body."""
     media_type, charset = _content_type(response)
-    content = b""
+    content, veil, is_whole = b"", Veil(hidden), False
     try:
         async for piece in _body(response, _MAX_FAILURE_BYTES, "answer"):
             content += piece
-        body = _decode(content, media_type, charset) if content else None
+        is_whole = True
+        body = _shown(content, media_type, charset, veil) if content else None
     except UnreadableError:
-        body = content.decode(charset, "replace") or None
+        text = content.decode(charset, "replace")
+        body = (veil.over(text) if is_whole else veil.feed(text)) or None  # its end may be half a secret
     return {
         "status": response.status_code,
-        "reason": hide(response.reason_phrase, hidden),
-        "headers": hide(told_headers(response), hidden),
-        "body": hide(body, hidden),
+        "reason": veil.over(response.reason_phrase),
+        "headers": veil.over(told_headers(response)),
+        "body": body,
     }
 
 
@@ -128,7 +136,8 @@ def _message(body: Any, depth: int = 3) -> str:
     if isinstance(body, list) and depth:
         return "; ".join(found for member in body[:3] if (found := _message(member, depth - 1)))
     if isinstance(body, dict) and "msg" in body:
-        where = ".".join(str(part) for part in body.get("loc", ()))
+        places = body.get("loc")
+        where = ".".join(map(str, places)) if isinstance(places, list) else ""
         return f"{where}: {body['msg']}" if where else str(body["msg"])
     return ""
 
@@ -148,11 +157,15 @@ async def _body(response: Response, max_bytes: int, what: str) -> AsyncIterator[
     packed, total = 0, 0
     async for raw in response.aiter_raw():
         packed += len(raw)
+        if packed > max_bytes:
+            raise too_large
         for piece in inflater.feed(raw):
             total += len(piece)
-            if max(total, packed) > max_bytes:
+            if total > max_bytes:
                 raise too_large
             yield piece
+    for piece in inflater.finish():
+        yield piece
 
 
 def _content_type(response: Response) -> tuple[str, str]:
@@ -168,7 +181,17 @@ def _content_type(response: Response) -> tuple[str, str]:
     return written, charset if known else "utf-8"
 
 
+def _shown(content: bytes, media_type: str, charset: str, veil: Veil) -> Any:
+    """Return the value of a body, without the secrets in it."""
+    value = _decode(content, media_type, charset)
+    if isinstance(value, bytes):
+        shown = base64.b64encode(veil.over_bytes(value)).decode()
+        return {"contentType": (media_type or "application/octet-stream")[:200], "base64": shown}
+    return veil.over(value)
+
+
 def _decode(content: bytes, media_type: str, charset: str) -> Any:
+    """Return a body as JSON or text; as the bytes that it is, where it is neither."""
     if not content and not _TEXT.fullmatch(media_type):
         return None
     if _JSON.fullmatch(media_type):
@@ -181,8 +204,6 @@ def _decode(content: bytes, media_type: str, charset: str) -> Any:
     if _TEXT.fullmatch(media_type):
         return content.decode(charset, "replace")
     if not media_type:
-        try:
+        with suppress(UnicodeDecodeError):
             return content.decode()
-        except UnicodeDecodeError:
-            media_type = "application/octet-stream"
-    return {"contentType": media_type[:200], "base64": base64.b64encode(content).decode()}
+    return content

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from toolcrib.errors import Problem, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS
@@ -75,6 +75,7 @@ class _Assembly:
         self._plan, self._args, self._credentials = plan, args, credentials
         self._segments: dict[str, str] = {}
         self._query: list[str] = [plan.query] if plan.query else []
+        self._fixed = [name for name, _ in parse_qsl(plan.query, keep_blank_values=True)]
         self._headers: list[tuple[str, str]] = list(plan.headers)
         self._cookies: list[str] = []
         self._problems: list[Problem] = []
@@ -110,17 +111,30 @@ class _Assembly:
         if parameter.place == "path":
             self._segments[parameter.name] = path_text(parameter, value)
         elif parameter.place == "query":
-            for name, text in query_pairs(parameter, value):
-                if unquote(name) in self._credentials.query:
-                    raise UnfitError(f"must not set {unquote(name)!r}, which is where a secret goes")
-                self._query.append(f"{name}={text}")
+            pairs = query_pairs(parameter, value)
+            self._check_names(parameter, [unquote(name) for name, _ in pairs], self._credentials.query)
+            self._query += [f"{name}={text}" for name, text in pairs]
         elif parameter.place == "header":
             self._headers.append((parameter.name, header_text(parameter, value)))
         else:
-            for cookie in cookie_text(parameter, value):
-                if cookie.partition("=")[0] in self._credentials.cookies:
-                    raise UnfitError("must not set the cookie that a secret goes into")
-                self._cookies.append(cookie)
+            cookies = cookie_text(parameter, value)
+            names = [cookie.partition("=")[0] for cookie in cookies]
+            self._check_names(parameter, names, self._credentials.cookies)
+            self._cookies += cookies
+
+    def _check_names(self, parameter: Parameter, names: list[str], secrets: Mapping[str, str]) -> None:
+        """Refuse names that stand for something else: servers differ in which of two values they take.
+
+        They differ in what is the same name as well, so that cases and `[...]` at its end make no other one.
+        """
+        taken = {other.name for other in self._plan.parameters if other.place == parameter.place}
+        taken |= {*secrets, *(self._fixed if parameter.place == "query" else ())}
+        folded = {_fold(other) for other in taken} - {_fold(parameter.name)}
+        for name in names:
+            if name in secrets:
+                raise UnfitError(f"must not set {name!r:.80}, which is where a secret goes")
+            if name != parameter.name and folded & {_fold(name), _fold(name.partition("[")[0])}:
+                raise UnfitError(f"must not set {name!r:.80}, which is not a member of it")
 
     def _path(self) -> str:
         for name in _TEMPLATE.findall(self._plan.path):
@@ -169,3 +183,7 @@ class _Assembly:
     def _refuse(self, argument: str, reason: str) -> None:
         path = pointer([argument]) if argument else ""
         self._problems.append(Problem(path, "encoding", reason))
+
+
+def _fold(name: str) -> str:
+    return name.strip().casefold()

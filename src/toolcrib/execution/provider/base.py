@@ -107,6 +107,8 @@ def check_base(provider_id: str, url: str) -> str:
         fault = "must not hold a user or a password; give them as secrets"
     elif is_odd_number(parts.hostname):
         fault = "is an odd spelling of an address; write it in full"
+    elif not all(parts.hostname.removesuffix(".").split(".")):
+        fault = "has a host with nothing between two dots, or before the first"
     elif parts.query or parts.fragment:
         fault = "must not hold a query or a fragment"
     if parts is None or fault:

@@ -1,5 +1,6 @@
 """Sends the calls of one provider, and turns what comes back into an answer or a typed error."""
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import anyio
+import anyio.lowlevel
 
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -23,6 +25,7 @@ from toolcrib.execution.provider.answers import read_failure, read_value, reason
 from toolcrib.execution.provider.assembly import Outgoing, assemble, is_token
 from toolcrib.execution.provider.credentials import Credentials, hide
 from toolcrib.execution.provider.inflate import ACCEPTED, UnreadableError
+from toolcrib.execution.provider.methods import is_idempotent
 from toolcrib.execution.provider.plan import Plan
 from toolcrib.execution.records import Answer, Call
 
@@ -53,6 +56,7 @@ _DEFAULTS = (
     (b"Accept", b"application/json, */*;q=0.5"),
     (b"Accept-Encoding", ACCEPTED.encode()),
 )
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _AWAY = frozenset({_TOO_MANY, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT})
 
 
@@ -95,6 +99,7 @@ class Client:
     provider_id: str
     options: HttpOptions = field(repr=False)
     _transport: "GuardedTransport | None" = field(default=None, init=False, repr=False)
+    _loop: object = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         options = self.options
@@ -130,9 +135,10 @@ class Client:
             ) from None
         hidden = (*credentials.hidden, *self._hidden)
         progress = _Progress()
-        async with self._open().room, self._response(call, outgoing, progress) as response:
+        transport = self._open()
+        async with transport.room, self._response(call, transport, outgoing, progress) as response:
             if response.status_code not in _SUCCESS:
-                raise self._refusal(call, response, await read_failure(response, hidden))
+                raise self._refusal(call, plan, await read_failure(response, hidden))
             if plan.method == "HEAD":
                 headers = hide(told_headers(response), hidden)
                 return Answer(structured={"status": response.status_code, "headers": headers})
@@ -141,10 +147,9 @@ class Client:
 
     @asynccontextmanager
     async def _response(
-        self, call: Call, outgoing: Outgoing, progress: _Progress
+        self, call: Call, transport: "GuardedTransport", outgoing: Outgoing, progress: _Progress
     ) -> AsyncIterator["httpx.Response"]:
         """Send a request and hold its response; whatever fails meanwhile is told as an error of the call."""
-        transport = self._open()
         try:
             response = await transport.handle_async_request(self._request(outgoing, progress))
             try:
@@ -153,7 +158,9 @@ class Client:
                 with anyio.CancelScope(shield=True):
                     await response.aclose()
         except AddressRefusedError as error:
-            raise PolicyDeniedError(tool_id=call.tool_id, backend=self._backend, reason=str(error)) from None
+            raise PolicyDeniedError(
+                tool_id=call.tool_id, op="execute", backend=self._backend, reason=str(error)
+            ) from None
         except transport.errors as error:
             # Not kept as the cause: it may quote what was sent, and secrets with it.
             reason = hide(f"{_named(error)}: {error}".removesuffix(": "), outgoing.hidden)
@@ -165,9 +172,13 @@ class Client:
                 tool_id=call.tool_id, backend=self._backend, reason=str(error)
             ) from error
 
-    def _refusal(self, call: Call, response: Any, failure: dict[str, Any]) -> Exception:
-        """Return the error for an answer that is no success; a server that is busy did not run the tool."""
-        reason, status = reason_of(failure), response.status_code
+    def _refusal(self, call: Call, plan: Plan, failure: dict[str, Any]) -> Exception:
+        """Return the error for an answer that is no success.
+
+        A server that counts requests refuses before it runs anything; one that is down for a while may have
+        run the tool first, which does harm only where twice is not as good as once.
+        """
+        reason, status = reason_of(failure), failure["status"]
         if status in _REDIRECTS and "location" in failure["headers"]:
             reason += (
                 f"; it points to {failure['headers']['location']!r:.200}, and redirects are not followed"
@@ -177,7 +188,8 @@ class Client:
                 tool_id=call.tool_id, backend=self._backend, reason=reason, result=failure
             )
         wait = failure["headers"].get("retry-after")
-        refused = status == _TOO_MANY or (status == _UNAVAILABLE and wait is not None)
+        asks_again = status == _UNAVAILABLE and wait is not None
+        refused = status == _TOO_MANY or (asks_again and is_idempotent(plan.method))
         if wait:
             reason += f"; it asks to wait {wait[:40]}{' s' if wait.isdigit() else ''}"
         return BackendUnavailableError(
@@ -200,7 +212,7 @@ class Client:
                 content=outgoing.content,
                 extensions={"timeout": timeout, "trace": progress.trace},
             )
-        except httpx.InvalidURL:
+        except (httpx.InvalidURL, UnicodeError):  # what encodes names of hosts raises the latter
             raise UnreadableError("its address is none that a request can be sent to") from None
 
     def _open(self) -> "GuardedTransport":
@@ -208,7 +220,10 @@ class Client:
             from toolcrib.execution.provider.network import GuardedTransport  # noqa: PLC0415
         except ImportError as error:
             raise MissingExtraError("calling an HTTP API", "openapi") from error
-        if self._transport is None:
+        loop = anyio.lowlevel.current_token()
+        if self._transport is None or self._loop != loop:
+            # Connections of a loop that has ended can neither be used nor closed.
+            self._loop = loop
             self._transport = GuardedTransport(
                 self._addresses,
                 max_connections=self.options.get("max_connections", 64),
@@ -219,7 +234,7 @@ class Client:
     async def aclose(self) -> None:
         """Close the connections; the next call opens others."""
         transport, self._transport = self._transport, None
-        if transport is not None:
+        if transport is not None and self._loop == anyio.lowlevel.current_token():
             await transport.aclose()
 
     @property
@@ -245,5 +260,4 @@ def _is_header(value: object) -> bool:
 
 def _named(error: Exception) -> str:
     """Return what kind of failure it was, in words: `ConnectTimeout` is a connect timeout."""
-    name = type(error).__name__
-    return "".join(f" {sign.lower()}" if sign.isupper() else sign for sign in name).strip()
+    return _WORDS.sub(" ", type(error).__name__).lower()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
-__all__ = ["Credentials", "Scheme", "Secret", "hide", "reveal"]
+__all__ = ["Credentials", "Scheme", "Secret", "Veil", "hide", "reveal"]
 
 Secret = str | tuple[str, str] | Callable[[], str | Awaitable[str]]
 """A key or token; a user and a password; or what gives either when a call needs it, such as a fresh token."""
@@ -16,6 +16,7 @@ _SHORTEST_HIDDEN = 6
 """Shorter secrets are not taken out of answers, where they would be found by chance."""
 _HIDDEN = "[secret]"
 _CARRIED = re.compile(r"[^\x00-\x1f\x7f]+")
+_IN_NUMBER = re.compile(r"[-+.0-9eE]+")
 _IN_HEADER = re.compile(r"[\x20-\x7e\xa0-\xff]+")
 _IN_COOKIE = re.compile(r"[!#-+\x2d-:<-\[\]-~]+")
 
@@ -80,24 +81,87 @@ async def reveal(secret: Secret) -> str:
     return value.strip()
 
 
+class Veil:
+    """Takes secrets out of a text that comes in pieces, however it is cut, and out of whole values.
+
+    >>> veil = Veil(["s3cret-key"])
+    >>> veil.feed("the key is s3cret-") + veil.feed("key, as you know") + veil.finish()
+    'the key is [secret], as you know'
+    """
+
+    def __init__(self, hidden: Iterable[str]) -> None:
+        self._sought = sorted(
+            (text for text in hidden if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True
+        )
+        self._longest = len(self._sought[0]) if self._sought else 1
+        self._texts = _any_of(self._sought)
+        self._numbers = _any_of(text for text in self._sought if _IN_NUMBER.fullmatch(text))
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Return as much of a text as can be shown: what may be the beginning of a secret is held back."""
+        text = self._held + text
+        # A secret that begins before this is here to its end.
+        safe = len(text) - self._longest + 1
+        shown, done = [], 0
+        while self._texts and done < safe and (found := self._texts.search(text, done)):
+            if found.start() >= safe:
+                break
+            shown += [text[done : found.start()], _HIDDEN]
+            done = found.end()
+        rest = max(done, safe)
+        self._held = text[rest:]
+        return "".join([*shown, text[done:rest]])
+
+    def finish(self) -> str:
+        """Return what was held back."""
+        text, self._held = self._held, ""
+        return self._texts.sub(_HIDDEN, text) if self._texts else text
+
+    def over_bytes(self, content: bytes) -> bytes:
+        """Return bytes with the secrets in them replaced."""
+        for text in self._sought:
+            for charset in ("utf-8", "latin-1"):
+                content = content.replace(text.encode(charset, "backslashreplace"), _HIDDEN.encode())
+        return content
+
+    def over(self, value: Any) -> Any:
+        """Return a value with the secrets in its texts and numbers replaced, however deep it is."""
+        if not self._texts:
+            return value
+        holder: list[Any] = [value]
+        pending: list[Any] = [holder]
+        while pending:
+            container = pending.pop()
+            members = container.items() if isinstance(container, dict) else enumerate(container)
+            for key, member in list(members):
+                copied = container[key] = self._copy(member)
+                if isinstance(copied, dict | list):
+                    pending.append(copied)
+        return holder[0]
+
+    def _copy(self, value: Any) -> Any:
+        """Return a text or number without secrets, or a container whose members are yet to be looked at."""
+        if isinstance(value, str):
+            return self._texts.sub(_HIDDEN, value) if self._texts else value
+        if isinstance(value, list):
+            return list(value)
+        if isinstance(value, Mapping):
+            return {self._copy(key): member for key, member in value.items()}
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return _HIDDEN if self._numbers and is_number and self._numbers.search(repr(value)) else value
+
+
 def hide(value: Any, hidden: Iterable[str]) -> Any:
-    """Return a value with the secrets in its texts replaced.
+    """Return a value with the secrets in its texts and numbers replaced.
 
     >>> hide({"echo": ["key s3cret-key"]}, ["s3cret-key"])
     {'echo': ['key [secret]']}
     """
-    secrets = sorted((text for text in hidden if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True)
-    return _hide(value, secrets) if secrets else value
+    return Veil(hidden).over(value)
 
 
-def _hide(value: Any, secrets: list[str]) -> Any:
-    if isinstance(value, str):
-        for secret in secrets:
-            if secret in value:
-                value = value.replace(secret, _HIDDEN)
-        return value
-    if isinstance(value, list):
-        return [_hide(member, secrets) for member in value]
-    if isinstance(value, Mapping):
-        return {_hide(key, secrets): _hide(member, secrets) for key, member in value.items()}
-    return value
+def _any_of(texts: Iterable[str]) -> re.Pattern[str] | None:
+    """Return what finds any of these texts, the first of them first; None where there are none."""
+    found = "|".join(map(re.escape, texts))
+    return re.compile(found) if found else None

@@ -2,8 +2,12 @@
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
+from math import isinf
 from typing import Any, NoReturn, Protocol
+
+from toolcrib.model.plain import walk
 
 __all__ = ["EventParts", "LineParts", "Parts", "TextParts", "parse_json_value", "parts_of"]
 
@@ -11,6 +15,8 @@ _LINES = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines",
      "application/json-lines", "application/jsonlines", "application/json-seq", "application/stream+json"}
 )  # fmt: skip
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONE = re.compile("[\ud800-\udfff]")
 
 
 class Parts(Protocol):
@@ -39,19 +45,40 @@ def parts_of(media_type: str, charset: str, *, chunked: bool) -> Parts | None:
 
 
 def parse_json_value(text: str | bytes) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text, which holds nothing that JSON cannot carry on.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: it is not JSON, or holds a number too large or a lone surrogate.
     """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+    if _SURROGATE.search(text) and any(map(_holds_surrogate, walk(value))):
+        raise ValueError("it holds a lone surrogate, which is no text")
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if isinf(value):
+        raise ValueError(f"{text[:40]} is too large for a JSON number")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+
+
+def _holds_surrogate(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_surrogate, value))
+    return isinstance(value, str) and _LONE.search(value) is not None
 
 
 class _Lines:

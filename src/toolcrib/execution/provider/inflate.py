@@ -44,6 +44,18 @@ class Inflater:
             if piece:
                 yield piece
 
+    def finish(self) -> Iterator[bytes]:
+        """Yield what is left at the end of the body.
+
+        Raises:
+            UnreadableError: it ended before what is compressed in it did.
+        """
+        if self._started:
+            while piece := self._inflate(b""):
+                yield piece
+            if not self._unpack.eof:
+                raise UnreadableError("the answer is compressed, and breaks off before its end")
+
     def _inflate(self, data: bytes) -> bytes:
         started, self._started = self._started, True
         try:

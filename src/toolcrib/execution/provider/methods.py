@@ -2,7 +2,7 @@
 
 from toolcrib.model.tool import ToolAnnotations
 
-__all__ = ["annotations_of"]
+__all__ = ["annotations_of", "is_idempotent"]
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _IDEMPOTENT = _SAFE | {"PUT", "DELETE"}
@@ -20,3 +20,8 @@ def annotations_of(method: str) -> ToolAnnotations:
         idempotent_hint=method in _IDEMPOTENT,
         open_world_hint=True,
     )
+
+
+def is_idempotent(method: str) -> bool:
+    """Return whether a request with this method does the same sent once or twice."""
+    return method in _IDEMPOTENT

@@ -22,6 +22,7 @@ _ERRORS = (
     httpcore.ProtocolError,
     httpcore.TimeoutException,
     httpcore.UnsupportedProtocol,
+    ssl.SSLError,
 )
 """What the transport raises when a server cannot be reached, goes away, or does not speak HTTP."""
 _IDLE_SECONDS = 5.0

@@ -55,7 +55,7 @@ def read_content(document: dict[str, Any], schemas: Schemas, raw: Any) -> Conten
     if kind in {"text", "bytes"}:
         made: Any = {"type": "string"} | ({"contentEncoding": "base64"} if kind == "bytes" else {})
         return Content(Body(kind=kind, media_type=sent_as, required=required), made, None, description)
-    parts = _parts(document, schema, media) if kind != "json" else {}
+    parts = _parts(document, schemas, schema, media) if kind != "json" else {}
     written = _with_files(schemas.write(opened(document, schema), "input"), parts)
     spread = written if _can_spread(written, required=required) else None
     body = Body(kind=kind, media_type=sent_as, required=required, parts=parts)
@@ -107,15 +107,16 @@ def _can_spread(schema: Any, *, required: bool) -> bool:
     )
 
 
-def _parts(document: dict[str, Any], schema: Any, media: Any) -> dict[str, Part]:
+def _parts(document: dict[str, Any], schemas: Schemas, schema: Any, media: Any) -> dict[str, Part]:
     """Return how each property of a form is written, where that is not the usual way."""
     resolved = follow(document, schema)
     properties = resolved.get("properties") if isinstance(resolved, dict) else None
     encodings = media.get("encoding") if isinstance(media, dict) else None
+    files = _Files(document, schemas)
     parts: dict[str, Part] = {}
     for name, member in properties.items() if isinstance(properties, dict) else ():
         encoding = encodings.get(name) if isinstance(encodings, dict) else None
-        part = _part(_is_file(document, member), encoding if isinstance(encoding, dict) else {})
+        part = _part(files.is_file(member), encoding if isinstance(encoding, dict) else {})
         if part != Part():
             parts[name] = part
     return parts
@@ -138,15 +139,26 @@ def _part(is_file: bool, encoding: dict[str, Any]) -> Part:  # noqa: FBT001 - wh
     )
 
 
-def _is_file(document: dict[str, Any], schema: Any, depth: int = 4) -> bool:
-    """Return whether a property is bytes: `format: binary`, or a media type without an encoding."""
-    resolved = follow(document, schema)
-    if not isinstance(resolved, dict) or not depth:
-        return False
-    inner = [resolved.get("items"), *(member for word in _CHOICES for member in _list(resolved.get(word)))]
-    if any(_is_file(document, member, depth - 1) for member in inner):
-        return True
-    return _holds_bytes(resolved)
+class _Files:
+    """Tells which properties of one form are bytes, looking at each schema once for each depth."""
+
+    def __init__(self, document: dict[str, Any], schemas: Schemas) -> None:
+        self._document, self._schemas = document, schemas
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def is_file(self, schema: Any, depth: int = 4) -> bool:
+        """Return whether a property is bytes: `format: binary`, or a media type without an encoding."""
+        self._schemas.charge(1)
+        resolved = follow(self._document, schema)
+        if not isinstance(resolved, dict) or not depth:
+            return False
+        key = id(resolved), depth  # the document holds it, so that its id stays its own
+        if key not in self._known:
+            inner = (member for word in _CHOICES for member in _list(resolved.get(word)))
+            self._known[key] = _holds_bytes(resolved) or any(
+                self.is_file(member, depth - 1) for member in (resolved.get("items"), *inner)
+            )
+        return self._known[key]
 
 
 def _holds_bytes(schema: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ count as what they expand to; merge keys are refused, because a few lines of the
 """
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,11 @@ _SCALARS = (str, int, float, bool, type(None))
 _BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _INT = re.compile(r"^[-+]?[0-9]+$")
 _FLOAT = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
+_NAME = re.compile(r"[^\n{}]{1,1000}\.(?:json|ya?ml)", re.IGNORECASE)
+_URL = re.compile(r"https?://\S+", re.IGNORECASE)
 _NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
+_TAG = "tag:yaml.org,2002:"
+_TAGS = {None, "!", *(f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))}
 
 
 def read_document(source: dict[str, Any] | str | bytes | Path) -> dict[str, Any]:
@@ -73,12 +78,21 @@ def _read_file(path: Path) -> bytes:
 def _parse(text: str) -> Any:
     if len(text) > MAX_DOCUMENT_BYTES:
         raise document_error("", f"it is larger than {MAX_DOCUMENT_BYTES:,} bytes")
+    _check_is_text(text)
     if not text.lstrip("\ufeff \t\r\n").startswith("{"):
         return _parse_yaml(text)
     try:
         return parse_json(text.removeprefix("\ufeff"))
     except ValueError as error:
         raise document_error("", f"it is not JSON: {error}") from error
+
+
+def _check_is_text(text: str) -> None:
+    """Refuse what only says where a document is."""
+    if _URL.fullmatch(text.strip()):
+        raise document_error("", "it is a URL; a document is a file or its text; download it first")
+    if _NAME.fullmatch(text) and ": " not in text:
+        raise document_error("", f"it is the name of a file; to read a file, pass Path({text!r})")
 
 
 def _parse_yaml(text: str) -> Any:
@@ -100,20 +114,37 @@ def _parse_yaml(text: str) -> Any:
 
 
 def _json_like(base: Any) -> Any:
-    """Return a safe loader that reads plain scalars as JSON would."""
-    loader: Any = type("_Loader", (base,), {"yaml_implicit_resolvers": {}})
-    for tag, pattern, first in (
-        ("bool", _BOOL, "tTfF"),
-        ("int", _INT, "-+0123456789"),
-        ("float", _FLOAT, "-+.0123456789"),
-        ("null", _NULL, ["~", "n", "N", ""]),
+    """Return a safe loader that reads scalars as JSON would, and knows no other values."""
+    constructors = {
+        f"{_TAG}str": base.construct_yaml_str,
+        f"{_TAG}map": base.construct_yaml_map,
+        f"{_TAG}seq": base.construct_yaml_seq,
+        None: base.construct_undefined,
+    }
+    # Merge keys are refused before; a loader that cannot merge has no way to become slow by them.
+    members = {
+        "yaml_implicit_resolvers": {},
+        "yaml_constructors": constructors,
+        "flatten_mapping": lambda _reader, _node: None,
+    }
+    loader: Any = type("_Loader", (base,), members)
+    for name, pattern, first, make in (
+        ("bool", _BOOL, "tTfF", lambda text: text.lower() == "true"),
+        ("int", _INT, "-+0123456789", int),
+        ("float", _FLOAT, "-+.0123456789", float),
+        ("null", _NULL, ["~", "n", "N", ""], lambda _: None),
     ):
-        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", pattern, list(first))
-    loader.add_constructor("tag:yaml.org,2002:int", lambda reader, node: int(reader.construct_scalar(node)))
-    loader.add_constructor(
-        "tag:yaml.org,2002:float", lambda reader, node: float(reader.construct_scalar(node))
-    )
+        loader.add_implicit_resolver(f"{_TAG}{name}", pattern, list(first))
+        loader.add_constructor(f"{_TAG}{name}", partial(_construct, name, pattern, make))
     return loader
+
+
+def _construct(name: str, pattern: re.Pattern[str], make: Any, reader: Any, node: Any) -> Any:
+    """Return the value of a scalar, whose type may have been said rather than seen."""
+    text = reader.construct_scalar(node)
+    if not pattern.fullmatch(text):
+        raise document_error("", f"{text!r:.80} is not of the type {name} that it is said to be")
+    return make(text)
 
 
 def _check_events(yaml: Any, events: Any) -> None:
@@ -124,12 +155,20 @@ def _check_events(yaml: Any, events: Any) -> None:
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        elif isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]:
-            raise document_error("", "merge keys ('<<') are not read; write the members out")
+        _check_tag(event, is_scalar=isinstance(event, yaml.ScalarEvent))
         if depth > MAX_DOCUMENT_DEPTH:
             raise document_error("", f"it is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
         if count > 2 * MAX_DOCUMENT_NODES:
             raise document_error("", f"it holds more than {MAX_DOCUMENT_NODES:,} values")
+
+
+def _check_tag(event: Any, *, is_scalar: bool) -> None:
+    """Refuse merge keys, however they are written, and values that JSON does not have."""
+    tag = getattr(event, "tag", None)
+    if tag == f"{_TAG}merge" or (is_scalar and event.value == "<<" and event.implicit[0]):
+        raise document_error("", "merge keys ('<<') are not read; write the members out")
+    if tag not in _TAGS:
+        raise document_error("", f"the tag {tag!r:.80} is not read; only those of JSON values are")
 
 
 def _size(value: Any, known: dict[int, int], depth: int = 0) -> int:

@@ -1,5 +1,6 @@
 """The output schema of an operation, and what media types to ask for."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ def read_output(document: dict[str, Any], schemas: Schemas, responses: Any) -> A
         if is_stream or not isinstance(media, dict) or "schema" not in media:
             return None
         found.append(schemas.write(opened(document, media["schema"]), "output"))
-    different = [schema for number, schema in enumerate(found) if schema not in found[:number]]
+    different = list({json.dumps(schema, sort_keys=True): schema for schema in found}.values())
     if different in ([], [_NOTHING]):
         return None
     return different[0] if len(different) == 1 else {"anyOf": different}

@@ -61,12 +61,12 @@ class Schemas:
         Raises:
             InvalidSchemaError: it holds a reference that leads nowhere, or a dialect that is not known.
         """
-        self._charge(1)
+        self.charge(1)
         key = (direction, id(schema))
         if key not in self._written:  # with what it was made of, so that its id stays its own
             self._written[key] = schema, self._convert(schema, direction)
         _, written = self._written[key]
-        self._charge(written.nodes)
+        self.charge(written.nodes)
         return written.schema
 
     def definitions(self, schema: Any, direction: Direction) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Schemas:
         while pending:
             written = pending.pop()
             nodes += written.nodes
-            self._charge(written.nodes)
+            self.charge(written.nodes)
             if nodes > MAX_TOOL_NODES:
                 raise SchemaTooComplexError(f"its schema holds more than {MAX_TOOL_NODES:,} values")
             for name in written.references:
@@ -100,7 +100,12 @@ class Schemas:
         resolved = follow(self._document, schema)
         return isinstance(resolved, dict) and resolved.get(word) is True
 
-    def _charge(self, nodes: int) -> None:
+    def charge(self, nodes: int) -> None:
+        """Count values that were written or looked at.
+
+        Raises:
+            SchemaTooComplexError: there were too many, with those of all other tools.
+        """
         self._left -= nodes
         if self._left < 0:
             raise SchemaTooComplexError("the schemas of the document are too large together")
