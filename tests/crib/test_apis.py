@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from toolcrib.crib import Crib, load
-from toolcrib.errors import BackendUnavailableError, PolicyDeniedError
+from toolcrib.errors import BackendUnavailableError, PolicyDeniedError, ServerUnavailableError
 
 pytestmark = pytest.mark.anyio
 DOCUMENT = {
@@ -78,7 +78,9 @@ async def test_the_operations_of_a_document_are_found_and_run(config: Path) -> N
                 result = await crib.run("pets:get_pet", {"id": 5})
                 assert result.structured == {"path": "/pets/5", "key": True}
                 assert (await crib.search("look up a pet")).items[0].summary.id == "pets:get_pet"
-                assert await crib.ready() == {}
+                status = (await crib.ready())["pets"]
+                assert (status.state, status.transport, status.tools) == ("ready", "openapi", 1)
+        assert crib.status()["pets"].state == "closed"
 
 
 async def test_a_private_address_is_refused_unless_allowed(config: Path) -> None:
@@ -103,3 +105,39 @@ async def test_an_api_that_cannot_be_read_is_told_when_it_is_needed(config: Path
             pytest.raises(BackendUnavailableError, match="provider:pets is unavailable"),
         ):
             await crib.run("pets:get_pet", {"id": 5})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"pets.json"', '"no.json"', "no.json"),
+        ("PETS_KEY", "NO_KEY", "the variable 'NO_KEY' is not set"),
+        ("base_url", "# base_url", "base_url"),
+        ("{ key =", "{ kye =", "the document has no scheme 'kye'"),
+    ],
+    ids=["file", "variable", "address", "secret"],
+)
+async def test_an_api_that_cannot_work_is_seen_in_the_status_and_in_the_log(
+    config: Path, caplog: pytest.LogCaptureFixture, before: str, after: str, said: str
+) -> None:
+    config.write_text(config.read_text().replace(before, after))  # noqa: ASYNC240 - a few bytes
+    async with Crib(config, environ={"PETS_KEY": "x", "TOOLCRIB_HOME": str(config.parent)}) as crib:
+        with anyio.fail_after(30):
+            status = (await crib.ready())["pets"]
+    assert (status.state, status.tools) == ("failed", None)
+    assert said in (status.last_error or "")
+    (line,) = [line for line in caplog.messages if said in line]
+    assert line.startswith("api 'pets': ")
+
+
+async def test_a_required_api_that_cannot_work_is_told_by_ready(config: Path) -> None:
+    settings = load(config)
+    needed = settings.openapi["pets"].replace(required=True)
+    async with Crib(settings.replace(openapi={"pets": needed}), environ={}) as crib:
+        with anyio.fail_after(30), pytest.raises(ServerUnavailableError, match="PETS_KEY") as error:
+            await crib.ready()
+        assert error.value.server == "pets"
+
+
+def test_an_api_has_no_status_before_it_is_read(config: Path) -> None:
+    assert Crib(config).status() == {}

@@ -11,6 +11,7 @@ import pytest
 from toolcrib import Tool, tool
 from toolcrib.crib import Crib
 from toolcrib.errors import (
+    BackendUnavailableError,
     ConfigError,
     ConversionError,
     CribStateError,
@@ -348,7 +349,7 @@ async def test_servers_need_to_be_entered_and_functions_do_not() -> None:
     ):
         with pytest.raises(CribStateError, match=r"its servers are not started \(a\)"):
             await verb
-    with pytest.raises(ToolNotFoundError):
+    with pytest.raises(BackendUnavailableError, match="'b' is disabled"):
         await crib.run("b:x")
 
 
@@ -403,3 +404,18 @@ async def test_one_task_may_open_and_another_close(crib: Crib) -> None:
 async def test_a_configuration_with_faults_is_refused_at_once() -> None:
     with pytest.raises(ConfigError):
         Crib({"mcpServers": {"a": {}}})
+
+
+async def test_a_tool_that_was_added_stands_for_its_id() -> None:
+    crib = Crib()
+
+    @crib.add(namespace="shop")
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    assert (await crib.run(double, {"number": 2})).structured == 4
+    assert (await crib.run(double.tool, {"number": 2})).structured == 4
+    assert (await crib.describe(double)).summary == "Double a number."
+    assert await crib.examples(double) == ()
+    assert [event.data async for event in crib.stream(double, {"number": 2})][-1] == 4

@@ -254,6 +254,21 @@ def test_keys_that_only_other_clients_know_are_kept(read: Any) -> None:
     assert read(CLAUDE_DESKTOP).others == {"globalShortcut": "Ctrl+Space"}
 
 
+def test_our_own_keys_may_be_written_as_other_clients_would(read: Any) -> None:
+    server = {"command": "a", "startTimeout": 1, "idleTimeout": 2, "maxConcurrency": 3}
+    found = read(json.dumps({"mcpServers": {"a": server}})).servers["a"]
+    assert (found.start_timeout, found.idle_timeout, found.max_concurrency) == (1, 2, 3)
+
+
+def test_a_key_that_is_nearly_one_of_ours_is_kept_and_warned_of(
+    read: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = {"command": "a", "require": True, "enabled": True, "type": "stdio", "alwaysAllow": ["x"]}
+    found = read(json.dumps({"mcpServers": {"a": server}})).servers["a"]
+    assert (found.required, found.model_extra["require"]) == (False, True)
+    assert caplog.messages == ["server 'a': 'require' is not a setting; did you mean 'required'?"]
+
+
 def test_the_folders_that_editors_have_names_for_are_filled_in(read: Any, tmp_path: Path) -> None:
     server = read(CURSOR, ".cursor/mcp.json").servers["db"]
     assert server.args[1] == f"{tmp_path}/data.db"
@@ -394,6 +409,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         ("[servers]\na = 5", "toolcrib.toml", "/servers/a", "must be an object"),
         ('[search]\nsearcher = "hybrid"', "toolcrib.toml", "/search", "the searcher 'hybrid' needs the folder of a model"),
         ('[servers.a]\ncommand="x"\n[openapi.a]\ndocument="x"', "toolcrib.toml", "", "'a' cannot be both a server and an API"),
+        ('[openapi.a]\ndocument = "https://x.org/openapi.json"', "toolcrib.toml", "/openapi/a/document", "a document is a file; download it first"),
         ('[audit]\npaht = "x"', "toolcrib.toml", "/audit/paht", "is not a setting; did you mean 'path'?"),
     ],
 )  # fmt: skip
@@ -431,7 +447,9 @@ def test_a_mapping_is_read_like_a_file_with_settings_beside() -> None:
     ("config", "path", "said"),
     [
         ({"mcpServers": {}, "timout": 5}, "/timout", "is not a setting; did you mean 'timeout'?"),
-        ({"mcpServer": {"a": 1}}, "", "there are no servers in it; they stand under 'mcpServers'"),
+        ({"mcpServer": {"a": 1}}, "/mcpServer", "is not a setting; did you mean 'mcpServers'?"),
+        ({"timeot": 5}, "/timeot", "is not a setting; did you mean 'timeout'?"),
+        ({"theme": "dark"}, "", "there are no servers in it; they stand under 'mcpServers'"),
         ({"mcpServers": {}, "others": {}}, "/others", "is not a setting"),
         ({"toolcrib": {1: 2}}, "/toolcrib", "has a key that is a Python int, and not a string"),
         (5, "", "must be a path, a dict with 'mcpServers', Settings or None, not int"),

@@ -15,7 +15,7 @@ import pytest
 from toolcrib.crib import Crib
 from toolcrib.crib.places import catalogue_file
 from toolcrib.discovery import SqliteStore
-from toolcrib.errors import BackendUnavailableError, StoreError, ToolNotFoundError
+from toolcrib.errors import BackendUnavailableError, StoreError, ToolNotFoundError, ToolTimeoutError
 
 pytestmark = pytest.mark.anyio
 # ruff: noqa: ASYNC240 - a look at a file
@@ -252,3 +252,67 @@ async def test_one_bad_definition_does_not_keep_the_others_out(
         assert "text:shout" in crib.discovery.index
         assert "text:odd" not in crib.discovery.index
     assert "text:odd is left out" in caplog.text
+
+
+@pytest.fixture
+async def halting(tmp_path: Path, little: Any) -> Path:
+    """Return a configuration of which an earlier run kept one server, and could not list the other."""
+    path = tmp_path / "mcp.json"
+    servers = {"text": little(), "slow": little("hang", startTimeout=1)}
+    path.write_text(json.dumps({"mcpServers": servers}))
+    async with Crib(path) as crib:
+        with anyio.fail_after(LONG):
+            assert (await crib.ready())["slow"].state == "failed"
+    servers["slow"]["startTimeout"] = 10 * LONG
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+async def test_a_server_that_could_not_be_listed_the_last_time_keeps_no_search_waiting(halting: Path) -> None:
+    for _ in range(2):
+        async with Crib(halting) as crib:
+            with anyio.fail_after(LONG):
+                assert (await crib.search("capital letters")).items[0].summary.id == "text:shout"
+                assert (await crib.tools()).total == 5
+                assert crib.status()["slow"].state in {"stopped", "starting"}
+                with pytest.raises(ToolTimeoutError):
+                    await crib.run("slow:shout", timeout=0.2)
+                with anyio.move_on_after(0.2) as waiting:
+                    await crib.search("capital letters", namespace="slow")
+                assert waiting.cancelled_caught
+
+
+async def test_a_server_that_is_listed_again_is_waited_for_again(tmp_path: Path, little: Any) -> None:
+    path, switch = tmp_path / "mcp.json", tmp_path / "switch"
+    path.write_text(json.dumps({"mcpServers": {"text": little(), "late": little("unless", str(switch))}}))
+    noted = []
+    for _ in range(2):
+        async with Crib(path) as crib:
+            with anyio.fail_after(LONG):
+                await crib.ready()
+        with SqliteStore(catalogue_file(path)) as store:
+            noted.append([name for name, _ in store.texts("unlisted")])
+        switch.write_text("on")
+    assert noted == [["mcp:late"], []]
+
+
+async def test_a_server_that_could_not_be_listed_is_waited_for_where_nothing_is_kept(
+    tmp_path: Path, little: Any
+) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"broken": little("fail")}}))
+    for _ in range(2):
+        async with Crib(path) as crib:
+            with anyio.fail_after(LONG):
+                assert (await crib.search("capital letters")).total == 0
+                assert crib.status()["broken"].state == "failed"
+
+
+async def test_a_server_that_could_not_be_listed_is_waited_for_once_it_is_another(
+    halting: Path, little: Any
+) -> None:
+    servers = {"text": little(), "slow": little("well", "other")}
+    halting.write_text(json.dumps({"mcpServers": servers}))
+    async with Crib(halting) as crib:
+        with anyio.fail_after(LONG):
+            assert (await crib.tools()).total == 10

@@ -206,6 +206,25 @@ async def test_an_answer_that_cannot_be_kept_is_a_failure_of_its_server() -> Non
         tasks.cancel_scope.cancel()
 
 
+async def test_that_nothing_came_is_a_failure_of_the_server_although_it_cannot_be_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken() -> tuple[Tool, ...]:
+        raise ServerUnavailableError("text", "it is broken")
+
+    def full(*_: Any) -> None:
+        raise StoreError("catalogue.db", "the disk is full")
+
+    listing = Listing([origin(list_tools=broken)], lambda *_: None, full)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listing.run)
+        with anyio.fail_after(LONG):
+            await listing.wait(["text"])
+        assert "it is broken" in str(listing.failure(listing.origins["text"]))
+        tasks.cancel_scope.cancel()
+    assert "that 'text' did not answer is not kept" in caplog.text
+
+
 async def test_an_answer_that_breaks_what_keeps_it_takes_no_other_along(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

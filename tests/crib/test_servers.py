@@ -11,10 +11,12 @@ import pytest
 from toolcrib.crib import Crib
 from toolcrib.errors import (
     BackendUnavailableError,
+    ChainError,
     CribStateError,
     InvalidChainError,
     ServerUnavailableError,
     ToolNotFoundError,
+    ToolTimeoutError,
     explain,
 )
 
@@ -34,6 +36,16 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+class Seen:
+    """Notes the calls that were watched to their end."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[str] = []
+
+    def begin(self, tool_id: str, caller: str | None) -> Any:  # noqa: ARG002 - a protocol's
+        return lambda outcome: self.outcomes.append(outcome.tool_id)
 
 
 async def a_moment() -> None:
@@ -88,8 +100,8 @@ async def test_a_server_that_is_slow_or_broken_does_not_fail_a_search(little: An
             assert status["text"].state == "ready"
             for name, said in (
                 ("broken", "it exited with status 1$"),
-                ("absent", "there is no program '<path>'"),
-                ("unset", "NO_SUCH_VARIABLE"),
+                ("absent", "there is no program '/no/such/program'"),
+                ("unset", "/env/TOKEN: the variable 'NO_SUCH_VARIABLE' is not set"),
                 ("slow", "did not start within 1 s"),
             ):
                 with pytest.raises(BackendUnavailableError, match=said) as error:
@@ -109,16 +121,11 @@ SPILT = "token=sk-SECRET at /home/anna/.config/key.json"
 
 
 async def test_what_a_server_writes_is_kept_from_models_and_for_people(little: Any) -> None:
-    servers = {"broken": little("fail", SPILT), "absent": {"command": "/home/anna/bin/x"}, "text": little()}
+    servers = {"broken": little("fail", SPILT), "text": little()}
     chain = [{"toolId": "broken:x"}]
     async with Crib({"mcpServers": servers}) as crib:
         with anyio.fail_after(LONG):
-            for verb in (
-                crib.run("broken:x"),
-                crib.describe("broken:x"),
-                crib.run("absent:x"),
-                crib.run("text:crash"),
-            ):
+            for verb in (crib.run("broken:x"), crib.describe("broken:x"), crib.run("text:crash")):
                 with pytest.raises(BackendUnavailableError) as error:
                     await verb
                 assert "SECRET" not in json.dumps(explain(error.value))
@@ -133,13 +140,37 @@ async def test_what_a_server_writes_is_kept_from_models_and_for_people(little: A
             assert "anna" not in json.dumps(events)
 
 
-async def test_waiting_for_a_server_counts_as_running_its_tool(little: Any) -> None:
-    async with Crib({"mcpServers": {"slow": little("hang")}}) as crib:
+async def test_a_secret_in_the_configuration_is_not_in_the_text_of_an_error() -> None:
+    async with Crib({"mcpServers": {"absent": {"command": "/opt/run token=4f8a91c2"}}}) as crib:
         with (
             anyio.fail_after(LONG),
-            pytest.raises(BackendUnavailableError, match="it has not listed its tools"),
+            pytest.raises(BackendUnavailableError, match=r"'/opt/run token=\[secret\]"),
         ):
-            await crib.run("slow:x", timeout=0.2)
+            await crib.run("absent:x")
+
+
+async def test_waiting_for_a_server_counts_as_running_its_tool(little: Any) -> None:
+    seen = Seen()
+    async with Crib({"mcpServers": {"slow": little("hang")}}, observers=[seen]) as crib:
+        with anyio.fail_after(LONG):
+            with pytest.raises(ToolTimeoutError, match=r"slow:x did not finish within 0.2 s") as error:
+                await crib.run("slow:x", timeout=0.2)
+            assert (error.value.op, error.value.backend) == ("resolve", "mcp:slow")
+            (event,) = [event async for event in crib.stream("slow:x", timeout=0.2)]
+            assert (event.kind, type(event.error)) == ("error", ToolTimeoutError)
+            with pytest.raises(ToolTimeoutError, match=r"slow:x did not finish within 0.2 s"):
+                await crib.run_chain([{"toolId": "slow:x"}], timeout=0.2)
+    assert seen.outcomes == ["slow:x", "slow:x"]
+
+
+async def test_a_tool_that_is_late_after_its_server_was_is_told_with_the_time_of_the_caller(
+    little: Any,
+) -> None:
+    async with Crib({"mcpServers": {"text": little()}}) as crib:
+        with anyio.fail_after(LONG), pytest.raises(ToolTimeoutError, match=r"within 2\.5 s"):
+            await crib.run("text:wait_long", timeout=2.5)
+        with anyio.fail_after(LONG), pytest.raises(ChainError, match=r"within 0\.5 s"):
+            await crib.run_chain([{"toolId": "text:wait_long"}], timeout=0.5)
 
 
 async def test_a_required_server_that_fails_is_told_by_ready(little: Any) -> None:
@@ -173,8 +204,11 @@ async def test_a_disabled_server_is_not_started(little: Any) -> None:
     async with Crib({"mcpServers": {"off": little(disabled=True)}}) as crib:
         assert (await crib.search("capital letters")).total == 0
         assert (await crib.ready())["off"].state == "disabled"
-        with pytest.raises(ToolNotFoundError):
+        with pytest.raises(
+            BackendUnavailableError, match="server 'off' is disabled in the configuration"
+        ) as error:
             await crib.run("off:shout", {"text": "a"})
+        assert error.value.backend == "mcp:off"
 
 
 async def test_a_run_asks_a_server_again_that_was_not_there_at_first(little: Any, tmp_path: Path) -> None:

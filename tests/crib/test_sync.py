@@ -153,7 +153,7 @@ def test_a_server_is_used_from_many_threads(little: Any) -> None:
 
 def test_servers_need_with_and_a_closed_crib_says_so(little: Any) -> None:
     crib = SyncCrib({"mcpServers": {"text": little()}})
-    with pytest.raises(CribStateError, match="not started"):
+    with pytest.raises(CribStateError, match=r"not started .*; use it within `with crib:`"):
         crib.search("letters")
     with crib:
         pass
@@ -173,3 +173,16 @@ def test_entering_that_fails_leaves_no_thread_behind(tmp_path: Any) -> None:
     deadline = time.monotonic() + 10
     while threading.active_count() > before:
         assert time.monotonic() < deadline
+
+
+def test_a_tool_that_was_added_stands_for_its_id() -> None:
+    crib = SyncCrib()
+
+    @crib.add
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    assert crib.run(double, {"number": 2}).structured == 4
+    assert crib.describe(double).summary == "Double a number."
+    assert [event.data for event in crib.stream(double, {"number": 2})][-1] == 4

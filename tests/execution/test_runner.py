@@ -565,3 +565,18 @@ async def test_providers_may_come_later() -> None:
 async def test_a_tool_that_says_nothing_may_destroy_something(given: Any, destructive: bool) -> None:
     declared = record(annotations=None if given is None else hints(**given))
     assert Request(tool=declared, args={}).destructive is destructive
+
+
+async def test_a_tool_may_be_waited_for_before_it_is_looked_up() -> None:
+    index = index_of()
+
+    async def arrive(_ref: Any) -> None:
+        await anyio.sleep(0.05)
+        index.register(add)
+
+    runner = Runner(index, local=[add], prepare=arrive, timeout=0.04)
+    with pytest.raises(ToolTimeoutError) as late:
+        await runner.run("add", {"a": 1}, timeout=0.01)
+    assert late.value.op == "resolve"
+    patient = Runner(index, local=[add], prepare=arrive)
+    assert (await patient.run("add", {"a": 1})).structured == 2

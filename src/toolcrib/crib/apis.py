@@ -13,6 +13,7 @@ from toolcrib.crib.listing import Origin, Tools
 from toolcrib.crib.settings import OpenApiSettings, Settings
 from toolcrib.errors import BackendUnavailableError, ConfigError
 from toolcrib.execution import Answer, Call
+from toolcrib.execution.mcp.status import ServerState, ServerStatus
 from toolcrib.execution.mcp.variables import Expansion
 from toolcrib.execution.provider import OpenApiProvider
 
@@ -28,6 +29,7 @@ class Apis:
         source = settings.source or "configuration"
         known = os.environ if environ is None else environ
         limit = settings.limits.result_bytes
+        self._is_closed = False
         self.executors = {
             name: _Api(name, api, source, known, limit) for name, api in settings.openapi.items()
         }
@@ -38,14 +40,38 @@ class Apis:
         They have no identity, and so are not kept: documents are files, and quickly read.
         """
         return [
-            Origin(name=name, key=f"provider:{name}", identity="", list_tools=api.read)
+            Origin(
+                name=name,
+                key=f"provider:{name}",
+                identity="",
+                list_tools=api.read,
+                required=api.settings.required,
+                prefix=f"api {name!r}: ",
+            )
             for name, api in self.executors.items()
         ]
+
+    def status(self, origins: Mapping[str, Origin]) -> dict[str, ServerStatus]:
+        """Return how the APIs are doing, by name."""
+        return {name: self._status(api, origins[name]) for name, api in self.executors.items()}
+
+    def _status(self, api: "_Api", origin: Origin) -> ServerStatus:
+        state: ServerState = "ready" if origin.answered.is_set() else "starting"
+        if self._is_closed or origin.error is not None:
+            state = "closed" if self._is_closed else "failed"
+        return ServerStatus(
+            name=api.name,
+            state=state,
+            transport="openapi",
+            tools=None if api.provider is None else len(api.provider.tools()),
+            last_error=None if origin.error is None else str(origin.error),
+        )
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        self._is_closed = True
         with anyio.move_on_after(_CLOSING_TIME, shield=True):
             for api in self.executors.values():
                 await api.close()

@@ -11,11 +11,13 @@ from toolcrib.discovery import Discovery, Store, StoredTool
 from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ToolNotFoundError, ValidationError
 from toolcrib.model import Tool, ToolBackend
 
-__all__ = ["Catalogue", "Kept", "keep_only"]
+__all__ = ["Catalogue", "Kept", "keep_only", "missed_before"]
 
 _LOG = logging.getLogger("toolcrib.crib")
 _IDENTITIES = "origins"
 """The collection that says of what server or API a store keeps the tools."""
+_UNLISTED = "unlisted"
+"""The collection that says of what server no tools came the last time."""
 _NAME_KEYS = {"mcp": "serverName", "provider": "providerId"}
 Pair = tuple[Tool, ToolBackend]
 
@@ -57,6 +59,15 @@ def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, Kept]:
     return {origin: Kept(frozenset(known)) for origin, known in ids.items()}
 
 
+def missed_before(store: Store, identities: Mapping[str, str]) -> frozenset[str]:
+    """Return which of these servers did not list their tools the last time, and forget that of all others."""
+    noted = dict(store.texts(_UNLISTED))
+    same = frozenset(origin for origin, identity in noted.items() if identities.get(origin) == identity)
+    if foreign := noted.keys() - same:
+        store.write_texts(_UNLISTED, {}, foreign)
+    return same
+
+
 def _bindings(row: StoredTool) -> list[dict[str, Any]]:
     """Return where a stored tool runs; what cannot be read runs nowhere."""
     try:
@@ -74,8 +85,14 @@ def _origin(binding: dict[str, Any]) -> str:
 class Catalogue:
     """Brings what servers and APIs list into a `Discovery`; safe to call from any thread."""
 
-    def __init__(self, discovery: Discovery, kept: Mapping[str, Kept] | None = None) -> None:
+    def __init__(
+        self,
+        discovery: Discovery,
+        kept: Mapping[str, Kept] | None = None,
+        missed: Iterable[str] = (),
+    ) -> None:
         self._discovery = discovery
+        self._missed = set(missed)
         self._bindings: dict[str, dict[str, ToolBackend]] = {}
         self._unread = {origin: known.ids for origin, known in (kept or {}).items()}
         self._lock = Lock()
@@ -99,7 +116,22 @@ class Catalogue:
             store = self._discovery.index.store
             if store is not None and identity:
                 store.write_texts(_IDENTITIES, {origin: identity}, ())
+                if origin in self._missed:
+                    store.write_texts(_UNLISTED, {}, [origin])
+                    self._missed.remove(origin)
         return len(taken)
+
+    def miss(self, origin: str, identity: str) -> None:
+        """Note that no tools came from an origin, for those who would wait for it the next time.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        with self._lock:
+            store = self._discovery.index.store
+            if store is not None and identity and origin not in self._missed:
+                store.write_texts(_UNLISTED, {origin: identity}, ())
+                self._missed.add(origin)
 
     def _before(self, origin: str) -> dict[str, ToolBackend]:
         """Return the tools that an origin has, and where each is bound to it."""

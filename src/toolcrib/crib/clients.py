@@ -1,7 +1,8 @@
 """The shapes in which MCP clients write down their servers."""
 
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from toolcrib.crib.settings import Settings
 from toolcrib.crib.shapes import plain_server
 from toolcrib.errors import Problem
-from toolcrib.model.suggest import nearest
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["Parts", "read_client", "read_python"]
 
+_LOG = logging.getLogger("toolcrib.crib")
 _OURS = "toolcrib"
 """Under which key a client's file holds settings of ours."""
 _PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp",))
@@ -21,10 +24,13 @@ _OPENCODE = _PLACES[-1]
 """The place that other clients have for something else."""
 _STARTS = frozenset({"command", "url", "serverUrl", "httpUrl"})
 """One of these makes an object a server."""
+_THEIRS = frozenset({"enabled", "type", "serverUrl", "httpUrl", "environment"})
+"""What clients write that is no setting of ours, although it looks like one."""
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".roo"})
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 _FOLDER = re.compile(r"(?<!\$)\$\{(workspaceFolder|userHome)\}")
 _MAX_DEPTH = 100
+_NONE = "mcpServers"
 _MISSING = "there are no servers in it; they stand under 'mcpServers'"
 
 
@@ -75,12 +81,18 @@ def read_python(document: Mapping[str, Any]) -> Parts:
     parts = _read(document, {*known, _OURS})
     _make_plain(parts, None)
     parts.settings = {key: value for key, value in document.items() if key in known}
-    for key in parts.others:
-        if meant := nearest(key, [*known, "mcpServers", "servers"]):
-            said = f"is not a setting; did you mean {meant!r}?"
-            parts.problems.append(Problem(f"/{key}", "extra_forbidden", said))
+    if misspelt := list(_misspelt(parts.others, [*known, "mcpServers", "servers"])):
+        others = [problem for problem in parts.problems if problem.keyword != _NONE]
+        parts.problems = [*others, *misspelt]
     _add_ours(parts, document)
     return parts
+
+
+def _misspelt(written: Iterable[str], known: list[str]) -> Iterator[Problem]:
+    """Yield the keys that are nearly one that is known."""
+    for key in written:
+        if hint := did_you_mean(key, known):
+            yield Problem(f"/{key}", "extra_forbidden", f"is not a setting{hint}")
 
 
 def _add_ours(parts: Parts, document: Mapping[str, Any]) -> None:
@@ -118,9 +130,9 @@ def _read(document: Mapping[str, Any], known: set[str]) -> Parts:
     elif rest and all(_is_server(value) for value in rest.values()):
         for name, server in rest.items():
             parts.add(_name(name), server, f"/{name}")
-    elif rest and not known.intersection(document):
-        parts.problems.append(Problem("", "mcpServers", _MISSING))
     else:
+        if rest and not known.intersection(document):
+            parts.problems.append(Problem("", _NONE, _MISSING))
         parts.others = {str(key): value for key, value in rest.items()}
     return parts
 
@@ -173,11 +185,24 @@ def _make_plain(parts: Parts, folder: Path | None) -> None:
     """Give every server the shape that most clients write, with the folders that editors have names for."""
     for name, server in parts.servers.items():
         try:
-            parts.servers[name] = plain_server(_portable(server, folder))
+            made = parts.servers[name] = plain_server(_portable(server, folder))
+            for problem in _misspelt(_foreign(made), list(_server_keys())):
+                _LOG.warning("server %r: %r %s", name, problem.path[1:], problem.message)
         except RecursionError:
             said = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
             parts.problems.append(Problem(parts.places[name], "depth", said))
             parts.servers[name] = {"command": name}  # what else is wrong is told too
+
+
+def _foreign(server: Any) -> list[str]:
+    """Return the keys of a server that neither we nor the clients that we know have."""
+    keys = {str(key) for key in server} if isinstance(server, Mapping) else set()
+    return sorted(keys - _server_keys() - _THEIRS)
+
+
+def _server_keys() -> set[str]:
+    fields = ServerConfig.model_fields
+    return {*fields, *(field.alias or name for name, field in fields.items())}
 
 
 def _portable(value: Any, folder: Path | None, depth: int = 0) -> Any:

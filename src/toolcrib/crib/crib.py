@@ -3,13 +3,14 @@
 import copy
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, overload
 
 from anyio import to_thread
 
 from toolcrib.crib.convert import convert
 from toolcrib.crib.engine import Doors, Engine
 from toolcrib.crib.files import Config, load
+from toolcrib.crib.reach import Ref, id_of
 from toolcrib.crib.settings import Settings
 from toolcrib.crib.waiting import Waiting
 from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
@@ -50,6 +51,8 @@ class Crib:
     first answer. Everything is safe to use from many tasks of one event loop.
     """
 
+    _way_in: ClassVar[str] = "async with crib:"
+
     def __init__(
         self,
         config: Config = None,
@@ -72,8 +75,7 @@ class Crib:
             ConfigError: with every problem found.
         """
         doors = Doors(policy, tuple(middleware), tuple(observers), environ)
-        self._engine = Engine(load(config), doors)
-        self._wait = Waiting(self._engine)
+        self._engine = Engine(load(config), doors, self._way_in)
         self._state: Literal["fresh", "open", "closed"] = "fresh"
 
     def __repr__(self) -> str:
@@ -205,24 +207,26 @@ class Crib:
         await self._waiting.for_listing({})
         return self.discovery.index.namespaces()
 
-    async def describe(self, tool_id: str | ToolId, level: DetailLevel | str = "schema") -> ToolDoc:
+    async def describe(self, tool_id: Ref, level: DetailLevel | str = "schema") -> ToolDoc:
         """Return what is known about a tool: `summary`, `schema` or `full`.
 
         Raises:
             ToolNotFoundError: there is no such tool, with suggestions.
             BackendUnavailableError: it may be one of a server that has not listed its tools.
         """
+        tool_id = id_of(tool_id)
         await self._waiting.for_tool(tool_id)
         return self.discovery.describe(tool_id, level)
 
-    async def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
+    async def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
+        tool_id = id_of(tool_id)
         await self._waiting.for_tool(tool_id)
         return self.discovery.examples(tool_id, max)
 
     async def run(
         self,
-        tool_id: str | ToolId,
+        tool_id: Ref,
         args: Any = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, told apart from the caller's
@@ -230,22 +234,24 @@ class Crib:
         caller: str | None = None,
         defaults: bool = False,
     ) -> RunResult:
-        """Run a tool and return what it gave, as `Runner.run` does; waiting for its server counts.
+        """Run a tool and return what it gave, as `Runner.run` does.
 
-        `defaults` fills in what the input schema declares for arguments that are missing.
+        Waiting for its server counts towards `timeout`. `defaults` fills in what the input schema declares
+        for arguments that are missing.
 
         Raises:
             ToolNotFoundError: no tool answers to the reference.
             ToolError: one of its leaves says what went wrong, on which backend, doing what.
         """
-        left = await self._waiting.time_left(timeout, tool_id)
+        tool_id = id_of(tool_id)
+        self._waiting.check(tool_id)
         return await self._engine.runner.run(
-            tool_id, args, timeout=left, progress=progress, caller=caller, defaults=defaults
+            tool_id, args, timeout=timeout, progress=progress, caller=caller, defaults=defaults
         )
 
     async def stream(
         self,
-        tool_id: str | ToolId,
+        tool_id: Ref,
         args: Any = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
@@ -253,8 +259,9 @@ class Crib:
         defaults: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
-        left = await self._waiting.time_left(timeout, tool_id)
-        events = self._engine.runner.stream(tool_id, args, timeout=left, caller=caller, defaults=defaults)
+        tool_id = id_of(tool_id)
+        self._waiting.check(tool_id)
+        events = self._engine.runner.stream(tool_id, args, timeout=timeout, caller=caller, defaults=defaults)
         async with aclosing(events) as told:
             async for event in told:
                 yield event
@@ -290,6 +297,7 @@ class Crib:
         Raises:
             InvalidChainError: they cannot work; nothing was run.
             ChainError: a step failed; what the steps before it gave is in it.
+            ToolTimeoutError: the server of a step did not list its tools in time; nothing was run.
         """
         chain = Chain.parse(steps, limits=limits)
         named = [node.step.tool_id for node in chain.walk() if node.step.tool_id]
@@ -332,9 +340,9 @@ class Crib:
         return convert(self.discovery.index, target, tools, **options)
 
     async def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:  # noqa: ASYNC109 - optional servers may be late
-        """Wait until all servers have listed their tools or failed, and return how they are doing.
+        """Wait until all servers and APIs have listed their tools or failed, and return how they are doing.
 
-        After `timeout` seconds, servers that are not required may still be missing.
+        After `timeout` seconds, those that are not required may still be missing.
 
         Raises:
             ServerUnavailableError: one that is required has failed, or is not there in time.
@@ -343,15 +351,14 @@ class Crib:
         return self.status()
 
     def status(self) -> dict[str, ServerStatus]:
-        """Return how the servers are doing, by name, without asking them anything."""
-        servers = self._engine.servers
-        return {} if servers is None else dict(servers.status())
+        """Return how the servers and APIs are doing, by name, without asking them anything."""
+        return self._engine.status()
 
     @property
     def _waiting(self) -> Waiting:
         """What a verb waits with, unless the crib is closed."""
         self._check_open()
-        return self._wait
+        return self._engine.waiting
 
     def _check_open(self) -> None:
         if self._state == "closed":

@@ -10,17 +10,18 @@ import anyio
 from anyio import to_thread
 
 from toolcrib.crib.apis import Apis
-from toolcrib.crib.catalogue import Catalogue, Kept, keep_only
+from toolcrib.crib.catalogue import Catalogue, Kept, keep_only, missed_before
 from toolcrib.crib.compose import make_discovery, make_middleware, make_observers, open_store
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.listing import Listing, Origin, Tools
 from toolcrib.crib.origins import enabled, server_origins
 from toolcrib.crib.settings import Settings
+from toolcrib.crib.waiting import Waiting
 from toolcrib.discovery import Discovery, Store
 from toolcrib.errors import ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
 from toolcrib.execution.background import Background
-from toolcrib.execution.mcp import McpServers
+from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.model import McpBackend, Tool, ToolBackend
 
 __all__ = ["Doors", "Engine"]
@@ -49,8 +50,10 @@ class Engine:
     opens and which one closes.
     """
 
-    def __init__(self, settings: Settings, doors: Doors) -> None:
+    def __init__(self, settings: Settings, doors: Doors, way_in: str) -> None:
+        """Put the parts together; `way_in` is what a user writes to open it."""
         self.settings = settings
+        self.waiting = Waiting(self, way_in)
         self.handlers = LocalHandlers()
         self.names = frozenset((*enabled(settings), *settings.openapi))
         """The namespaces whose tools come from servers and APIs."""
@@ -84,6 +87,7 @@ class Engine:
             observers=(*self._observers, self._learning, *self._doors.observers),
             timeout=self.settings.timeout,
             timeout_of=self._timeout_of,
+            prepare=self.waiting.for_tool,
         )
 
     def _timeout_of(self, backend: ToolBackend) -> float | None:
@@ -146,7 +150,7 @@ class Engine:
         ]
         catalogue = await to_thread.run_sync(self._open_catalogue, origins)
         stack.push_async_callback(self._close_catalogue, self.discovery, self._learning)
-        self.listing = Listing(origins, partial(_take, catalogue))
+        self.listing = Listing(origins, partial(_take, catalogue), partial(_miss, catalogue))
         await stack.enter_async_context(self._apis)
         if self.servers is not None:
             await stack.enter_async_context(self.servers)
@@ -158,31 +162,32 @@ class Engine:
     def _open_catalogue(self, origins: Collection[Origin]) -> Catalogue:
         before = self.discovery, self._reach, self._learning
         try:
-            kept = self._read_catalogue({origin.key: origin.identity for origin in origins})
+            kept, missed = self._read_catalogue({origin.key: origin.identity for origin in origins})
         except StoreError as error:
             if self.settings.store is not None:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
             self.discovery, self._reach, self._learning = before
-            kept = {}
+            kept, missed = {}, frozenset()
         self._set_runner()
         for origin in origins:
             origin.kept = origin.key in kept
-        return Catalogue(self.discovery, kept)
+            origin.missed = bool(kept) and origin.key in missed
+        return Catalogue(self.discovery, kept, missed)
 
-    def _read_catalogue(self, identities: Mapping[str, str]) -> dict[str, Kept]:
-        """Take up what the store holds of these origins, if there is a store."""
+    def _read_catalogue(self, identities: Mapping[str, str]) -> tuple[dict[str, Kept], frozenset[str]]:
+        """Take up what the store holds of these origins, if there is a store, and who did not answer it."""
         store = open_store(self.settings, self._doors.environ)
         if store is None:
-            return {}
+            return {}, frozenset()
         try:
-            kept = keep_only(store, identities)
+            kept, missed = keep_only(store, identities), missed_before(store, identities)
             store.derived("any", ["any"])  # so that a table which is missing shows here
             self._set_catalogue(store)
         except BaseException:
             store.close()
             raise
-        return kept
+        return kept, missed
 
     async def _close_catalogue(self, discovery: Discovery, learning: Learning) -> None:
         def write() -> None:
@@ -195,11 +200,20 @@ class Engine:
             except ToolcribError as error:
                 _LOG.warning("the catalogue is not written: %s", error)
 
+    def status(self) -> dict[str, ServerStatus]:
+        """Return how the servers and APIs are doing, by name, without asking them anything."""
+        servers = {} if self.servers is None else self.servers.status()
+        apis = {} if self.listing is None else self._apis.status(self.listing.origins)
+        return {**servers, **apis}
+
     def _note(self, name: str, tools: Tools) -> None:
         if self.listing is not None:
             self.listing.note(name, tools)
 
     def _why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
+        if namespace in self.settings.servers and namespace not in self.names:
+            said = f"server {namespace!r} is disabled in the configuration"
+            return f"mcp:{namespace}", ServerUnavailableError(namespace, said)
         origin = self.listing.origins.get(namespace) if self.listing else None
         if origin is None or self.listing is None or (origin.answered.is_set() and origin.error is None):
             return None
@@ -208,3 +222,7 @@ class Engine:
 
 def _take(catalogue: Catalogue, origin: Origin, tools: Tools) -> None:
     catalogue.replace(origin.key, tools, origin.identity)
+
+
+def _miss(catalogue: Catalogue, origin: Origin) -> None:
+    catalogue.miss(origin.key, origin.identity)

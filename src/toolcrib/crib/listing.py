@@ -36,8 +36,12 @@ class Origin:
     patience: float = 30.0
     """For how many seconds after the start anybody waits for its first answer."""
     required: bool = False
+    prefix: str = ""
+    """What stands before an error of it in the log, where that does not name it."""
     kept: bool = False
     """Whether the catalogue has its tools from an earlier run."""
+    missed: bool = False
+    """Whether it did not answer in an earlier run that the catalogue has others from."""
     answered: anyio.Event = field(default_factory=anyio.Event)
     """Set when its first answer is in the catalogue, or has failed to come."""
     taken: anyio.Event = field(default_factory=anyio.Event)
@@ -53,10 +57,16 @@ class Listing:
     origin that wait for their turn, the last counts.
     """
 
-    def __init__(self, origins: Iterable[Origin], take: Callable[[Origin, Tools], object]) -> None:
-        """Prepare to ask origins; `take` puts an answer into the catalogue."""
+    def __init__(
+        self,
+        origins: Iterable[Origin],
+        take: Callable[[Origin, Tools], object],
+        miss: Callable[[Origin], object] = lambda _: None,
+    ) -> None:
+        """Prepare to ask origins; `take` puts an answer into the catalogue, `miss` notes that none came."""
         self.origins = {origin.name: origin for origin in origins}
         self._take = take
+        self._miss = miss
         self._answers: dict[str, Tools] = {}
         self._arrived = anyio.Event()
         self._started = anyio.current_time()
@@ -133,21 +143,32 @@ class Listing:
         """Ask an origin once, and return whether it is of no use to ask again."""
         try:
             tools = await origin.list_tools()
-        except ToolcribError as error:
+        except ConfigError as error:
             self._fail(origin, error)
-            return isinstance(error, ConfigError)
+            return True
+        except ToolcribError as error:
+            await self._note_miss(origin)
+            self._fail(origin, error)
+            return False
         except Exception as error:  # noqa: BLE001 - a server is foreign code, and must not take others along
             _LOG.exception("listing the tools of %r failed", origin.name)
             reason = f"listing its tools failed: {type(error).__name__}"
+            await self._note_miss(origin)
             self._fail(origin, ServerUnavailableError(origin.name, reason))
             return False
         if origin.name not in self._answers and (origin.error or not origin.answered.is_set()):
             self.note(origin.name, tools)
         return True
 
+    async def _note_miss(self, origin: Origin) -> None:
+        try:
+            await to_thread.run_sync(self._miss, origin)
+        except ToolcribError as error:
+            _LOG.warning("that %r did not answer is not kept: %s", origin.name, error)
+
     def _fail(self, origin: Origin, error: ToolcribError) -> None:
         is_known = origin.error is not None and str(origin.error) == str(error)
-        _LOG.log(logging.DEBUG if is_known else logging.WARNING, "%s", error)
+        _LOG.log(logging.DEBUG if is_known else logging.WARNING, "%s%s", origin.prefix, error)
         origin.error = error
         origin.answered.set()
 

@@ -1,15 +1,17 @@
 """Which servers and APIs a call needs, and what to say of a tool whose server is not there."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from toolcrib.discovery import Index
 from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolNotFoundError
-from toolcrib.execution.scrub import scrub
-from toolcrib.model import Tool, ToolBackend, ToolId
+from toolcrib.execution.scrub import hide_secrets
+from toolcrib.model import LocalTool, Tool, ToolBackend, ToolId
 
-__all__ = ["Reach", "Why", "namespace_of"]
+__all__ = ["Reach", "Ref", "Why", "id_of", "namespace_of"]
 
-
+Ref = str | ToolId | Tool | LocalTool[..., Any]
+"""What a verb takes for a tool: its id, or the tool that `add` has returned."""
 Why = Callable[[str], tuple[str, ServerUnavailableError] | None]
 """Says of a namespace which server or API does not answer, and why; None where nothing is amiss."""
 
@@ -27,7 +29,7 @@ class Reach:
         Raises:
             ToolNotFoundError: there is none, with the nearest ids.
             BackendUnavailableError: it may be one of a server that has not listed its tools. What the server
-                has written, and paths of this machine, are in its cause alone: a model may be told.
+                has written is in its cause alone: a model may be told.
         """
         try:
             return self._index.resolve(ref)
@@ -36,13 +38,21 @@ class Reach:
             if absent is None:
                 raise
             backend, failure = absent
+            reason = hide_secrets(failure.reason)
             raise BackendUnavailableError(
-                tool_id=str(ref), op="resolve", backend=backend, reason=scrub(failure.reason), sent=False
+                tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False
             ) from failure
 
     def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
         """Return where a tool can run."""
         return self._index.backends(tool_id)
+
+
+def id_of(ref: Ref) -> str | ToolId:
+    """Return the id of what stands for a tool."""
+    if isinstance(ref, LocalTool):
+        ref = ref.tool
+    return ref.id if isinstance(ref, Tool) else ref
 
 
 def namespace_of(ref: object) -> str:

@@ -45,6 +45,12 @@ def _path(path: str) -> str:
 _Path = Annotated[_Text, AfterValidator(_path)]
 
 
+def _file(path: str) -> str:
+    if path.lower().startswith(("http://", "https://")):
+        raise PydanticCustomError("document", "a document is a file; download it first")
+    return path
+
+
 class _Section(Record):
     """A part of the configuration."""
 
@@ -58,7 +64,7 @@ class _Section(Record):
 class OpenApiSettings(_Section):
     """An HTTP API whose operations become tools."""
 
-    document: _Path
+    document: Annotated[_Path, AfterValidator(_file)]
     """The OpenAPI document: a file in JSON or YAML."""
     base_url: str | None = None
     """Where the API is; None where the document says it."""
@@ -66,6 +72,8 @@ class OpenApiSettings(_Section):
     """By security scheme, `${VAR}` allowed."""
     allow_private: bool | tuple[str, ...] = False
     """To which private addresses requests may go: none, all, or these hosts and networks."""
+    required: bool = False
+    """Whether nothing is well without it."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.files import Config
 from toolcrib.crib.loop import LoopThread
+from toolcrib.crib.reach import Ref
 from toolcrib.crib.settings import Settings
 from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
 
 __all__ = ["SyncCrib"]
+
+
+class _Inner(Crib):
+    """A crib that is entered by the one around it."""
+
+    _way_in = "with crib:"
 
 
 class SyncCrib:
@@ -42,7 +49,7 @@ class SyncCrib:
 
     def __init__(self, config: Config = None, **doors: Any) -> None:
         """Read a configuration; nothing is started. What is taken is what `Crib` takes."""
-        self._crib = Crib(config, **doors)
+        self._crib = _Inner(config, **doors)
         self._loop = LoopThread()
         self._is_open = False
 
@@ -107,17 +114,17 @@ class SyncCrib:
         """Return the namespaces in order."""
         return self._loop.ask(self._crib.namespaces)
 
-    def describe(self, tool_id: str | ToolId, level: DetailLevel | str = "schema") -> ToolDoc:
+    def describe(self, tool_id: Ref, level: DetailLevel | str = "schema") -> ToolDoc:
         """Return what is known about a tool."""
         return self._loop.ask(partial(self._crib.describe, tool_id, level))
 
-    def examples(self, tool_id: str | ToolId, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
+    def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
         return self._loop.ask(partial(self._crib.examples, tool_id, max))
 
     def run(
         self,
-        tool_id: str | ToolId,
+        tool_id: Ref,
         args: Any = None,
         *,
         timeout: float | None = None,
@@ -131,7 +138,7 @@ class SyncCrib:
 
     def stream(
         self,
-        tool_id: str | ToolId,
+        tool_id: Ref,
         args: Any = None,
         *,
         timeout: float | None = None,
@@ -163,11 +170,11 @@ class SyncCrib:
         return self._crib.convert(target, tools=tools, **options)
 
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
-        """Wait until all servers have listed their tools or failed."""
+        """Wait until all servers and APIs have listed their tools or failed."""
         return self._loop.ask(partial(self._crib.ready, timeout))
 
     def status(self) -> Mapping[str, ServerStatus]:
-        """Return how the servers are doing."""
+        """Return how the servers and APIs are doing."""
 
         async def status() -> Mapping[str, ServerStatus]:
             return self._crib.status()

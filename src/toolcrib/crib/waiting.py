@@ -1,16 +1,18 @@
 """Which servers and APIs a call waits for, and for how long."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from toolcrib.crib.engine import Engine
 from toolcrib.crib.listing import Listing
 from toolcrib.crib.reach import namespace_of
-from toolcrib.errors import CribStateError, ToolcribError
+from toolcrib.errors import CribStateError, ToolcribError, ToolTimeoutError
 from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.model import ToolId
+
+if TYPE_CHECKING:
+    from toolcrib.crib.engine import Engine
 
 __all__ = ["Waiting"]
 
@@ -21,8 +23,19 @@ _LEAST = 0.001
 class Waiting:
     """Lets each call wait for the first answers of those whose tools it needs, and for nobody else."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: "Engine", way_in: str) -> None:
+        """Wait for the servers of an engine; `way_in` is what a user writes to start them."""
         self._engine = engine
+        self._way_in = way_in
+
+    def check(self, tool_id: str | ToolId) -> None:
+        """Refuse a tool that can only be one of a server while none is started.
+
+        Raises:
+            CribStateError: the crib is not entered.
+        """
+        if self._engine.listing is None and self._is_absent(tool_id):
+            raise self._not_started()
 
     async def for_all(self, timeout: float | None) -> None:  # noqa: ASYNC109 - optional servers may be late
         """Wait until everything configured has answered or failed."""
@@ -34,7 +47,9 @@ class Waiting:
         namespace = options.get("namespace")
         needed = [name for name in self._engine.names if namespace is None or name == namespace]
         if needed and options.get("cursor") is None:
-            await self._listing.wait(sorted(needed))
+            origins = self._listing.origins
+            named = [name for name in sorted(needed) if namespace or not origins[name].missed]
+            await self._listing.wait(named)
 
     async def for_tool(self, tool_id: str | ToolId) -> None:
         """Wait until it is known whether there is a tool."""
@@ -51,25 +66,26 @@ class Waiting:
     ) -> float | None:
         """Wait for the tools of a chain, and return what that has left of its time, where that is limited."""
         limit = checked_timeout(timeout)
-        waited = await self.within(limit or self._engine.settings.timeout, tool_ids)
+        waited = await self.within(limit or self._engine.settings.timeout, *tool_ids)
         return None if limit is None else max(_LEAST, limit - waited)
 
-    async def within(self, limit: float, tool_ids: Iterable[str | ToolId]) -> float:
-        """Wait for tools, for at most so many seconds, and return how many it took."""
+    async def within(self, limit: float, *tool_ids: str | ToolId) -> float:
+        """Wait for tools, for at most so many seconds, and return how many it took.
+
+        Raises:
+            ToolTimeoutError: it is not known within that time whether one of them is there.
+        """
         absent = [tool_id for tool_id in tool_ids if self._is_absent(tool_id)]
         if not absent:
             return 0.0
-        started = anyio.current_time()
-        with anyio.move_on_after(limit):
-            for tool_id in absent:
-                await self.for_tool(tool_id)
+        started, awaited = anyio.current_time(), absent[0]
+        with anyio.move_on_after(limit) as scope:
+            for awaited in absent:
+                await self.for_tool(awaited)
+        if scope.cancelled_caught:
+            backend = self._listing.origins[namespace_of(awaited)].key
+            raise ToolTimeoutError(tool_id=str(awaited), op="resolve", backend=backend, timeout=limit)
         return anyio.current_time() - started
-
-    async def time_left(self, timeout: float | None, tool_id: str | ToolId) -> float | None:  # noqa: ASYNC109 - it is returned
-        """Wait for a tool, and return what that has left of the time for running it."""
-        limit = checked_timeout(timeout) or self._engine.settings.timeout
-        waited = await self.within(limit, [tool_id])
-        return max(_LEAST, limit - waited) if waited else timeout
 
     def _is_absent(self, tool_id: str | ToolId) -> bool:
         """Return whether a tool is not there that a server or an API may still have."""
@@ -85,6 +101,9 @@ class Waiting:
     def _listing(self) -> Listing:
         listing = self._engine.listing
         if listing is None:
-            names = ", ".join(sorted(self._engine.names))
-            raise CribStateError(f"its servers are not started ({names}); use it within `async with crib:`")
+            raise self._not_started()
         return listing
+
+    def _not_started(self) -> CribStateError:
+        names = ", ".join(sorted(self._engine.names))
+        return CribStateError(f"its servers are not started ({names}); use it within `{self._way_in}`")

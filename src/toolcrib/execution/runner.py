@@ -1,6 +1,6 @@
 """The way of every call: resolve, ask the policy, validate, choose a backend, run, validate, report."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from time import perf_counter
 from typing import Any, Literal, overload
@@ -94,6 +94,7 @@ class Runner:
         observers: Sequence[Observer] = (),
         timeout: float = DEFAULT_TIMEOUT,
         timeout_of: Callable[[ToolBackend], float | None] = lambda _: None,
+        prepare: Callable[[str | ToolId], Awaitable[None]] | None = None,
     ) -> None:
         """Put a runner together.
 
@@ -109,6 +110,7 @@ class Runner:
             observers: are told of the beginning and the end of each call.
             timeout: seconds that a call may take where nobody says otherwise.
             timeout_of: the same for the tools of one backend, None where there is nothing to say.
+            prepare: is awaited with the reference before the tool is looked up, such as until it is there.
         """
         self._resolver = resolver
         handlers = local if isinstance(local, LocalHandlers) else LocalHandlers(local)
@@ -125,6 +127,7 @@ class Runner:
         self._way = compose(middleware, self._execute)
         self._timeout = timeout
         self._timeout_of = timeout_of
+        self._prepare = prepare
 
     async def run(
         self,
@@ -261,6 +264,11 @@ class Runner:
         limit = self._timeout if said is None else said
         with anyio.move_on_after(limit) as scope:
             try:
+                if self._prepare is not None:
+                    await self._prepare(tool_id)
+                    if said is None:  # what is nobody's fault is not taken off a default
+                        scope.deadline = anyio.current_time() + limit
+                trail.op = "policy"
                 request = await self._admitted(trail, tool_id, defaults=defaults)
                 backends = self._backends(request)
                 own = self._timeout_of(backends[0]) if said is None else None
@@ -272,12 +280,7 @@ class Runner:
                     raise
                 reason = "what it waited for was cancelled"
                 raise ToolCancelledError(tool_id=trail.tool_id, backend=trail.place, reason=reason) from error
-        raise ToolTimeoutError(
-            tool_id=trail.tool_id,
-            op="policy" if trail.backend is None else "execute",
-            backend=trail.place,
-            timeout=limit,
-        )
+        raise ToolTimeoutError(tool_id=trail.tool_id, op=trail.op, backend=trail.place, timeout=limit)
 
     async def _admitted(self, trail: Trail, tool_id: str | ToolId, *, defaults: bool) -> Request:
         """Return the request, once the tool is known, the policy agrees and the arguments fit."""
@@ -315,7 +318,7 @@ class Runner:
         return await self._asked(trail, request, backends[-1], emit)
 
     async def _asked(self, trail: Trail, request: Request, backend: ToolBackend, emit: Emit | None) -> Answer:
-        trail.backend = backend
+        trail.backend, trail.op = backend, "execute"
         call = Call(tool=request.tool, args=request.args, caller=request.caller, backend=backend, emit=emit)
         return await self._way(call)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.errors import Op
 from toolcrib.execution.protocols import Observer
 from toolcrib.execution.records import Answer, Outcome, Request
 from toolcrib.execution.selection import label
@@ -25,6 +26,7 @@ class Trail:
     caller: str | None
     request: Request | None = None
     backend: ToolBackend | None = None
+    op: Op = "resolve"
     notes: list[str] = field(default_factory=list)
 
     @property
