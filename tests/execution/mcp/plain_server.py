@@ -9,8 +9,9 @@ from typing import Any
 
 TOOLS = (
     *("echo", "big", "env", "cwd", "pids", "die", "orphan", "silent", "deaf"),
-    *("close-output", "close-input", "raw"),
+    *("close-output", "close-input", "raw", "busy", "heard"),
 )
+HEARD: list[Any] = []
 
 
 def say(message: Any, *, end: str = "\n") -> None:
@@ -37,7 +38,7 @@ def grandchild() -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
 
 
-def call(request: dict[str, Any]) -> None:  # noqa: C901 - one case for each tool
+def call(request: dict[str, Any]) -> None:  # noqa: C901, PLR0912 - one case for each tool
     name, args = request["params"]["name"], request["params"].get("arguments") or {}
     match name:
         case "echo":
@@ -63,6 +64,11 @@ def call(request: dict[str, Any]) -> None:  # noqa: C901 - one case for each too
         case "deaf":
             reply(request, text("no more"))
             time.sleep(600)
+        case "busy":
+            time.sleep(args["seconds"])
+            reply(request, text("done"))
+        case "heard":
+            reply(request, text(json.dumps(HEARD)))
         case "close-output":
             os.close(1)
             time.sleep(600)
@@ -82,6 +88,7 @@ def main() -> None:
         sys.stdout.flush()
     for line in sys.stdin:
         request = json.loads(line)
+        HEARD.append(request.get("method"))
         match request.get("method"):
             case "initialize":
                 handshake(request)

@@ -1,10 +1,10 @@
 """An MCP server on stdio that does what a script tells it to; the standard library alone, started in 30 ms.
 
 The script is JSON, the first argument. `discover` says how the first question of the stateless era is met:
-`refuse` (as most servers of the handshake era do), `ignore`, `hangup`, `modern` (answered), `locked` (answered
+`refuse` (as most servers of the handshake era do), `ignore`, `stick` (nothing is answered from then on), `hangup`, `modern` (answered), `locked` (answered
 too late: the handshake is refused), `stranger` (with revisions that nobody knows), `vague` or `ahead` (refused,
 without saying which revisions it knows, or with such that nobody does). `pages` are the pages of its
-listing; `list` may be `unknown`, `bad`, `endless` or `exit` instead. `calls` has, by tool, what it does when called:
+listing; `list` may be `unknown`, `bad`, `endless`, `exit` or `storm` (a change, then an error) instead. `calls` has, by tool, what it does when called:
 a list of `{"result": ...}`, `{"error": ...}`, `{"notify": method, "params": ...}` with `"$token"` for the
 progress token, `{"exit": status}`, `{"stderr": text}` or `{"turns": [result, ...]}`, one for each call.
 """
@@ -28,7 +28,9 @@ def say(message: Any) -> None:
 def discover(number: Any) -> None:
     """Meet the first question of the stateless era."""
     way = SCRIPT.get("discover", "refuse")
-    if way == "hangup":
+    if way == "stick":
+        sys.stdin.read()
+    elif way == "hangup":
         sys.exit(SCRIPT.get("words"))
     elif way in {"modern", "locked", "stranger"}:
         asked = TURNS["discover"] = TURNS.get("discover", 0) + 1
@@ -68,6 +70,10 @@ def listing(number: Any, cursor: Any) -> None:
         say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
     elif SCRIPT.get("list") == "exit":
         sys.exit(9)
+    elif SCRIPT.get("list") == "storm":
+        print("listed", file=sys.stderr, flush=True)  # noqa: T201
+        say({"method": "notifications/tools/list_changed"})
+        say({"id": number, "error": {"code": -32603, "message": "no"}})
     elif SCRIPT.get("list") == "bad":
         say({"id": number, "result": {"tools": "none"}})
     elif SCRIPT.get("list") == "endless":

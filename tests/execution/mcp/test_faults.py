@@ -6,7 +6,14 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import ConfigError, Problem, ServerUnavailableError
-from toolcrib.execution.mcp.faults import never_sent, place, reason_of, reason_of_status, reason_of_type
+from toolcrib.execution.mcp.faults import (
+    marked,
+    never_sent,
+    place,
+    reason_of,
+    reason_of_status,
+    reason_of_type,
+)
 
 REQUEST = httpx2.Request("POST", "https://me:pw@example.com/mcp?key=k", headers={"Authorization": "s3cret"})
 PLACE = "https://example.com/mcp"
@@ -68,11 +75,12 @@ def test_of_a_group_the_first_that_says_something_counts() -> None:
 def test_what_certainly_never_arrived_is_known() -> None:
     assert never_sent(connect())
     assert never_sent(httpx2.ConnectTimeout("", request=REQUEST))
-    assert never_sent(MCPError(-32000, "nothing listens", {"sent": False}))
+    assert never_sent(MCPError(-32000, "nothing listens", marked(sent=False)))
+    assert not never_sent(MCPError(-32000, "nothing listens", {"sent": False}))
     assert never_sent(ExceptionGroup("g", [connect()]))
     assert not never_sent(ExceptionGroup("g", [connect(), ValueError()]))
     assert not never_sent(httpx2.ReadError("", request=REQUEST))
-    assert not never_sent(MCPError(-32000, "broke off", {"sent": True}))
+    assert not never_sent(MCPError(-32000, "broke off", marked(sent=True)))
     assert not never_sent(MCPError(-32000, "Connection closed"))
 
 

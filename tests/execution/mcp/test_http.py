@@ -1,4 +1,6 @@
+import base64
 import json
+import logging
 import socket
 import ssl
 import subprocess
@@ -23,7 +25,7 @@ from mcp_types import JSONRPCRequest, RootsListChangedNotification
 
 from toolcrib.execution.mcp.client import AnsweringClient, client_settings, tls_context
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.faults import never_sent
+from toolcrib.execution.mcp.faults import never_sent, own
 from toolcrib.execution.mcp.http import http_transport, reason_of, sse_transport
 
 pytestmark = pytest.mark.anyio
@@ -321,7 +323,7 @@ async def test_a_connection_that_breaks_off_fails_its_request_alone(answer: byte
         for _ in range(2):
             with pytest.raises(MCPError) as caught, anyio.fail_after(PATIENCE):
                 await found.send_discover("2026-07-28")
-            assert (caught.value.code, caught.value.error.data) == (-32000, {"sent": True})
+            assert (caught.value.code, own(caught.value.error.data)) == (-32000, {"sent": True})
             assert reason_of(caught.value) == f"{address}/mcp {reason}"
 
 
@@ -420,7 +422,7 @@ async def test_a_server_that_goes_away_is_told_and_one_that_is_back_is_reached(k
             }
             return
         assert reason_of(caught.value) == f"nothing listens at {address}/mcp"
-        assert caught.value.error.data == {"sent": False}
+        assert own(caught.value.error.data) == {"sent": False}
         assert never_sent(caught.value)
         with serving(app(kind), port=port):
             assert await call(found, "echo", text="back") == "back"
@@ -518,3 +520,37 @@ async def test_the_client_leaves_other_requests_alone() -> None:
         async with AnsweringClient(**await client_settings(at(address))) as client:
             response = await client.get(address)
     assert (response.status_code, response.content) == (404, b"<html>")
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_what_is_secret_in_an_address_is_not_logged_and_reaches_the_server(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner, seen = app(kind), []
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            seen.append((dict(scope["headers"]).get(b"authorization"), scope["query_string"]))
+        await inner(scope, receive, send)
+
+    with serving(outer) as address, caplog.at_level(logging.DEBUG):
+        where = at(address.replace("//", f"//me:{SECRET}@"), kind).url
+        config = ServerConfig(url=f"{where}?key={SECRET}")
+        async with transport_of(kind)(config) as streams, session(streams) as found:
+            await found.initialize()
+            assert await call(found, "echo", text="on") == "on"
+    assert seen[0] == (b"Basic " + base64.b64encode(f"me:{SECRET}".encode()), f"key={SECRET}".encode())
+    told = [
+        record.getMessage() for record in caplog.records if record.name.startswith(("httpx2", "mcp.client"))
+    ]
+    assert any(message.startswith(f"HTTP Request: POST {address}") for message in told)
+    assert SECRET not in "".join(told)
+    if kind == "http":
+        assert "Received session ID: ..." in told
+
+
+async def test_the_requests_of_others_are_logged_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(Page(200)) as address, caplog.at_level(logging.INFO):
+        async with httpx2.AsyncClient() as client:
+            await client.get(f"{address}/x?key=mine")
+    assert "key=mine" in caplog.text

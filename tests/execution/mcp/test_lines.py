@@ -72,6 +72,9 @@ def test_a_line_is_one_message(line: bytes, kind: type) -> None:
         b'{"id": true, "result": {}}',
         b"\xff\xfe\x00",
         b"[" * 100_000,
+        b'{"jsonrpc": "2.0", "result": {"content": [{"id": 5}',
+        b'{"jsonrpc": "2.0", "id": 5, "method": "x", "params": {"a": [',
+        b'{"id": 5, "method": "x", "params": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
 def test_what_is_no_message_is_nothing(line: bytes) -> None:
@@ -100,6 +103,12 @@ def test_a_text_that_is_not_unicode_does_not_cost_the_answer(text: bytes, expect
         (b'{"jsonrpc": "2.0", "id": 7.0, "result": {}}', 7),
         (b'{"id": "x", "result": {}}', "x"),
         (ANSWER % (b"[" * 300 + b"]" * 300), 1),
+        (ANSWER % (b"[" * 980 + b"]" * 980), 1),
+        (ANSWER % (b"[" * 100_000 + b"]" * 100_000), 1),
+        (ANSWER % (b"1" * 5_000), 1),
+        (b'{"result": ' + b"[" * 100_000 + b"]" * 100_000 + b', "jsonrpc": "2.0", "id": "z"}', "z"),
+        (b'{"id":9,"jsonrpc":"2.0","error":{"code":1,"mess', 9),
+        (b'{"jsonrpc": "2.0", "id": 3, "method": "x", "result": {}}', 3),
     ],
 )
 def test_an_answer_that_is_none_becomes_an_error_for_the_one_who_waits(
@@ -118,3 +127,8 @@ def test_a_batch_is_several_messages() -> None:
         1,
         2,
     ]
+
+
+def test_a_request_that_speaks_of_a_result_is_a_request() -> None:
+    (message,) = read_line(b'{"jsonrpc": "2.0", "id": 1, "method": "ask", "params": {"result": 1}}')
+    assert isinstance(message, JSONRPCRequest)

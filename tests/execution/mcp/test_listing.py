@@ -1,10 +1,12 @@
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.execution.mcp.listing import all_definitions, own_name, read_definitions
+from toolcrib.execution.mcp.listing import Catalogue, all_definitions, own_name, read_definitions
 from toolcrib.execution.mcp.names import mend_name
 from toolcrib.model import McpBackend, Tool
 from toolcrib.model.toolid import name_fault
@@ -14,9 +16,13 @@ def defined(name: Any, **fields: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **fields}
 
 
+def read(definitions: list[Any], server: str) -> Catalogue:
+    return anyio.run(read_definitions, definitions, server)
+
+
 def test_a_definition_becomes_a_tool_of_its_server() -> None:
     definition = defined("add", title="Add", annotations={"readOnlyHint": True}, extra={"kept": [1]})
-    (tool,) = read_definitions([definition], "maths").tools
+    (tool,) = read([definition], "maths").tools
     assert str(tool.id) == "maths:add"
     assert tool.backend == McpBackend(server_name="maths")
     assert tool.annotations is not None
@@ -41,53 +47,53 @@ def test_a_definition_becomes_a_tool_of_its_server() -> None:
 def test_a_definition_that_is_no_tool_is_left_out_with_the_reason(
     definition: Any, named: str, reason: str
 ) -> None:
-    catalogue = read_definitions([defined("good"), definition, defined("better")], "one")
+    catalogue = read([defined("good"), definition, defined("better")], "one")
     assert [tool.name for tool in catalogue.tools] == ["good", "better"]
     assert list(catalogue.refused) == [named]
     assert reason in catalogue.refused[named]
 
 
 def test_of_two_with_the_same_name_the_first_is_taken() -> None:
-    catalogue = read_definitions([defined("a", title="first"), defined("a", title="second")], "one")
+    catalogue = read([defined("a", title="first"), defined("a", title="second")], "one")
     assert [tool.title for tool in catalogue.tools] == ["first"]
     assert "the first was taken" in catalogue.refused["a"]
 
 
 def test_names_that_an_id_cannot_carry_are_mended_and_kept() -> None:
     names = ["create issue", "create/issue", "create_issue", "", "ü" * 200]
-    tools = read_definitions(map(defined, names), "one").tools
+    tools = read([*map(defined, names)], "one").tools
     assert len({tool.name for tool in tools}) == len(names)
     assert [own_name(tool) for tool in tools] == names
     assert tools[2].meta is None
 
 
 def test_a_mended_tool_keeps_the_rest_of_its_meta() -> None:
-    (tool,) = read_definitions([defined("a b", _meta={"x": 1})], "one").tools
+    (tool,) = read([defined("a b", _meta={"x": 1})], "one").tools
     assert tool.meta == {"x": 1, "toolcrib.name": "a b"}
 
 
 def test_a_server_cannot_say_that_a_tool_is_called_otherwise() -> None:
-    (tool,) = read_definitions([defined("a", _meta={"toolcrib.name": "b"})], "one").tools
+    (tool,) = read([defined("a", _meta={"toolcrib.name": "b"})], "one").tools
     assert own_name(tool) == "a"
     stored = Tool(name="a", input_schema={}, meta={"toolcrib.name": "b c"})
     assert own_name(stored) == "a"
 
 
 def test_the_name_of_a_server_is_mended_for_the_namespace_alone() -> None:
-    (tool,) = read_definitions([defined("a")], "My Server").tools
+    (tool,) = read([defined("a")], "My Server").tools
     assert tool.namespace == mend_name("My Server")
     assert tool.backend == McpBackend(server_name="My Server")
 
 
 def test_a_server_has_no_say_in_where_a_tool_belongs() -> None:
     definition = defined("a", namespace="other", backend={"kind": "local", "name": "rm"})
-    (tool,) = read_definitions([definition], "one").tools
+    (tool,) = read([definition], "one").tools
     assert tool.namespace == "one"
     assert tool.backend == McpBackend(server_name="one")
 
 
 def test_versions_and_tags_are_taken_if_they_are_some() -> None:
-    right, wrong = read_definitions(
+    right, wrong = read(
         [defined("a", version="1.2.3", tags=["X Y"]), defined("b", version="1.0", tags="many")], "one"
     ).tools
     assert (right.version, right.tags) == ("1.2.3", ("x-y",))
@@ -120,7 +126,7 @@ FIELDS = st.sampled_from(
 @given(st.lists(st.dictionaries(FIELDS, JSON, max_size=4), max_size=4))
 def test_whatever_a_server_lists_is_taken_or_refused(definitions: list[dict[str, Any]]) -> None:
     named = [{"name": f"tool {number}", **fields} for number, fields in enumerate(definitions)]
-    catalogue = read_definitions(named, "one")
+    catalogue = read(named, "one")
     assert len(catalogue.tools) + len(catalogue.refused) == len(definitions)
 
 
@@ -158,3 +164,34 @@ async def test_there_is_a_limit_to_the_pages() -> None:
 async def test_a_page_without_tools_is_refused() -> None:
     with pytest.raises(ValueError, match="without a list of tools"):
         await all_definitions(Pages({"tools": None}))
+
+
+@pytest.mark.anyio
+async def test_there_is_a_limit_to_the_tools() -> None:
+    page = {"tools": [0] * 60_000, "nextCursor": "more"}
+    with pytest.raises(ValueError, match="more than 100,000 tools"):
+        await all_definitions(Pages(page, page))
+
+
+@pytest.mark.anyio
+async def test_there_is_a_limit_to_the_size_of_a_listing() -> None:
+    page = {"tools": ["x" * 2**20] * 100}
+    with pytest.raises(ValueError, match="larger than 256 MiB"):
+        await all_definitions(Pages(*[page | {"nextCursor": str(n)} for n in range(3)]))
+
+
+@pytest.mark.anyio
+async def test_others_have_their_turn_while_a_long_listing_is_read() -> None:
+    turns: list[int] = []
+
+    async def take_turns() -> None:
+        while True:
+            turns.append(len(turns))
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        definitions = await all_definitions(Pages({"tools": [defined(f"t{n}") for n in range(2_000)]}))
+        await read_definitions(definitions, "one")
+        tasks.cancel_scope.cancel()
+    assert len(turns) >= 20

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from typing import Any
 
 import anyio
 import pytest
@@ -11,6 +12,7 @@ from servers.launch import tiny, until
 from toolcrib.errors import (
     BackendUnavailableError,
     ConfigError,
+    InputValidationError,
     NoBackendError,
     ServerUnavailableError,
 )
@@ -164,3 +166,45 @@ async def test_the_status_says_how_a_server_is_doing() -> None:
         os.kill(pid, signal.SIGKILL)
         await until(lambda: servers.status()["one"].state == "stopped", "its death was seen")
         assert servers.status()["one"].last_error == "it was ended by SIGKILL"
+
+
+async def test_leaving_it_again_is_harmless() -> None:
+    servers = McpServers({"one": tiny()})
+    async with servers:
+        await call(servers, "echo")
+    await servers.__aexit__(None, None, None)
+    assert servers.status()["one"].state == "closed"
+
+
+async def test_leaving_what_was_never_entered_is_harmless() -> None:
+    await McpServers({"one": tiny()}).__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [
+        ({"a": [float("nan")]}, "/a/0"),
+        ({"a": float("inf")}, "/a"),
+        ({"a": {1, 2}}, "/a"),
+        ({"a": b"x"}, "/a"),
+        ({"a": "\ud800"}, "/a"),
+        ({1: 2}, ""),
+    ],
+)
+async def test_arguments_that_are_no_json_are_not_sent(args: dict[Any, Any], path: str) -> None:
+    async with McpServers({"one": tiny()}) as servers:
+        with pytest.raises(InputValidationError) as caught:
+            await call(servers, "echo", args)
+        assert [problem.path for problem in caught.value.problems] == [path]
+        assert servers.status()["one"].starts == 0
+
+
+async def test_whoever_waits_for_a_start_can_give_up_at_once() -> None:
+    config = {"command": "sleep", "args": ["600"], "start_timeout": 600, "max_concurrency": 1}
+    async with McpServers({"one": config}) as servers:
+        for _ in range(2):  # the slot of the first is free for the second
+            with anyio.move_on_after(0.1) as scope:
+                await call(servers, "echo")
+            assert scope.cancelled_caught
+        status = servers.status()["one"]
+        assert (status.state, status.starts, status.in_flight) == ("starting", 1, 0)

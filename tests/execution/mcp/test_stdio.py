@@ -1,6 +1,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mcp_types import RootsListChangedNotification
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.faults import own
 from toolcrib.execution.mcp.stdio import stdio_transport
 from toolcrib.execution.mcp.tail import StderrTail
 
@@ -253,3 +255,69 @@ async def test_nothing_is_left_over_after_many_connections() -> None:
                         await call(found, "die")
     await until(lambda: open_files() <= before)
     assert "plain_server" not in programs_of_ours()
+
+
+async def test_a_server_that_does_not_read_costs_no_call_its_deadline_and_no_memory() -> None:
+    async with connected(plain(), grace=0.01) as found:
+        assert await call(found, "deaf") == "no more"
+        text = "w" * 2_000_000
+        start = time.monotonic()
+        for _ in range(300):  # more than what may wait, were it not given up
+            with anyio.move_on_after(0.001) as scope:
+                await found.call_tool("echo", {"text": text})
+            assert scope.cancelled_caught
+        assert time.monotonic() - start < PATIENCE
+
+
+async def test_a_call_is_refused_when_too_much_waits_for_a_server_that_does_not_read() -> None:
+    refusals: list[MCPError] = []
+
+    async def ask() -> None:
+        try:
+            await found.call_tool("echo", {"text": "w" * 8_000_000})
+        except MCPError as error:
+            refusals.append(error)
+
+    async with connected(plain(), grace=0.01) as found:
+        assert await call(found, "deaf") == "no more"
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(ask)
+            await until(lambda: len(refusals) == 2)
+            tasks.cancel_scope.cancel()
+    assert all(own(error.data) == {"sent": False} for error in refusals)
+    assert refusals[0].message.startswith("it does not read its input")
+
+
+async def test_a_server_that_reads_nothing_and_has_nothing_to_do_is_given_up() -> None:
+    seen: list[Any] = []
+    async with connected(plain(), seen=seen, grace=0.01, patience=0.3) as found:
+        assert await call(found, "deaf") == "no more"
+        with pytest.raises(MCPError, match="Connection closed"):
+            await call(found, "echo", text="w" * 1_000_000)
+        await until(lambda: bool(seen))
+    assert seen[0].reason == "it has not read its input for 0.3 s"
+
+
+async def test_a_server_that_works_on_a_call_may_take_its_time_to_read() -> None:
+    async with connected(plain(), patience=0.1) as found:
+        outcomes: list[str] = []
+
+        async def work() -> None:
+            outcomes.append(await call(found, "busy", seconds=1.0))
+
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(work)
+                await anyio.wait_all_tasks_blocked()
+                outcomes.append(str(len(await call(found, "echo", text="w" * 1_000_000))))
+        assert outcomes == ["done", "1000000"]
+
+
+async def test_a_cancellation_of_what_was_heard_is_told() -> None:
+    async with connected(plain()) as found:
+        with anyio.move_on_after(0.05):
+            await found.call_tool("silent", {})
+        with anyio.fail_after(PATIENCE):
+            while "notifications/cancelled" not in await call(found, "heard"):
+                pass

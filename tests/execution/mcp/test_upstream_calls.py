@@ -39,6 +39,32 @@ async def test_what_a_server_refuses_is_an_error_of_the_tool(step: Any, reason: 
         assert servers.status()["one"].state == "ready"
 
 
+@pytest.mark.parametrize("flag", [True, 1, "true", "yes", {"code": 1}])
+async def test_whatever_says_that_a_result_is_an_error_is_believed(flag: Any) -> None:
+    result = {"isError": flag, "content": [{"type": "text", "text": "bad"}]}
+    async with McpServers({"one": scripted(calls={"say": [{"result": result}]})}) as servers:
+        with pytest.raises(ToolExecutionError, match="bad"):
+            await call(servers, "say")
+
+
+@pytest.mark.parametrize("flag", [False, 0, "false", "", None])
+async def test_a_result_that_says_it_is_no_error_is_none(flag: Any) -> None:
+    result = {"isError": flag, "content": [{"type": "text", "text": "good"}]}
+    async with McpServers({"one": scripted(calls={"say": [{"result": result}]})}) as servers:
+        assert (await call(servers, "say")).structured == "good"
+
+
+async def test_what_is_done_to_an_answer_does_not_reach_the_next() -> None:
+    config = scripted(calls={"say": [{"result": {"structuredContent": {"a": [1]}}}]})
+    async with McpServers({"one": config}) as servers:
+        answer = await call(servers, "say")
+        answer.structured["a"].append(2)
+        answer.mcp_result.clear()
+        again = await call(servers, "say")
+        assert again.structured == {"a": [1]}
+        assert again.mcp_result == {"structuredContent": {"a": [1]}}
+
+
 async def test_a_tool_that_the_server_does_not_know_is_told_in_its_words() -> None:
     async with McpServers({"one": scripted()}) as servers:
         with pytest.raises(ToolExecutionError, match="no tool named 'unheard'"):

@@ -83,3 +83,19 @@ async def test_a_storm_of_changes_is_followed_with_few_listings() -> None:
         await call(servers, "storm")
         await until(lambda: len(heard) > before, "the change was followed")
         assert len(heard) - before < 20
+
+
+async def test_a_storm_of_changes_whose_listings_fail_is_followed_ever_more_rarely(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = scripted(list="storm", calls={"pid": [PID]})
+    async with McpServers({"one": config}, on_tools=lambda *_: None) as servers:
+        await pid_of(servers)
+        await until(lambda: servers.status()["one"].stderr.count("listed") >= 3, "it was listed again")
+        with anyio.move_on_after(0.5):
+            await anyio.sleep_forever()
+        assert servers.status()["one"].stderr.count("listed") < 10
+        for _ in range(3):  # whoever asks does not wait for that
+            with anyio.fail_after(LIMIT), pytest.raises(ServerUnavailableError, match="cannot be listed"):
+                await servers.tools("one")
+    assert sum("cannot be listed" in each.message for each in caplog.records) <= 4

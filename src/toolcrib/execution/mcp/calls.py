@@ -76,7 +76,8 @@ def read_answer(call: Call, result: dict[str, Any], max_bytes: int) -> Answer:
         ToolExecutionError: the result is an error, is too large, or no JSON.
     """
     raw = {key: value for key, value in result.items() if value is not None}
-    if raw.get("isError") is True:
+    failed = raw.get("isError")
+    if failed and failed != "false":  # some servers write it as a text or a number
         reason = describe_failure(raw)
         raise ToolExecutionError(tool_id=call.tool_id, backend=_backend(call), reason=reason, result=raw)
     value = result_value(raw if "resultType" not in result else result)

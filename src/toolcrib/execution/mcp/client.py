@@ -1,18 +1,40 @@
 """The HTTP client of one server: pooled connections, one TLS context for all, and failures as answers."""
 
 import json
+import re
 import ssl
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import anyio
 import httpx2
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from anyio.abc import TaskGroup
+from mcp.shared._httpx_utils import next_request_within_origin
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    JSONRPCError,
+    JSONRPCResponse,
+)
 
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.faults import never_sent, reason_of, reason_of_status, reason_of_type
+from toolcrib.execution.mcp.faults import (
+    marked,
+    never_sent,
+    place,
+    reason_of,
+    reason_of_status,
+    reason_of_type,
+)
+from toolcrib.execution.mcp.lines import answered_id, read_line
+from toolcrib.execution.mcp.pacing import Pace, Resumes, resumes
+from toolcrib.execution.mcp.quiet import QuietClient
 
-__all__ = ["MAX_MESSAGE_BYTES", "AnsweringClient", "client_settings", "tls_context"]
+__all__ = ["MAX_MESSAGE_BYTES", "AnsweringClient", "address_of", "client_settings", "tls_context"]
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
@@ -26,10 +48,23 @@ _KEEP_ALIVE = 4.0
 at that moment is lost."""
 _FAREWELL = 2.0
 """Seconds that the end of a session may take."""
+_COURTESY = 2.0
+"""Seconds that a message may take to which there is no answer."""
 _UNAVAILABLE = frozenset({408, 429, 502, 503, 504})
 _NOT_FOUND, _ACCEPTED, _FAILED, _REDIRECTED = 404, 202, 400, 300
+_BEGINNING = 500
+_SESSION = "mcp-session-id"
+_NO_SESSION = re.compile(
+    r"\bsession (id )?(not found|terminated|has been terminated|expired|unknown|does not exist)"
+    r"|\b(no valid|invalid|unknown|missing|expired) session\b|mcp-session-id",
+    re.IGNORECASE,
+)
+"""What servers say of a session that they do not know, where they do not say it with the status."""
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-_UNSENDABLE = "toolcrib.unsendable"
+_UNSENDABLE, _ID, _ASIDE = "toolcrib.unsendable", "toolcrib.id", "toolcrib.aside"
+"""What a request knows of the message in it: why it cannot be written, who waits for an answer, and whether
+nobody does."""
+_REDIRECTED_TO = "toolcrib.redirected"
 
 
 @cache
@@ -44,6 +79,11 @@ def _no_tls_context() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
+def address_of(config: ServerConfig) -> str:
+    """Return where a server is, without the user that its address may name: that is for `client_settings`."""
+    return str(httpx2.URL(config.url or "").copy_with(userinfo=b""))
+
+
 async def client_settings(config: ServerConfig) -> dict[str, Any]:
     """Return what every client of a server is made with."""
     url = httpx2.URL(config.url or "")
@@ -53,6 +93,7 @@ async def client_settings(config: ServerConfig) -> dict[str, Any]:
     connections = config.max_concurrency + _SPARE_CONNECTIONS
     return {
         "headers": config.headers,
+        "auth": (url.username, url.password) if url.userinfo else None,
         "timeout": _TIMEOUT,
         "verify": await anyio.to_thread.run_sync(tls_context) if secure else _no_tls_context(),
         "limits": httpx2.Limits(
@@ -61,25 +102,37 @@ async def client_settings(config: ServerConfig) -> dict[str, Any]:
     }
 
 
-class AnsweringClient(httpx2.AsyncClient):
+class AnsweringClient(QuietClient):
     """A client that answers a message which failed with a JSON-RPC error, as if the server had said it.
 
     Otherwise one failed request would end the whole connection with all its calls, or all that could be told
     of it would be that there was an error. The error's code is the one for a closed connection where the
-    server could not be reached, and its data says whether the message may have been sent.
+    server could not be reached, and its data, which no server can make, is what is known of the message.
+
+    With `tasks`, messages to which there is no answer are sent there, aside: the SDK sends them one after the
+    other and all else behind them, so that a server which hangs would hold up the cancellation of its calls.
     """
 
     def __init__(self, *, max_message_bytes: int = MAX_MESSAGE_BYTES, **settings: Any) -> None:
         super().__init__(**settings)
+        self.tasks: TaskGroup | None = None
         self._max_message_bytes = max_message_bytes
+        self._pace = Pace()
 
     def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
         """Return a request, also where its content cannot be written: `send` then answers that."""
+        message = options.get("json")
+        if isinstance(message, dict):
+            asks = "method" in message and "id" in message
+            # What follows the greeting must not overtake its end.
+            aside = not asks and message.get("method") != "notifications/initialized"
+            options["extensions"] = {_ID: message["id"]} if asks else {_ASIDE: aside}
         try:
             return super().build_request(method, url, **options)
         except (TypeError, ValueError) as error:  # arguments that are no JSON
             options["json"], reason = None, f"the arguments are not JSON: {error}"
-            return super().build_request(method, url, **options, extensions={_UNSENDABLE: reason})
+            options["extensions"] = {_UNSENDABLE: reason}
+            return super().build_request(method, url, **options)
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response to a request, or an error in the form of one."""
@@ -87,14 +140,51 @@ class AnsweringClient(httpx2.AsyncClient):
             with anyio.fail_after(_FAREWELL):
                 return await super().send(request, **options)
         if request.method != "POST":
-            return await super().send(request, **options)
+            return await self._opened(request, **options)
+        if _ASIDE in request.extensions:
+            if self.tasks is not None and request.extensions[_ASIDE]:
+                self.tasks.start_soon(self._posted, request)
+            else:
+                await self._posted(request)
+            return httpx2.Response(_ACCEPTED, request=request)
+        resumes.set(Resumes())
         if _UNSENDABLE in request.extensions:
-            return _answer(request, INVALID_PARAMS, request.extensions[_UNSENDABLE], sent=False)
+            return _answer(request, INVALID_PARAMS, request.extensions[_UNSENDABLE])
         try:
             response = await super().send(request, **options)
             return await _understood(response, self._max_message_bytes)
         except httpx2.HTTPError as error:
-            return _answer(request, CONNECTION_CLOSED, reason_of(error), sent=not never_sent(error))
+            facts = marked(sent=not never_sent(error))
+            return _answer(request, CONNECTION_CLOSED, reason_of(error), facts)
+
+    async def _posted(self, request: httpx2.Request) -> None:
+        """Send a message to which there is no answer, as far as that can be done."""
+        following: httpx2.Request | None = request
+        with anyio.move_on_after(_COURTESY), suppress(httpx2.HTTPError):
+            for _ in range(self.max_redirects + 1):
+                if following is None:
+                    return
+                response = await super().send(following, stream=True, follow_redirects=False)
+                await response.aclose()
+                following = next_request_within_origin(response)
+
+    async def _opened(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Return an event stream, when it may be opened; one that is not worth it ends with an error."""
+        resumed = resumes.get()
+        if _REDIRECTED_TO in request.extensions:
+            pass  # it is due as soon as what led here was
+        elif resumed is None:
+            await self._pace.wait()
+        elif not await resumed.allowed(request.headers.get("last-event-id")):
+            reason = f"{place(request.url)} ended the event stream again and again without an answer"
+            error = {"code": CONNECTION_CLOSED, "message": reason, "data": marked(sent=True)}
+            text = json.dumps({"jsonrpc": "2.0", "id": 0, "error": error})  # the SDK fills in the id
+            headers = {"content-type": "text/event-stream"}
+            return httpx2.Response(200, headers=headers, content=f"data: {text}\n\n", request=request)
+        response = await super().send(request, **options)
+        if response.next_request is not None:
+            response.next_request.extensions = {**response.next_request.extensions, _REDIRECTED_TO: True}
+        return response
 
 
 async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
@@ -109,10 +199,40 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
     finally:
         with anyio.CancelScope(shield=True):
             await response.aclose()
-    if body is None or (status >= _FAILED and not _is_error(body)):
+    said = None if body is None else _error(body)
+    if status >= _FAILED and _SESSION in response.request.headers and _is_lost(status, said):
+        return _answer(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
+    if body is None or (status >= _FAILED and said is None):
         return _refusal(response, kind)
+    if status < _FAILED and _ID in response.request.extensions:
+        return _own_answer(response, body, response.request.extensions[_ID])
+    return _copy(response, status, body)
+
+
+def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:
+    """Return a response with the answer to its request, or an error where the body is something else."""
+    if (
+        str(answered_id(body[:_BEGINNING].decode(errors="replace"))) == str(number)
+        and b'"method"' not in body
+    ):
+        return _copy(response, response.status_code, body)
+    messages = read_line(body)
+    answers = [each for each in messages if isinstance(each, JSONRPCResponse | JSONRPCError)]
+    for answer in answers:
+        if str(answer.id) == str(number):
+            content = answer.model_dump_json(by_alias=True, exclude_unset=True).encode()
+            return _copy(response, response.status_code, content)
+    if len(answers) == len(messages) == 1 and answers[0].id is None:
+        return _copy(response, _FAILED, body)  # the SDK then fills in which message it answers
+    if not messages:
+        return _copy(response, response.status_code, body)  # the SDK says what is wrong with it
+    reason = f"{place(response.request.url)} answered with something else than the answer to the request"
+    return _answer(response.request, INTERNAL_ERROR, reason, marked(sent=True))
+
+
+def _copy(response: httpx2.Response, status: int, content: bytes) -> httpx2.Response:
     headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WIRE]
-    return httpx2.Response(status, headers=headers, content=body, request=response.request)
+    return httpx2.Response(status, headers=headers, content=content, request=response.request)
 
 
 async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
@@ -125,27 +245,41 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _is_error(body: bytes) -> bool:
-    """Return whether a body is a JSON-RPC error, which says more than the status."""
+def _error(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON-RPC error that a body is, which says more than the status."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(said, dict) and isinstance(said.get("error"), dict) and "jsonrpc" in said
+        return None
+    is_error = isinstance(said, dict) and isinstance(said.get("error"), dict) and "jsonrpc" in said
+    return said if is_error else None
+
+
+def _is_lost(status: int, said: dict[str, Any] | None) -> bool:
+    """Return whether a refusal means that the server does not know the session; it has then run nothing.
+
+    That is what 404 says. Many servers say it with 400 and in words; what answers no request in particular
+    cannot be the answer of a tool.
+    """
+    error = {} if said is None else said["error"]
+    if status == _NOT_FOUND:
+        return error.get("code") != METHOD_NOT_FOUND
+    refused = status == _FAILED and said is not None and said.get("id") is None
+    return refused and _NO_SESSION.search(str(error.get("message"))) is not None
 
 
 def _refusal(response: httpx2.Response, kind: str) -> httpx2.Response:
     request, status = response.request, response.status_code
     if status < _FAILED:
-        return _answer(request, INTERNAL_ERROR, reason_of_type(kind, request.url))
-    if status == _NOT_FOUND and "mcp-session-id" in request.headers:
-        return httpx2.Response(status, request=request)  # the SDK knows that the session has ended
+        return _answer(request, INTERNAL_ERROR, reason_of_type(kind, request.url), marked(sent=True))
     code = CONNECTION_CLOSED if status in _UNAVAILABLE else INTERNAL_ERROR
     code = METHOD_NOT_FOUND if status == _NOT_FOUND else code
-    return _answer(request, code, reason_of_status(status, request), status=status)
+    return _answer(request, code, reason_of_status(status, request), marked(status=status))
 
 
-def _answer(request: httpx2.Request, code: int, message: str, **data: Any) -> httpx2.Response:
+def _answer(
+    request: httpx2.Request, code: int, message: str, data: dict[str, Any] | None = None
+) -> httpx2.Response:
     """Return a response that carries an error; the SDK fills in which message it answers."""
-    error = {"code": code, "message": message, "data": data}
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)

@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH
+from mcp_types import HEADER_MISMATCH
 
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -15,13 +15,14 @@ from toolcrib.errors import (
     ToolTimeoutError,
 )
 from toolcrib.execution.mcp.calls import send_call
-from toolcrib.execution.mcp.failures import call_failure
+from toolcrib.execution.mcp.failures import call_failure, is_closed, was_answered
 from toolcrib.execution.mcp.hooks import OnInput
 from toolcrib.execution.mcp.link import Link
 from toolcrib.execution.mcp.listing import own_name
 from toolcrib.execution.mcp.updates import Updates
 from toolcrib.execution.mcp.upstream import Upstream
 from toolcrib.execution.records import Call
+from toolcrib.execution.scrub import hide_secrets
 from toolcrib.model.tool import Tool
 
 __all__ = ["dispatch"]
@@ -51,7 +52,8 @@ async def dispatch(upstream: Upstream, call: Call, on_input: OnInput | None) -> 
                 elif link.is_forgotten(error) and not lost:
                     lost = upstream.discarded(link, error)
                 else:
-                    raise await _failure(upstream, link, call, error) from error
+                    failure = await _failure(upstream, link, call, error)
+                    raise failure from failure.__cause__ or error
 
 
 async def _connected(upstream: Upstream, call: Call) -> Link:
@@ -64,7 +66,7 @@ async def _connected(upstream: Upstream, call: Call) -> Link:
             raise ToolCancelledError(tool_id=call.tool_id, backend=backend, reason=reason) from error
         # What it wrote is for whoever runs it: it stays in the cause, and a model is not told.
         raise BackendUnavailableError(
-            tool_id=call.tool_id, backend=backend, reason=scrub(error.reason), sent=False
+            tool_id=call.tool_id, backend=backend, reason=hide_secrets(error.reason), sent=False
         ) from error
 
 
@@ -95,7 +97,7 @@ async def _noted(
             result = await updates.relay(call.emit, send)
         answered = True
     except MCPError as error:
-        answered = error.code != CONNECTION_CLOSED
+        answered = was_answered(error)
         raise
     finally:
         upstream.finished(key, link, answered=answered)
@@ -115,15 +117,13 @@ async def _relisted(upstream: Upstream, tool: Tool) -> Tool:
 async def _failure(upstream: Upstream, link: Link, call: Call, error: MCPError) -> ToolError:
     """Return what a call has failed with."""
     backend = _backend(upstream)
-    if error.code == CONNECTION_CLOSED and (link.gone or error.message == "Connection closed"):
-        with anyio.move_on_after(_FAREWELL):
-            await link.over.wait()
+    if is_closed(error) and await _is_over(link):
         if upstream.cancels:
             return ToolCancelledError(tool_id=call.tool_id, backend=backend, reason=upstream.closed or "")
         reason = f"{link.farewell or 'the connection was lost'} during the call"
         lost = ServerUnavailableError(upstream.name, reason, upstream.last_words())
         lost.__cause__ = error
-        failure = BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=scrub(reason))
+        failure = BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=hide_secrets(reason))
         failure.__cause__ = lost
         return failure
     upstream.discarded(link, error)
@@ -131,6 +131,13 @@ async def _failure(upstream: Upstream, link: Link, call: Call, error: MCPError) 
         reason = f"the server does not know the session, nor the one before: {error.message}"
         return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=reason, sent=False)
     return call_failure(error, call, backend)
+
+
+async def _is_over(link: Link) -> bool:
+    """Return whether a connection has ended; if so, it is known why, unless that takes long."""
+    with anyio.move_on_after(_FAREWELL):
+        await link.over.wait()
+    return link.gone or link.over.is_set()
 
 
 def _backend(upstream: Upstream) -> str:

@@ -12,7 +12,7 @@ from mcp.shared._httpx_utils import request_within_origin, sse_within_origin
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, ErrorData, JSONRPCError, JSONRPCRequest
 
-from toolcrib.execution.mcp.faults import never_sent, place, reason_of, reason_of_status
+from toolcrib.execution.mcp.faults import marked, never_sent, place, reason_of, reason_of_status
 from toolcrib.execution.mcp.lines import read_line
 
 __all__ = ["event_streams"]
@@ -20,6 +20,8 @@ __all__ = ["event_streams"]
 _Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 _Outgoing = MemoryObjectReceiveStream[SessionMessage]
 _OUTBOX = 256
+_COURTESY = 2.0
+"""Seconds that a message may take to which there is no answer."""
 
 
 @asynccontextmanager
@@ -100,7 +102,7 @@ async def _listen(
 
 
 class _Poster:
-    """Posts messages: requests side by side, the others in turn."""
+    """Posts messages side by side, so that one which hangs does not hold up the others."""
 
     def __init__(
         self, client: httpx2.AsyncClient, endpoint: httpx2.URL, incoming: _Incoming, tasks: TaskGroup
@@ -116,10 +118,16 @@ class _Poster:
             async for message in outgoing:
                 if isinstance(message.message, JSONRPCRequest):
                     self._tasks.start_soon(self._post, message)
+                elif getattr(message.message, "method", "") == "notifications/initialized":
+                    await self._post_aside(message)  # what follows the greeting must not overtake its end
                 else:
-                    await self._post(message)
+                    self._tasks.start_soon(self._post_aside, message)
         except anyio.ClosedResourceError:
             return  # the event stream has ended
+
+    async def _post_aside(self, message: SessionMessage) -> None:
+        with anyio.move_on_after(_COURTESY):
+            await self._post(message)
 
     async def _post(self, message: SessionMessage) -> None:
         try:
@@ -130,13 +138,17 @@ class _Poster:
             )
             _check(response)
         except ValueError as error:  # arguments that are no JSON
-            await self._fail(message, INVALID_PARAMS, f"the arguments are not JSON: {error}", sent=False)
+            reason = f"the arguments are not JSON: {error}"
+            await self._fail(message, ErrorData(code=INVALID_PARAMS, message=reason))
+        except httpx2.HTTPStatusError as error:
+            facts = marked(status=error.response.status_code)
+            await self._fail(message, ErrorData(code=CONNECTION_CLOSED, message=reason_of(error), data=facts))
         except httpx2.HTTPError as error:
-            await self._fail(message, CONNECTION_CLOSED, reason_of(error), sent=not never_sent(error))
+            facts = marked(sent=not never_sent(error))
+            await self._fail(message, ErrorData(code=CONNECTION_CLOSED, message=reason_of(error), data=facts))
 
-    async def _fail(self, message: SessionMessage, code: int, reason: str, *, sent: bool) -> None:
+    async def _fail(self, message: SessionMessage, error: ErrorData) -> None:
         if isinstance(message.message, JSONRPCRequest):
-            error = ErrorData(code=code, message=reason, data={"sent": sent})
             answer = JSONRPCError(jsonrpc="2.0", id=message.message.id, error=error)
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # nobody waits any more
                 await self._incoming.send(SessionMessage(answer))

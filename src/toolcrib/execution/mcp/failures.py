@@ -1,48 +1,50 @@
 """Errors that answer a call, told as ours: whether the tool said no, or its server could not be reached.
 
-The HTTP transports answer a request that failed with an error of their own making, whose data says whether it
-may have been sent, or the status that it was answered with.
+What comes over the wire is always the tool's own no, whatever it says. Only the errors that are made on this
+side tell of the connection: those of the transports, which are marked, and the SDK's.
 """
 
-import re
-from typing import Any
-
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED
 
 from toolcrib.errors import BackendUnavailableError, ToolError, ToolExecutionError
 from toolcrib.errors.base import shown
+from toolcrib.execution.mcp.faults import own
 from toolcrib.execution.records import Call
 
-__all__ = ["call_failure", "hung_up", "is_lost_session", "is_unreachable"]
+__all__ = ["call_failure", "hung_up", "is_closed", "is_lost_session", "is_unreachable", "was_answered"]
 
 _MAX_REASON = 2_000
-_SESSION_CODES = {INVALID_REQUEST, CONNECTION_CLOSED, REQUEST_TIMEOUT}
-"""Servers disagree on the code for a session that they do not know; the last two are also what the SDK calls
-a closed connection and a timeout."""
-_SESSION_WORDS = re.compile(
-    r"\bsession (id )?(not found|terminated|has been terminated|expired|unknown|does not exist)"
-    r"|\b(no valid|invalid|unknown|missing|expired) session\b|mcp-session-id",
-    re.IGNORECASE,
-)
-_MAY_HAVE_RUN = 500
-"""Statuses from here on say that something broke, perhaps half way; those below, that it was refused."""
+_DID_NOT_RUN = frozenset({400, 401, 403, 404, 405, 406, 413, 415, 429})
+"""Statuses of a request that was refused before anything was done about it."""
+_BROKEN_OFF = ("SSE stream ended", "SSE stream failed")
+"""How the SDK begins to say that the answer to a request was lost."""
 
 
 def is_lost_session(error: MCPError) -> bool:
     """Return whether a server does not know our session, as after a restart; it then has run nothing.
 
+    Only the transport can tell, from the status; a server may mean a session of another kind.
+
     >>> is_lost_session(MCPError(-32600, "Session terminated"))
-    True
-    >>> is_lost_session(MCPError(-32600, "no browser session is open"))
     False
     """
-    return error.code in _SESSION_CODES and _SESSION_WORDS.search(error.message) is not None
+    return (own(error.data) or {}).get("lost") is True
 
 
 def is_unreachable(error: MCPError) -> bool:
     """Return whether a request never left, because there was nobody to take it."""
-    return error.code == CONNECTION_CLOSED and _data(error).get("sent") is False
+    return error.code == CONNECTION_CLOSED and (own(error.data) or {}).get("sent") is False
+
+
+def is_closed(error: MCPError) -> bool:
+    """Return whether an error is what the SDK says of a connection that ended; servers can say it too."""
+    return error.code == CONNECTION_CLOSED and error.message == "Connection closed" and error.data is None
+
+
+def was_answered(error: MCPError) -> bool:
+    """Return whether a server was there to answer a request, if only with an error."""
+    return error.code != CONNECTION_CLOSED or (_may_have_run(error) is None and not is_closed(error))
 
 
 def hung_up(error: BaseException) -> bool:
@@ -66,14 +68,10 @@ def call_failure(error: MCPError, call: Call, backend: str) -> ToolError:
 
 def _may_have_run(error: MCPError) -> bool | None:
     """Return whether a call may have run of which nothing came back; None if something did."""
-    data = _data(error)
-    status = data.get("status")
-    if isinstance(status, int) and f" answered {status}" in error.message:
-        return status >= _MAY_HAVE_RUN
-    if error.code == CONNECTION_CLOSED:
-        return data.get("sent") is not False
-    return True if error.message.endswith("not with MCP; check the path of its url") else None
-
-
-def _data(error: MCPError) -> dict[str, Any]:
-    return error.data if isinstance(error.data, dict) else {}
+    facts = own(error.data)
+    if facts is not None:
+        return (
+            facts.get("status") not in _DID_NOT_RUN if "status" in facts else facts.get("sent") is not False
+        )
+    lost = error.code == CONNECTION_CLOSED and error.data is None and error.message.startswith(_BROKEN_OFF)
+    return True if lost else None

@@ -1,16 +1,18 @@
 """Why a server could not be reached or understood, in one line for people."""
 
 import re
+import secrets
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import ServerUnavailableError
 
-__all__ = ["never_sent", "place", "reason_of", "reason_of_status", "reason_of_type"]
+__all__ = ["marked", "never_sent", "own", "place", "reason_of", "reason_of_status", "reason_of_type"]
 
 _ADVICE = {
     401: "; set an Authorization header",
@@ -27,6 +29,30 @@ _SAID = {
 }
 """What the SDK says, by its beginning, and what it means."""
 _MAX_LENGTH = 500
+_MARK, _TOKEN = "toolcrib", secrets.token_hex(16)
+"""Tells the errors that are made here from those that a server sends: it is never sent to one."""
+
+
+def marked(**facts: Any) -> dict[str, Any]:
+    """Return the data of an error that is made here: what is known of the request that it answers.
+
+    `sent` is whether the request may have reached the server, `status` the HTTP status that refused it, and
+    `lost` that the server does not know the session.
+    """
+    return {_MARK: _TOKEN, **facts}
+
+
+def own(data: Any) -> dict[str, Any] | None:
+    """Return what is known of a request from the data of its error; None if a server sent the error.
+
+    >>> own(marked(sent=False))
+    {'sent': False}
+    >>> own({"sent": False}) is None
+    True
+    """
+    if not isinstance(data, dict) or data.get(_MARK) != _TOKEN:
+        return None
+    return {name: value for name, value in data.items() if name != _MARK}
 
 
 def reason_of(error: BaseException) -> str:
@@ -47,11 +73,7 @@ def never_sent(error: BaseException) -> bool:
     """Return whether a request that failed like this certainly did not reach the server."""
     return all(
         isinstance(leaf, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-        or (
-            isinstance(leaf, MCPError)
-            and isinstance(leaf.error.data, dict)
-            and leaf.error.data.get("sent") is False
-        )
+        or (isinstance(leaf, MCPError) and (own(leaf.error.data) or {}).get("sent") is False)
         for leaf in _leaves(error)
     )
 

@@ -23,7 +23,11 @@ _GATHER = 0.05
 _SHARE = 4
 """A server that always changes is listed for a fifth of the time at most."""
 _LONGEST_GATHER = 0.5
+_FIRST_RETRY = 0.1
+"""Seconds to leave a server alone whose listing failed, though it says that its tools have changed again."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_DOUBLINGS = 30
+"""Enough to reach the longest pause; the exponent must not grow for ever."""
 
 
 class _Round:
@@ -42,7 +46,8 @@ class Following:
         self._server = server
         self._on_tools = on_tools
         self._wanted = anyio.Event()
-        self._urgent = False
+        self._asked = anyio.Event()
+        self._failures = 0
         self._round = _Round()
         self.catalogue: Catalogue | None = None
         """What the last complete listing gave."""
@@ -54,7 +59,7 @@ class Following:
     @property
     def busy(self) -> bool:
         """Return whether somebody waits for a listing."""
-        return self._urgent
+        return self._asked.is_set()
 
     async def fresh(self) -> Catalogue:
         """Return what a listing gives that is under way, or else is begun; it needs somebody who follows.
@@ -63,7 +68,7 @@ class Following:
             ServerUnavailableError: it cannot be listed.
         """
         current = self._round
-        self._urgent = True
+        self._asked.set()
         self._wanted.set()
         await current.done.wait()
         if current.catalogue is None:
@@ -74,33 +79,46 @@ class Following:
 
     def over(self, failure: Exception) -> None:
         """Tell those who wait for a listing that there will be none."""
-        if self._urgent:
+        if self.busy:
             self._settle(None, failure)
 
     async def follow(self, link: Link, *, within: float) -> None:
         """List a server when somebody asks for it, and when its tools have changed, until cancelled.
 
-        A listing may take `within` seconds. With somebody to tell, the first is made at once.
+        A listing may take `within` seconds. With somebody to tell, the first is made at once. Those that a
+        server brings about by its changes come after a pause, which grows while its listings fail.
         """
         if self._on_tools is not None:
             self._wanted.set()
-        gather = _GATHER
+        pause = 0.0 if self.catalogue is None else _GATHER
         while True:
             await self._wanted.wait()
-            if not self._urgent and self.catalogue is not None:
-                await anyio.sleep(gather)
+            with anyio.move_on_after(pause):
+                await self._asked.wait()
             self._wanted = anyio.Event()
             began = anyio.current_time()
             try:
                 with anyio.fail_after(within):
                     self.catalogue = await self._list(link)
             except (MCPError, TimeoutError, ValueError) as error:
-                _log.warning("the tools of server %r cannot be listed: %s", self._server, reason_of(error))
-                self._settle(None, error)
+                pause = self._failed(error)
             else:
+                self._failures, link.listed = 0, True
                 self._tell(self.catalogue)
                 self._settle(self.catalogue, None)
-            gather = min(_LONGEST_GATHER, max(_GATHER, _SHARE * (anyio.current_time() - began)))
+                pause = min(_LONGEST_GATHER, max(_GATHER, _SHARE * (anyio.current_time() - began)))
+
+    def _failed(self, error: Exception) -> float:
+        """Tell that a listing failed, and return the seconds to wait before the next."""
+        pause = min(_LONGEST_PAUSE, _FIRST_RETRY * 2.0 ** min(self._failures, _DOUBLINGS))
+        self._failures += 1
+        if self._failures & (self._failures - 1) == 0:  # ever more rarely: a failure that lasts says nothing
+            count = f" ({self._failures} times in a row)" if self._failures > 1 else ""
+            _log.warning(
+                "the tools of server %r cannot be listed%s: %s", self._server, count, reason_of(error)
+            )
+        self._settle(None, error)
+        return pause
 
     async def _list(self, link: Link) -> Catalogue:
         async def page(cursor: str | None) -> dict[str, Any]:
@@ -111,7 +129,7 @@ class Following:
                     return {"tools": []}  # a server that has resources or prompts alone
                 raise
 
-        return read_definitions(await all_definitions(page), self._server)
+        return await read_definitions(await all_definitions(page), self._server)
 
     def _tell(self, catalogue: Catalogue) -> None:
         if self._on_tools is None:
@@ -122,7 +140,7 @@ class Following:
             _log.exception("on_tools failed for server %r", self._server)
 
     def _settle(self, catalogue: Catalogue | None, failure: Exception | None) -> None:
-        ended, self._round, self._urgent = self._round, _Round(), False
+        ended, self._round, self._asked = self._round, _Round(), anyio.Event()
         ended.catalogue, ended.failure = catalogue, failure
         ended.done.set()
 

@@ -3,14 +3,15 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-import httpx2
+import anyio
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from toolcrib.execution.mcp.client import MAX_MESSAGE_BYTES, AnsweringClient, client_settings
+from toolcrib.execution.mcp.client import MAX_MESSAGE_BYTES, AnsweringClient, address_of, client_settings
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.events import event_streams
 from toolcrib.execution.mcp.faults import reason_of
+from toolcrib.execution.mcp.quiet import QuietClient
 
 __all__ = ["http_transport", "reason_of", "sse_transport"]
 
@@ -28,8 +29,9 @@ async def http_transport(
     failure: Exception | None = None
     async with (
         AnsweringClient(max_message_bytes=max_message_bytes, **await client_settings(config)) as client,
+        anyio.create_task_group() as client.tasks,
         streamable_http_client(
-            config.url or "", http_client=client, max_sse_event_size=max_message_bytes
+            address_of(config), http_client=client, max_sse_event_size=max_message_bytes
         ) as streams,
     ):
         try:
@@ -53,7 +55,7 @@ async def sse_transport(
         httpx2.HTTPError: the event stream cannot be opened; `reason_of` says why in one line.
     """
     async with (
-        httpx2.AsyncClient(**await client_settings(config)) as client,
-        event_streams(client, config.url or "", max_message_bytes) as streams,
+        QuietClient(**await client_settings(config)) as client,
+        event_streams(client, address_of(config), max_message_bytes) as streams,
     ):
         yield streams

@@ -1,15 +1,31 @@
 """JSON-RPC messages, one to a line, out of the bytes that a server writes."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
-__all__ = ["LineTooLongError", "Lines", "read_line"]
+__all__ = ["LineTooLongError", "Lines", "answered_id", "read_line"]
 
 _SHOWN = 200
+_VERSION = r'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_ID = r'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,200}")'
+_ANSWER = r'"(?:result|error)"\s*:'
+_ID_FIRST = re.compile(rf"\s*\{{\s*{_VERSION}{_ID}\s*,\s*{_VERSION}{_ANSWER}")
+_ID_LAST = re.compile(rf'{_ID}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$')
+_ANSWER_FIRST = re.compile(rf"\s*\{{\s*{_VERSION}{_ANSWER}")
+_MARGIN = 500
+"""How many characters at either end of an answer may say whose it is."""
 
 
 class LineTooLongError(ValueError):
@@ -67,9 +83,22 @@ def read_line(line: bytes) -> tuple[JSONRPCMessage, ...]:
     'it gave an answer that is not JSON-RPC: {"jsonrpc": "2.0", "id": 1, "result": null}'
     """
     try:
-        return (jsonrpc_message_adapter.validate_json(line, by_name=False),)
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError:
         return tuple(_mended(line))
+    if isinstance(message, JSONRPCRequest) and b'"result"' in line:  # perhaps it is an answer as well
+        return tuple(_mended(line))
+    return (message,)
+
+
+def answered_id(text: str) -> int | str | None:
+    """Return whose answer a text begins with, without reading it.
+
+    >>> answered_id('{"jsonrpc": "2.0", "id": 7, "result": {"content": [')
+    7
+    """
+    found = _ID_FIRST.match(text[:_MARGIN])
+    return None if found is None else json.loads(found.group(1))
 
 
 def _mended(line: bytes) -> Iterator[JSONRPCMessage]:
@@ -79,24 +108,34 @@ def _mended(line: bytes) -> Iterator[JSONRPCMessage]:
         return
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError):
+    except json.JSONDecodeError:
+        yield from _failed(answered_id(text), text)
+        return
+    except (ValueError, RecursionError):  # a number that is too long, or too many brackets
+        last = _ID_LAST.search(text[-_MARGIN:]) if _ANSWER_FIRST.match(text[:_MARGIN]) else None
+        yield from _failed(answered_id(text) if last is None else json.loads(last.group(1)), text)
         return
     for member in value if isinstance(value, list) else [value]:
-        message = _message(member)
-        if message is not None:
-            yield message
+        yield from _messages(member, text)
 
 
-def _message(value: Any) -> JSONRPCMessage | None:
-    text = json.dumps(value, ensure_ascii=False)
+def _messages(value: Any, line: str) -> Iterator[JSONRPCMessage]:
+    is_answer = isinstance(value, dict) and ("method" not in value or "result" in value)
+    text = line
     try:
-        return jsonrpc_message_adapter.validate_json(text.encode(errors="replace"), by_name=False)
-    except ValidationError:
+        text = json.dumps(value, ensure_ascii=False)
+        if not is_answer or "method" not in value:
+            yield jsonrpc_message_adapter.validate_json(text.encode(errors="replace"), by_name=False)
+            return
+    except (ValidationError, RecursionError):
         pass
-    number = value.get("id") if isinstance(value, dict) and "method" not in value else None
+    yield from _failed(value.get("id") if is_answer else None, text)
+
+
+def _failed(number: Any, text: str) -> Iterator[JSONRPCMessage]:
+    """Yield the error for whoever waits for an answer, if it is known who that is."""
     if isinstance(number, float) and number.is_integer():
         number = int(number)
-    if not isinstance(number, int | str) or isinstance(number, bool):
-        return None
-    reason = f"it gave an answer that is not JSON-RPC: {text[:_SHOWN]}"
-    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INTERNAL_ERROR, message=reason))
+    if isinstance(number, int | str) and not isinstance(number, bool):
+        reason = f"it gave an answer that is not JSON-RPC: {text[:_SHOWN]}"
+        yield JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INTERNAL_ERROR, message=reason))

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import anyio
@@ -37,9 +36,6 @@ from toolcrib.execution.mcp.transport import Streams
 __all__ = ["Link", "Listeners", "open_link"]
 
 _CLIENT = types.Implementation(name="toolcrib", version=toolcrib.__version__)
-
-_SILENCE = 3.0
-"""Seconds after which a server on a pipe that does not answer a question is taken not to understand it."""
 _ASKING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
 """What a client can do that has somebody to ask."""
 
@@ -89,6 +85,10 @@ class Link:
         self.transport = transport
         self.modern = version in MODERN_PROTOCOL_VERSIONS
         """Whether the server is of the stateless era."""
+        self.listed = False
+        """Whether its tools were ever listed."""
+        self.called = False
+        """Whether a call was ever sent."""
         self.useful = False
         """Whether a call was ever answered."""
         self.over = anyio.Event()
@@ -151,11 +151,11 @@ class Link:
 
 @asynccontextmanager
 async def open_link(
-    streams: Streams, listeners: Listeners, *, transport: str, probe: bool, asks: bool
+    streams: Streams, listeners: Listeners, *, transport: str, probe: bool, patience: float, asks: bool
 ) -> AsyncIterator[Link]:
     """Enter the transport and greet the server; leaving closes both.
 
-    `probe` and `transport` decide how it is greeted; `asks` says that there is somebody to ask for input.
+    `probe` and `patience` are those of `agree`; `asks` says that there is somebody to ask for input.
 
     Raises:
         Exception: what the transport raised, and what `agree` does.
@@ -169,8 +169,6 @@ async def open_link(
             logging_callback=_logging(listeners),
         )
         async with session:
-            # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
-            patience = _SILENCE if transport == "stdio" else inf
             try:
                 await agree(session, probe=probe, patience=patience)
             except MCPError as error:

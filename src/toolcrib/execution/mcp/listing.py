@@ -1,8 +1,10 @@
 """A server's own tool definitions, page by page, made into tools."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from anyio.lowlevel import checkpoint
 
 from toolcrib.errors import InvalidToolError, InvalidVersionError
 from toolcrib.execution.mcp.names import mend_name
@@ -12,6 +14,11 @@ from toolcrib.version import Version
 __all__ = ["Catalogue", "all_definitions", "own_name", "read_definitions"]
 
 _MAX_PAGES = 1_000
+_MAX_TOOLS = 100_000
+_MAX_SIZE = 256 * 2**20
+"""How many characters the definitions of one listing may have."""
+_AT_ONCE = 100
+"""How many definitions are looked at before others have their turn in the loop."""
 _OWN_NAME = "toolcrib.name"
 """The key of `_meta` under which a tool of a mended name keeps what its server calls it."""
 
@@ -32,9 +39,10 @@ async def all_definitions(page: Page) -> list[Any]:
     """Return the definitions of all pages, as they came.
 
     Raises:
-        ValueError: a page is no listing, or the pages do not end.
+        ValueError: a page is no listing, the pages do not end, or they are too large together.
     """
     definitions: list[Any] = []
+    size = 0
     seen: set[str] = set()
     cursor: str | None = None
     while True:
@@ -43,6 +51,12 @@ async def all_definitions(page: Page) -> list[Any]:
         if not isinstance(found, list):
             raise ValueError("it answered tools/list without a list of tools")  # noqa: TRY004 - as the others
         definitions += found
+        if len(definitions) > _MAX_TOOLS:
+            raise ValueError(f"it lists more than {_MAX_TOOLS:,} tools")
+        async for definition in _gently(found):
+            size += len(str(definition))
+        if size > _MAX_SIZE:
+            raise ValueError(f"its listing of tools is larger than {_MAX_SIZE // 2**20} MiB")
         cursor = listed.get("nextCursor")
         if cursor is None:
             return definitions
@@ -51,10 +65,20 @@ async def all_definitions(page: Page) -> list[Any]:
         seen.add(cursor)
 
 
-def read_definitions(definitions: Iterable[Any], server: str) -> Catalogue:
+async def _gently(definitions: Sequence[Any]) -> AsyncIterator[Any]:
+    """Yield definitions, and let others have their turn after every few of them."""
+    for number, definition in enumerate(definitions, 1):
+        yield definition
+        if number % _AT_ONCE == 0:
+            await checkpoint()
+
+
+async def read_definitions(definitions: Sequence[Any], server: str) -> Catalogue:
     """Return the tools that definitions describe; of two with the same name, the first.
 
-    >>> catalogue = read_definitions([{"name": "a b", "inputSchema": {}}, {"name": "c"}], "files")
+    >>> import anyio
+    >>> definitions = [{"name": "a b", "inputSchema": {}}, {"name": "c"}]
+    >>> catalogue = anyio.run(read_definitions, definitions, "files")
     >>> catalogue.tools[0].id.name, own_name(catalogue.tools[0])
     ('a_b-c8687a08', 'a b')
     >>> catalogue.refused
@@ -63,7 +87,9 @@ def read_definitions(definitions: Iterable[Any], server: str) -> Catalogue:
     tools: dict[str, Tool] = {}
     refused: dict[str, str] = {}
     placed = {"namespace": mend_name(server), "backend": {"kind": "mcp", "serverName": server}}
-    for number, definition in enumerate(definitions, 1):
+    number = 0
+    async for definition in _gently(definitions):
+        number += 1
         if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
             refused[f"#{number}"] = "it is no tool definition: it must be an object with a name"
             continue

@@ -11,10 +11,12 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import (
     BackendUnavailableError,
     ConfigError,
+    InputValidationError,
     MissingExtraError,
     NoBackendError,
     Problem,
     ServerUnavailableError,
+    ValidationError,
 )
 from toolcrib.execution.mcp.breaker import Breaker
 from toolcrib.execution.mcp.config import ServerConfig
@@ -22,6 +24,7 @@ from toolcrib.execution.mcp.hooks import OnInput, OnTools
 from toolcrib.execution.mcp.status import ServerStatus
 from toolcrib.execution.records import Answer, Call
 from toolcrib.model.backend import McpBackend, ToolBackend
+from toolcrib.model.plain import measure
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 
@@ -37,8 +40,8 @@ class McpServers:
     """Runs the tools of MCP servers, for as long as it is entered.
 
     Nothing is started until a tool or a listing of a server is wanted. A server that dies, or is idle for
-    long, is started again by the next call; one that keeps failing is left alone for a while. Each has a task
-    of its own, so that none delays or breaks another.
+    long, is started again by the next call; one that cannot be started is left alone for a while. Each has a
+    task of its own, so that none delays or breaks another.
 
     `on_tools` is told the tools of a server, by its name, after every complete listing: the first after each
     start, and those that follow when the server says that its tools have changed. `on_input` answers a server
@@ -75,7 +78,8 @@ class McpServers:
 
     async def __aexit__(self, *_: object) -> None:
         tasks, self._tasks, self._closed = self._tasks, None, True
-        assert tasks is not None  # noqa: S101 - what is left was entered
+        if tasks is None:  # it was left before
+            return
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as stopping:
                 for upstream in self._upstreams.values():
@@ -154,12 +158,17 @@ class McpServers:
         """Run a tool on its server and return what it gave.
 
         Raises:
+            InputValidationError: the arguments are not plain JSON; nothing was sent.
             ToolError: as the contract of `Executor` has it.
         """
         backend = call.backend
         upstream = self._upstreams.get(backend.server_name) if isinstance(backend, McpBackend) else None
         if upstream is None or self._tasks is None:
             upstream = self._upstream_for(call)
+        try:
+            measure(call.args)  # the SDK would send null for NaN, and a list for a set
+        except ValidationError as error:
+            raise InputValidationError(error.problems, tool_id=call.tool_id) from error
         from toolcrib.execution.mcp.calls import read_answer  # noqa: PLC0415 - needs the extra
         from toolcrib.execution.mcp.dispatch import dispatch  # noqa: PLC0415 - the same
 

@@ -5,14 +5,15 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing, suppress
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_PARAMS, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
+from toolcrib.execution.mcp.outbox import Outbox
 from toolcrib.execution.mcp.process import ServerProcess
 from toolcrib.execution.mcp.tail import StderrTail
 
@@ -21,9 +22,10 @@ __all__ = ["MAX_MESSAGE_BYTES", "stdio_transport"]
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
 
-_OUTBOX = 256
-"""How many messages may wait for a server that does not read. With no room to wait, a call to it could not
-even be cancelled at once, because its cancellation is a message too."""
+_PIECE = 64 * 2**10
+"""How many bytes are written at once, so that a server which reads slowly is seen to read."""
+_GLANCES = 3
+"""How often it is looked, within the time that a server has to read, whether it does."""
 _LAST_WORDS = 0.3
 """Seconds to read on after the death of a server, for answers that it gave before."""
 _FLUSH = 0.5
@@ -39,11 +41,13 @@ async def stdio_transport(
     stderr: StderrTail,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     grace: float = 1.0,
+    patience: float = 30.0,
 ) -> AsyncGenerator[TransportStreams, None]:
     """Run a server for the length of the block, and give the streams that a `ClientSession` takes.
 
     What it prints on standard output beside messages is skipped and kept in `stderr`. When it dies, or sends
-    a message that is too long, the read stream brings a `ServerUnavailableError` that says so, and ends.
+    a message that is too long, the read stream brings a `ServerUnavailableError` that says so, and ends. So
+    it does when the server reads nothing for `patience` seconds while messages wait and no call is under way.
     After the block neither it nor anything it started in its process group is left. The block's own
     exceptions come out of it as they are.
 
@@ -58,6 +62,7 @@ async def stdio_transport(
         async with anyio.create_task_group() as tasks:
             for work in (link.read, link.write, link.watch):
                 tasks.start_soon(work)
+            tasks.start_soon(link.mind, patience)
             tasks.start_soon(process.keep_stderr, stderr)
             try:
                 yield link.inbox, link.outbox
@@ -76,7 +81,6 @@ class _Link:
     """The two directions between a process and a session."""
 
     inbox: MemoryObjectReceiveStream[SessionMessage | Exception]
-    outbox: MemoryObjectSendStream[SessionMessage]
 
     def __init__(self, process: ServerProcess, name: str, tail: StderrTail, max_message_bytes: int) -> None:
         self._process = process
@@ -84,7 +88,8 @@ class _Link:
         self._tail = tail
         self._max_message_bytes = max_message_bytes
         self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        self.outbox, self._outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTBOX)
+        self.outbox = Outbox()
+        self._pieces = 0
         self._all_read = anyio.Event()
         self._all_written = anyio.Event()
         self._ended = False
@@ -112,6 +117,8 @@ class _Link:
                 if not messages and line.strip():
                     self._tail.stray(line)
                 for message in messages:
+                    if isinstance(message, JSONRPCResponse | JSONRPCError):
+                        self.outbox.answered(message.id)
                     await self._incoming.send(SessionMessage(message))
         except LineTooLongError as error:
             await self._end(str(error))
@@ -123,24 +130,26 @@ class _Link:
     async def write(self) -> None:
         """Pass on what the session says."""
         try:
-            async for outgoing in self._outgoing:
-                try:
-                    text = outgoing.message.model_dump_json(by_alias=True, exclude_unset=True)
-                except ValueError as error:  # arguments that are no JSON: the fault of one call alone
-                    await self._refuse(outgoing.message, error)
-                else:
-                    await self._process.stdin.send(text.encode() + b"\n")
+            while (text := await self.outbox.take()) is not None:
+                for start in range(0, len(text), _PIECE):
+                    await self._process.stdin.send(text[start : start + _PIECE])
+                    self._pieces += 1
         except _GONE:
-            await self._end("it closed its input")
+            reason = "it closed its input"
+            with anyio.move_on_after(_LAST_WORDS):  # most often because it is dead, which says more
+                reason = await self._process.exited()
+            await self._end(reason)
         finally:
             self._all_written.set()
 
-    async def _refuse(self, message: JSONRPCMessage, error: ValueError) -> None:
-        if isinstance(message, JSONRPCRequest):
-            reason = ErrorData(code=INVALID_PARAMS, message=f"the arguments are not JSON: {error}")
-            await self._incoming.send(
-                SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=reason))
-            )
+    async def mind(self, patience: float) -> None:
+        """End the connection with a server that does not read what waits for it."""
+        idle, before = 0, self._pieces
+        while idle < _GLANCES:
+            await anyio.sleep(patience / _GLANCES)
+            idle = idle + 1 if self.outbox.neglected and self._pieces == before else 0
+            before = self._pieces
+        await self._end(f"it has not read its input for {patience:g} s")
 
     async def watch(self) -> None:
         """End the connection with its server, though what that started may keep the pipes open."""
@@ -159,7 +168,7 @@ class _Link:
         with anyio.move_on_after(_LAST_WORDS), suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._incoming.send(ServerUnavailableError(self._name, reason, self._tail.text()))
         self._incoming.close()
-        self._outgoing.close()
+        self.outbox.break_off()
 
     async def hang_up(self) -> None:
         """Stop listening, and let what the session said last reach the server."""
@@ -170,5 +179,5 @@ class _Link:
 
     def close(self) -> None:
         """Close every stream that is still open."""
-        for stream in (self.inbox, self.outbox, self._incoming, self._outgoing):
+        for stream in (self.inbox, self.outbox, self._incoming):
             stream.close()

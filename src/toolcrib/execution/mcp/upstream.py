@@ -30,6 +30,10 @@ __all__ = ["Upstream"]
 
 _STOP_GRACE = 5.0
 """Seconds that a connection has to close by itself before it is broken off."""
+_SILENCE = 3.0
+"""Seconds after which a server on a pipe that does not answer a question is taken not to understand it."""
+_LONGEST_REST = 2.0
+"""Seconds that a server is left alone at most which starts, but dies of what it is asked."""
 _HANDSHAKE_WORDS = ("initializ", "handshake")
 """What a server says that hung up because it was not greeted as it expected."""
 
@@ -71,6 +75,9 @@ class Upstream:
         self._environ = environ
         self._asks = asks
         self._breaker = breaker
+        """Counts the starts that failed."""
+        self._deaths = Breaker(cap=_LONGEST_REST)
+        """Counts the connections that ended before any call was answered; nobody is turned away for them."""
         self._stderr = StderrTail()
         self._link: Link | None = None
         self._start: _Start | None = None
@@ -89,15 +96,15 @@ class Upstream:
         Raises:
             ServerUnavailableError: it cannot be started, or is not to be tried again yet.
         """
+        if self.closed is not None:
+            raise ServerUnavailableError(self.name, self.closed)
         link = self._link
         if link is not None and not link.gone:
             return link
-        if self.closed is not None:
-            raise ServerUnavailableError(self.name, self.closed)
         if self._start is None:
             if self._breaker.open:
                 raise self._too_early()
-            limit = self._breaker.pause + self.config.start_timeout
+            limit = self._pause + self.config.start_timeout
             self._start = _Start(anyio.current_time() + limit)
             self._stirred.set()
         start = self._start
@@ -107,10 +114,27 @@ class Upstream:
         if start.link is not None:
             return start.link
         if start.failure is None:
+            self._give_up(start)
             raise ServerUnavailableError(self.name, self._late(), self.last_words())
         # Each gets an exception of its own: a shared one would collect the tracebacks of all.
         told = start.failure
         raise ServerUnavailableError(told.server, told.reason, told.stderr) from told.__cause__
+
+    @property
+    def _pause(self) -> float:
+        """Return the seconds until it may be started."""
+        return max(self._breaker.pause, self._deaths.pause)
+
+    def _give_up(self, start: _Start) -> None:
+        """Note that a start is late, though it may take long until what was begun before has ended."""
+        if self._start is start:  # the first of those who waited for it says so
+            self._start = None
+            self._failed(self._late())
+
+    def _failed(self, reason: str) -> None:
+        self._last_error = reason
+        self._breaker.failed()
+        self._state = "failed"
 
     async def listed(self) -> Catalogue:
         """Return what a listing gives that is made, or under way, now.
@@ -142,14 +166,21 @@ class Upstream:
         """
         useless = link.is_forgotten(error) or (is_unreachable(error) and not self.running)
         if useless and self._link is link:
-            link.farewell = error.message
-            self._link = None
+            self._let_go(link, error.message)
             self._stirred.set()
         return useless
+
+    def _let_go(self, link: Link, farewell: str) -> None:
+        """End a connection: from this step on nobody is given it, though closing it takes a while."""
+        link.farewell = farewell
+        self._link = None
+        self._state = "stopped"
 
     def began(self, key: object, updates: Updates | None) -> None:
         """Note that a call runs."""
         self.running[key] = updates
+        if self._link is not None:
+            self._link.called = True
 
     def finished(self, key: object, link: Link, *, answered: bool) -> None:
         """Note that a call has ended, and whether the server answered it."""
@@ -158,6 +189,7 @@ class Upstream:
         if answered and not link.useful:
             link.useful = True
             self._breaker.succeeded()
+            self._deaths.succeeded()
 
     def last_words(self) -> str:
         """Return the last lines of its standard error."""
@@ -168,7 +200,7 @@ class Upstream:
         link = self._link
         info = link.session.server_info if link is not None else None
         catalogue = self.following.catalogue
-        pause = self._breaker.pause if self._state == "failed" else 0.0
+        pause = self._pause if self._state == "failed" else 0.0
         return ServerStatus(
             name=self.name,
             state=self._state,
@@ -211,7 +243,7 @@ class Upstream:
         """
         self.closed, self.cancels = reason, cancels
         self._stirred.set()
-        if self._state == "starting":
+        if self._state in {"starting", "failed"}:  # it may be late, and tried still
             self._scope.cancel()
         with anyio.move_on_after(_STOP_GRACE):
             await self._ended.wait()
@@ -220,20 +252,19 @@ class Upstream:
 
     async def _live(self) -> None:
         """Start the server, and keep it until it is gone, idle, given up or stopped."""
-        self._state = "starting"
-        await anyio.sleep(self._breaker.pause)
+        start, self._state = self._start, "starting"
+        await anyio.sleep(self._pause)
         link, failure = await self._connection(probe=not self._handshake)
         if link is None and not self._handshake and self._wants_handshake(failure):
             link, failure = await self._connection(probe=False)
-        if link is None:
-            told = ServerUnavailableError(self.name, self._last_error or "", self.last_words())
-            told.__cause__ = failure
-            self._breaker.failed()
-            self._state = "failed"
-            self._told(told)
-        else:
+        if link is not None:
             self._state = "stopped"
             self._part(link, failure)
+        elif self._start is start:
+            self._failed(self._late() if failure is None else reason_of(failure))
+            told = ServerUnavailableError(self.name, self._last_error or "", self.last_words())
+            told.__cause__ = failure
+            self._told(told)
 
     def _wants_handshake(self, failure: Exception | None) -> bool:
         """Return whether a server hung up, and may have done so because it was not greeted as it expected."""
@@ -256,14 +287,23 @@ class Upstream:
                     scope.deadline = anyio.current_time() + _STOP_GRACE
             except Exception as error:  # noqa: BLE001 - whatever a transport raises is the failure of this server
                 failure = error
-        if link is None:
-            self._last_error = self._late() if failure is None else reason_of(failure)
+        if scope.cancelled_caught and link is None and self.config.transport == "stdio":
+            self._handshake = probe  # what it was asked may have stopped it: the next start asks otherwise
         return link, failure
 
     def _linked(self, config: ServerConfig, *, probe: bool) -> AbstractAsyncContextManager[Link]:
         streams = transport_to(config, name=self.name, stderr=self._stderr)
         listeners = Listeners(lost=self._lost, tools_changed=self.following.changed, logged=self._hear)
-        return open_link(streams, listeners, transport=config.transport, probe=probe, asks=self._asks)
+        # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
+        patience = min(_SILENCE, config.start_timeout / 3) if config.transport == "stdio" else inf
+        return open_link(
+            streams,
+            listeners,
+            transport=config.transport,
+            probe=probe,
+            patience=patience,
+            asks=self._asks,
+        )
 
     async def _serve(self, link: Link) -> None:
         """Let callers use a connection until it is over."""
@@ -291,7 +331,7 @@ class Upstream:
             self._stirred = anyio.Event()
             left = self._idle_left()
             if left <= 0:
-                link.farewell = "it was not used for a while"
+                self._let_go(link, "it was not used for a while")
                 return
             with anyio.move_on_after(left):
                 await self._stirred.wait()
@@ -315,10 +355,14 @@ class Upstream:
         self.following.over(ServerUnavailableError(self.name, link.farewell, self.last_words()))
         if expected:
             return
-        self._last_error = link.farewell
-        if not link.useful:
-            self._breaker.failed()
-            self._state = "failed"
+        if link.useful:
+            self._last_error = link.farewell
+        elif link.listed or link.called:  # it starts, so that what it died of may have been one tool
+            self._breaker.succeeded()
+            self._deaths.failed()
+            self._last_error, self._state = link.farewell, "failed"
+        else:
+            self._failed(link.farewell)
 
     def _lost(self) -> None:
         self._stirred.set()
