@@ -199,7 +199,7 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
     finally:
         with anyio.CancelScope(shield=True):
             await response.aclose()
-    said = None if body is None else _error(body)
+    said = None if body is None or status < _FAILED else _error(body)
     if status >= _FAILED and _SESSION in response.request.headers and _is_lost(status, said):
         return _answer(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
     if body is None or (status >= _FAILED and said is None):
@@ -231,11 +231,25 @@ def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> ht
 
 
 def _copy(response: httpx2.Response, status: int, content: bytes) -> httpx2.Response:
+    """Return a response with a status and a content: the very one, where it says so itself."""
+    if status == response.status_code and _read(response) is content:
+        return response
     headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WIRE]
     return httpx2.Response(status, headers=headers, content=content, request=response.request)
 
 
+def _read(response: httpx2.Response) -> bytes | None:
+    """Return the content of a response, if it was read in one piece."""
+    try:
+        return response.content
+    except httpx2.ResponseNotRead:
+        return None
+
+
 async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
+    length = response.headers.get("content-length", "")
+    if length.isdecimal() and int(length) <= max_bytes and "content-encoding" not in response.headers:
+        return await response.aread()
     pieces, size = [], 0
     async for piece in response.aiter_bytes():
         size += len(piece)
