@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from naming import named
 
 from toolcrib.adapter import Adapter, SchemaFeature
 from toolcrib.errors import ConversionError
@@ -65,7 +66,7 @@ class AdapterContract:
             written = list(pool.map(lambda _: self.adapter.from_canonical(tool), range(32)))
         assert all(one == written[0] for one in written)
 
-    @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
+    @pytest.mark.parametrize("garbage", GARBAGE, ids=named)
     def test_what_is_no_definition_is_refused_with_a_reason(self, garbage: Any) -> None:
         with pytest.raises(ConversionError) as caught:
             self.adapter.to_canonical(garbage)

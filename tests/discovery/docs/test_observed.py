@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naming import named
 
 from toolcrib.discovery.docs import ObservedShape
 from toolcrib.errors import InvalidToolError, ValidationError
@@ -238,7 +239,7 @@ def test_no_value_is_kept() -> None:
     assert [secret for secret in secrets if str(secret) in written] == []
 
 
-@pytest.mark.parametrize("value", [{1}, float("nan"), {"a": (1,)}, {5: 1}, "\ud800", object()], ids=repr)
+@pytest.mark.parametrize("value", [{1}, float("nan"), {"a": (1,)}, {5: 1}, "\ud800", object()], ids=named)
 def test_what_is_not_json_is_refused(value: Any) -> None:
     with pytest.raises(ValidationError):
         ObservedShape.of(value)

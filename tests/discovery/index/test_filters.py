@@ -79,7 +79,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("filters", "expected"), CASES, ids=lambda value: repr(value)[:70])
+@pytest.mark.parametrize(("filters", "expected"), CASES, ids=lambda value: named(value)[:70])
 def test_a_filter_narrows_a_list_and_a_search_alike(
     index: Index, filters: dict[str, Any], expected: list[str]
 ) -> None:

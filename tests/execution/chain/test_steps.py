@@ -134,7 +134,7 @@ def test_a_chain_is_a_list_or_the_text_of_one(written: Any, count: int) -> None:
     assert len(Chain.parse(written).steps) == count
 
 
-@pytest.mark.parametrize("written", ["[", "3", None, {"steps": 1}, {"toolId": "a"}, iter([])], ids=str)
+@pytest.mark.parametrize("written", ["[", "3", None, {"steps": 1}, {"toolId": "a"}, iter([])], ids=named)
 def test_anything_else_is_no_chain(written: Any) -> None:
     assert len(faults(written)) == 1
 
