@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from discovery.index.support import ACME, GITHUB, HERE, MIRROR, ids, make
+from naming import named
 
 from toolcrib.discovery import Index
 from toolcrib.errors import ValidationError

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from execution.chain.bench import faults
+from naming import named
 
 from toolcrib.errors import ChainError, InvalidChainError, ValidationError
 from toolcrib.execution.chain import Chain, ChainLimits, ChainResult, ChainStep, StepResult
