@@ -490,7 +490,9 @@ async def line_of(process: subprocess.Popen[bytes]) -> bytes:
 
 
 VANISHING = """
+import signal
 import anyio
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background inherit that it is ignored
 from servers.launch import tiny
 from servers.shop import opened
 

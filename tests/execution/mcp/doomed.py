@@ -1,6 +1,7 @@
 """Starts a server, says which processes there are, and waits for its own death."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -23,4 +24,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    # Tests that run in the background inherit that these are ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     anyio.run(main)
