@@ -13,7 +13,7 @@ from toolcrib.execution.scrub import hide_secrets, said_by, scrub
     [
         ("cannot open /home/anna/notes.txt", "cannot open <path>"),
         ("'/etc/ssl/key.pem': denied", "'<path>': denied"),
-        ("in ~/work/x.py.", "in <path>"),
+        ("in ~/notes/x.py.", "in <path>"),
         ("in ~anna/x", "in <path>"),
         (r"at C:\Users\anna\x.txt now", "at <path> now"),
         (r"on \\server\share\x", "on <path>"),
