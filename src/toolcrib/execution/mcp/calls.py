@@ -1,6 +1,5 @@
 """One call of a tool over a live connection, until there is a result."""
 
-from itertools import count
 from typing import Any
 
 import anyio
@@ -37,8 +36,9 @@ async def send_call(
     if updates is not None and link.modern:
         params["_meta"] = {LOG_LEVEL_META_KEY: _LOG_LEVEL}
     progress = None if updates is None else updates.put_progress
-    pause = _FIRST_PAUSE
-    for turn in count(1):
+    pause, turn = _FIRST_PAUSE, 0
+    while True:
+        turn += 1
         result = await link.request("tools/call", params, headers=headers, on_progress=progress)
         kind = result.get("resultType", "complete")
         if kind == "complete":
@@ -53,7 +53,6 @@ async def send_call(
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         params["requestState"] = result.get("requestState", "")
-    raise AssertionError  # pragma: no cover - counting does not end
 
 
 def _refusal(call: Call, result: dict[str, Any], turn: int) -> ToolExecutionError:

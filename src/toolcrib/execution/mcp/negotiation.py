@@ -33,14 +33,8 @@ async def agree(session: ClientSession, *, probe: bool, patience: float) -> None
     """
     version: str | None = LATEST_MODERN_VERSION if probe else None
     for again in (True, False):
-        if version is not None:
-            offered = await _discover(session, version, patience)
-            if offered is None:
-                return
-            better = _mutual(offered)
-            if better and better != version and again:  # pragma: no cover - until the SDK knows two of them
-                version = better
-                continue
+        if version is not None and await _discovered(session, version, patience):
+            return
         try:
             await session.initialize()
         except MCPError as error:
@@ -52,8 +46,8 @@ async def agree(session: ClientSession, *, probe: bool, patience: float) -> None
             return
 
 
-async def _discover(session: ClientSession, version: str, patience: float) -> list[str] | None:
-    """Return None if the revision was agreed on, else what the server supports, as far as it says."""
+async def _discovered(session: ClientSession, version: str, patience: float) -> bool:
+    """Ask a server what it is, and return whether the revision was agreed on."""
     found: Any = None
     try:
         with anyio.move_on_after(patience):
@@ -63,15 +57,15 @@ async def _discover(session: ClientSession, version: str, patience: float) -> li
         known = any(each in HANDSHAKE_PROTOCOL_VERSIONS for each in supported) or _mutual(supported)
         if is_unreachable(error) or (supported and not known):
             raise
-        return supported
+        return False
     try:
         result = types.DiscoverResult.model_validate(found)
     except ValidationError:
-        return []
+        return False
     if not _mutual(result.supported_versions):
-        return []
+        return False
     session.adopt(result)
-    return None
+    return True
 
 
 def _supported(error: MCPError) -> list[str]:

@@ -56,9 +56,10 @@ class Retry:
         if told is not None:
             call = replace(call, emit=told)
         delay = min(self.first_delay, self.max_delay)
-        for tried in range(1, self.attempts + 1):
+        tried = 1
+        while True:
             try:
-                answer = await go_on(call)
+                return _noted(await go_on(call), tried)
             except BackendUnavailableError as error:
                 pause = delay * (1 - self.jitter * self.chance())
                 last = tried == self.attempts or (told is not None and told.part)
@@ -67,11 +68,9 @@ class Retry:
                     if tried > 1:
                         error.add_note(f"tried {tried} times")
                     raise
-            else:
-                return _noted(answer, tried)
             await self.sleep(pause)
             delay = min(delay * self.factor, self.max_delay)
-        raise AssertionError("the last try returns or raises")  # pragma: no cover
+            tried += 1
 
 
 class _Told:
