@@ -12,8 +12,10 @@ from execution.toolbox import Scripted, add, bare, hints, index_of, record, runn
 
 from toolcrib.errors import (
     BackendUnavailableError,
+    ChainError,
     InputValidationError,
     InvalidBackendError,
+    InvalidChainError,
     LimitExceededError,
     NoBackendError,
     OutputValidationError,
@@ -580,3 +582,29 @@ async def test_a_tool_may_be_waited_for_before_it_is_looked_up() -> None:
     assert late.value.op == "resolve"
     patient = Runner(index, local=[add], prepare=arrive)
     assert (await patient.run("add", {"a": 1})).structured == 2
+
+
+async def test_waiting_for_the_tools_of_a_chain_counts_and_its_whole_time_is_told() -> None:
+    @tool
+    async def hang() -> None:
+        await anyio.sleep_forever()
+
+    async def wait(_ref: Any) -> None:
+        await anyio.sleep(0.05)
+
+    runner = Runner(index_of(hang), local=[hang], prepare=wait)
+    with pytest.raises(ChainError, match=r"did not finish within 0\.2 s"):
+        await runner.run_chain([{"toolId": "hang"}], timeout=0.2)
+    with pytest.raises(ToolTimeoutError, match=r"hang did not finish within 0\.01 s") as late:
+        await runner.run_chain([{"toolId": "hang"}], timeout=0.01)
+    assert late.value.op == "resolve"
+
+
+async def test_a_chain_that_is_waited_for_is_still_told_all_its_problems_at_once() -> None:
+    async def ready(_ref: Any) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    runner = Runner(index_of(add), local=[add], prepare=ready)
+    with pytest.raises(InvalidChainError) as refused:
+        await runner.run_chain([{"toolId": "ad"}, {"toolId": "add", "args": {"a": {"$ref": "steps.9"}}}])
+    assert [problem.path for problem in refused.value.problems] == ["/0/toolId", "/1/args/a"]

@@ -17,7 +17,7 @@ from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import CribStateError, InvalidToolError, Problem, RuntimeUnavailableError
 from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
-from toolcrib.execution.chain import Chain, ChainLimits, ChainProgress, ChainResult, Plan, Steps
+from toolcrib.execution.chain import ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalBackend, LocalTool, Tool, ToolDoc, ToolExample, ToolId, tool
@@ -288,9 +288,10 @@ class Crib:
         steps: Steps,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - for all steps together
+        progress: ChainProgress | None = None,
         dry_run: bool = False,
+        caller: str | None = None,
         limits: ChainLimits | None = None,
-        **options: Any,
     ) -> ChainResult | Plan:
         """Run steps one after another and return what each gave, as `Runner.run_chain` does.
 
@@ -299,12 +300,12 @@ class Crib:
             ChainError: a step failed; what the steps before it gave is in it.
             ToolTimeoutError: the server of a step did not list its tools in time; nothing was run.
         """
-        chain = Chain.parse(steps, limits=limits)
-        named = [node.step.tool_id for node in chain.walk() if node.step.tool_id]
-        left = await self._waiting.time_left_of_all(timeout, named)
+        self._check_open()
         if dry_run:
-            return await self._engine.runner.run_chain(chain, dry_run=True, limits=limits)
-        return await self._engine.runner.run_chain(chain, timeout=left, limits=limits, **options)
+            return await self._engine.runner.run_chain(steps, dry_run=True, limits=limits)
+        return await self._engine.runner.run_chain(
+            steps, timeout=timeout, progress=progress, caller=caller, limits=limits
+        )
 
     async def execute(
         self,

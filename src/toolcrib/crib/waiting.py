@@ -1,23 +1,17 @@
 """Which servers and APIs a call waits for, and for how long."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-import anyio
 
 from toolcrib.crib.listing import Listing
 from toolcrib.crib.reach import namespace_of
-from toolcrib.errors import CribStateError, ToolcribError, ToolTimeoutError
-from toolcrib.execution.deadlines import checked_timeout
+from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.model import ToolId
 
 if TYPE_CHECKING:
     from toolcrib.crib.engine import Engine
 
 __all__ = ["Waiting"]
-
-_LEAST = 0.001
-"""How many seconds are left to say that there is no time left."""
 
 
 class Waiting:
@@ -58,34 +52,6 @@ class Waiting:
             await self._listing.wait([namespace])
             if self._is_absent(tool_id):
                 await self._listing.wait_again(namespace)
-
-    async def time_left_of_all(
-        self,
-        timeout: float | None,  # noqa: ASYNC109 - it is returned
-        tool_ids: Iterable[str | ToolId],
-    ) -> float | None:
-        """Wait for the tools of a chain, and return what that has left of its time, where that is limited."""
-        limit = checked_timeout(timeout)
-        waited = await self.within(limit or self._engine.settings.timeout, *tool_ids)
-        return None if limit is None else max(_LEAST, limit - waited)
-
-    async def within(self, limit: float, *tool_ids: str | ToolId) -> float:
-        """Wait for tools, for at most so many seconds, and return how many it took.
-
-        Raises:
-            ToolTimeoutError: it is not known within that time whether one of them is there.
-        """
-        absent = [tool_id for tool_id in tool_ids if self._is_absent(tool_id)]
-        if not absent:
-            return 0.0
-        started, awaited = anyio.current_time(), absent[0]
-        with anyio.move_on_after(limit) as scope:
-            for awaited in absent:
-                await self.for_tool(awaited)
-        if scope.cancelled_caught:
-            backend = self._listing.origins[namespace_of(awaited)].key
-            raise ToolTimeoutError(tool_id=str(awaited), op="resolve", backend=backend, timeout=limit)
-        return anyio.current_time() - started
 
     def _is_absent(self, tool_id: str | ToolId) -> bool:
         """Return whether a tool is not there that a server or an API may still have."""

@@ -30,6 +30,7 @@ from toolcrib.execution.chain import (
     plan_chain,
     run_chain,
 )
+from toolcrib.execution.chain.chain import read_chain
 from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
@@ -59,6 +60,7 @@ from toolcrib.model.toolid import ToolId
 
 __all__ = ["DEFAULT_TIMEOUT", "Runner"]
 
+Prepare = Callable[[str | ToolId], Awaitable[None]]
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call may take where nobody says otherwise."""
 
@@ -94,7 +96,7 @@ class Runner:
         observers: Sequence[Observer] = (),
         timeout: float = DEFAULT_TIMEOUT,
         timeout_of: Callable[[ToolBackend], float | None] = lambda _: None,
-        prepare: Callable[[str | ToolId], Awaitable[None]] | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
         """Put a runner together.
 
@@ -209,7 +211,13 @@ class Runner:
         Raises:
             InvalidChainError: they cannot work; nothing was run.
             ChainError: a step failed; `results` are those that were done, and that one.
+            ToolTimeoutError: its tools were not there in time; nothing was run.
         """
+        began = anyio.current_time()
+        said = checked_timeout(timeout)
+        if self._prepare is not None:
+            limit = self._timeout if said is None else said
+            await self._prepare_all(steps, self._prepare, limit, limits)
         chain = check_chain(steps, self._resolver, self._validator, limits=limits)
         if dry_run:
             return plan_chain(chain, self._resolver)
@@ -217,7 +225,19 @@ class Runner:
         async def run(tool_id: str, args: dict[str, Any], within: float | None) -> RunResult:
             return await self._run(tool_id, args, within, None, caller, defaults=False)
 
-        return await run_chain(chain, run, timeout=timeout, progress=progress, limits=limits)
+        return await run_chain(chain, run, timeout=said, progress=progress, limits=limits, since=began)
+
+    async def _prepare_all(
+        self, steps: Steps, prepare: Prepare, limit: float, limits: ChainLimits | None
+    ) -> None:
+        """Prepare the tools of a chain, within so many seconds; whether it is one is asked after that."""
+        chain, _ = read_chain(steps, limits)
+        tool_id = ""
+        with anyio.move_on_after(limit):
+            for tool_id in dict.fromkeys(node.step.tool_id for node in chain.walk() if node.step.tool_id):
+                await prepare(tool_id)
+            return
+        raise ToolTimeoutError(tool_id=tool_id, op="resolve", timeout=limit)
 
     async def _run(
         self,

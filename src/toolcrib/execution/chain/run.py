@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -47,11 +48,13 @@ async def run_chain(
     timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the chain, told apart from the caller's
     progress: ChainProgress | None = None,
     limits: ChainLimits | None = None,
+    since: float | None = None,
 ) -> ChainResult:
     """Run the steps of a chain and return what they gave; nothing is ever tried twice.
 
-    `timeout` is in seconds, for all steps together. What `run` raises that is no `ToolcribError` ends the
-    chain as it is. Results share nothing with the chain; only a group shares with its parts what they gave.
+    `timeout` is in seconds, for all steps together, from `since`, by the clock of the loop, or from the call.
+    What `run` raises that is no `ToolcribError` ends the chain as it is. Results share nothing with the
+    chain; only a group shares with its parts what they gave.
 
     Raises:
         ValidationError: the timeout is not a positive number.
@@ -59,8 +62,9 @@ async def run_chain(
             and of that step.
     """
     limit = checked_timeout(timeout)
+    began = anyio.current_time() if since is None else since
     running = _Running(chain, run, limits or ChainLimits())
-    with anyio.move_on_after(limit if chain.nodes else None):
+    with anyio.move_on_at(inf if limit is None or not chain.nodes else began + limit):
         return await running.all(progress)
     raise running.out_of_time(limit or 0.0)
 
