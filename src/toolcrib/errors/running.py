@@ -202,6 +202,8 @@ class SandboxViolationError(ToolcribError):
     """The guest broke the protocol or tried a wall."""
 
     reason: str
+    result: Any = field(default=None, kw_only=True, repr=False)
+    """The `ExecuteResult` of what there was until then."""
 
     def __str__(self) -> str:
         return f"the code was stopped: {self.reason}"
@@ -213,6 +215,8 @@ class LimitExceededError(ToolcribError):
 
     limit: str
     reason: str
+    result: Any = field(default=None, kw_only=True, repr=False)
+    """The `ExecuteResult` of what there was until then."""
 
     def __str__(self) -> str:
         return f"limit {self.limit!r} exceeded: {self.reason}"
@@ -226,6 +230,10 @@ class CodeError(ToolcribError):
     line: int | None = None
     column: int | None = None
     traceback: str = ""
+    unsupported: bool = field(default=False, kw_only=True)
+    """Whether the sandbox's language lacks what the code uses; another sandbox may have it."""
+    result: Any = field(default=None, kw_only=True, repr=False)
+    """The `ExecuteResult` of what there was until then."""
 
     def __str__(self) -> str:
         return self.reason if self.line is None else f"line {self.line}: {self.reason}"

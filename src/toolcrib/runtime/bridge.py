@@ -1,0 +1,192 @@
+"""The host's side of every call that a guest makes: counted, bounded, recorded, and run like any other.
+
+The guest is never believed: how many calls there were, what they were given and how they ended is what the
+host saw, and no answer, and no silence, of the guest changes it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import anyio
+
+from toolcrib.errors import LimitExceededError, SandboxViolationError, ToolcribError
+from toolcrib.model import ToolCallRecord, ToolGateway
+from toolcrib.runtime.chains import chain_records, chain_size, cut_records, with_limits
+from toolcrib.runtime.ledger import Ledger
+from toolcrib.runtime.plain import bound, found_tools, plain, read_arguments, room_for
+from toolcrib.runtime.records import Limits
+from toolcrib.runtime.telling import ToldError, told
+
+__all__ = ["FUNCTIONS", "MAX_PARALLEL", "Bridge", "Names"]
+
+FUNCTIONS = ("search_tools", "describe_tool", "run_tool", "run_chain")
+"""What every guest has beside its tools."""
+MAX_PARALLEL = 64
+"""How many calls of one guest run at once; the others wait their turn."""
+_MAX_LOOKUPS = 200
+"""How often a guest may search and describe: these run no tool, and are not counted as calls of one."""
+
+
+class Names(Protocol):
+    """Knows what the names in the code stand for."""
+
+    def reference(self, path: str) -> str | None:
+        """Return the tool that `namespace.name` or `name` stands for; None where there is none."""
+        ...
+
+    def parameters(self, path: str) -> Sequence[str]:
+        """Return the names of its arguments, in the order in which they may be given without them."""
+        ...
+
+    def unknown(self, path: str) -> str:
+        """Return what to tell of a name that stands for nothing."""
+        ...
+
+
+class Bridge:
+    """Answers the calls of one run.
+
+    `call` is what sandboxes use. What the guest may see of a failure comes as a `ToldError`; where the run
+    must end, `failure` is set, `end` is called, and the call does not return.
+    """
+
+    def __init__(
+        self, gateway: ToolGateway, names: Names, limits: Limits, *, end: Callable[[], None]
+    ) -> None:
+        self._gateway = gateway
+        self._names = names
+        self._limits = limits
+        self._end = end
+        self._ledger = Ledger(limits.max_tool_calls)
+        self._lookups = 0
+        self._turns = anyio.CapacityLimiter(MAX_PARALLEL)
+        self.failure: ToolcribError | None = None
+        """Why the run had to end, if it had to."""
+
+    @property
+    def records(self) -> tuple[ToolCallRecord, ...]:
+        """Every call of a tool so far, in the order they began."""
+        return self._ledger.records
+
+    @property
+    def has_run(self) -> bool:
+        """Whether any tool was called."""
+        return self._ledger.used > 0
+
+    def violation(self, reason: str) -> SandboxViolationError:
+        """End the run because the guest broke the rules, and return the error that says so."""
+        failure = SandboxViolationError(reason)
+        self._fail(failure)
+        return failure
+
+    async def call(self, path: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a call in the guest gives, as JSON.
+
+        Raises:
+            ToldError: what to raise in the guest.
+            LimitExceededError: the guest has used up its calls; the run is being ended.
+            SandboxViolationError: the run has ended already.
+        """
+        if self.failure is not None:
+            raise SandboxViolationError("it went on after its end")
+        is_own = path in FUNCTIONS
+        reference = path if is_own else self._names.reference(path)
+        if reference is None:
+            raise ToldError("AttributeError" if "." in path else "NameError", self._names.unknown(path))
+        parameters = _PARAMETERS[path] if is_own else self._names.parameters(path)
+        given = bound(path, read_arguments(args), read_arguments(kwargs), parameters)
+        try:
+            return await (self._serve(path, given) if is_own else self._run(reference, given))
+        except LimitExceededError as error:
+            self._fail(error)
+            raise
+        except ToolcribError as error:
+            raise told(error, given) from error
+
+    async def _serve(self, path: str, options: dict[str, Any]) -> Any:
+        """Return what one of the guest's own functions gives."""
+        _check(path, options)
+        if path == "run_tool":
+            return await self._run(options["tool_id"], options.get("args") or {})
+        if path == "run_chain":
+            return await self._run_chain(options["steps"])
+        self._lookups += 1
+        if self._lookups > _MAX_LOOKUPS:
+            raise LimitExceededError(
+                "lookups", f"the code searched and described more than {_MAX_LOOKUPS} times"
+            )
+        async with self._turns:
+            if path == "search_tools":
+                found = await self._gateway.search(options["query"], limit=options.get("limit", 10))
+                return room_for(found_tools(found), self._limits)
+            described = await self._gateway.describe(options["tool_id"], options.get("level", "schema"))
+            return room_for(plain(described), self._limits)
+
+    async def _run(self, reference: str, args: dict[str, Any]) -> Any:
+        entry = self._ledger.begin(reference, args)
+        async with self._turns:
+            started = perf_counter()
+            try:
+                result = await self._gateway.run(reference, args)
+            except BaseException as error:
+                entry.fail(error, perf_counter() - started)
+                raise
+            entry.succeed(result, perf_counter() - started)
+        return room_for(plain(getattr(result, "structured", result)), self._limits)
+
+    async def _run_chain(self, steps: list[Any]) -> Any:
+        size, repeats = chain_size(steps)
+        if size > self._limits.max_chain_steps:
+            said = f"a chain of {size} steps, where {self._limits.max_chain_steps} are allowed"
+            raise LimitExceededError("max_chain_steps", said)
+        self._ledger.reserve(size)
+        options = with_limits(self._limits.max_chain_steps, size + self._ledger.left) if repeats else {}
+        records: list[ToolCallRecord] = []
+        async with self._turns:
+            try:
+                result = await self._gateway.run_chain(steps, **options)
+                records = chain_records(getattr(result, "results", ()))
+            except ToolcribError as error:
+                records = chain_records(getattr(error, "results", ()))
+                raise
+            except BaseException:
+                records = cut_records(steps)
+                raise
+            finally:
+                self._ledger.settle(size, records)
+        return room_for(plain(result), self._limits)
+
+    def _fail(self, failure: ToolcribError) -> None:
+        if self.failure is None:
+            self.failure = failure
+            self._end()
+
+
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "search_tools": ("query", "limit"),
+    "describe_tool": ("tool_id", "level"),
+    "run_tool": ("tool_id", "args"),
+    "run_chain": ("steps",),
+}
+_TYPES: dict[str, tuple[type, str]] = {
+    "query": (str, "a string"),
+    "limit": (int, "an integer"),
+    "tool_id": (str, "a string"),
+    "level": (str, "a string"),
+    "args": (dict, "an object"),
+    "steps": (list, "an array"),
+}
+
+
+def _check(path: str, options: dict[str, Any]) -> None:
+    """Raise what is wrong with the arguments of one of the guest's own functions."""
+    known = _PARAMETERS[path]
+    if unknown := sorted(options.keys() - set(known)):
+        raise ToldError("TypeError", f"{path} has no argument {unknown[0]!r}; it takes {', '.join(known)}")
+    if known[0] not in options:
+        raise ToldError("TypeError", f"{path} needs {known[0]!r}")
+    for name, value in options.items():
+        kind, said = _TYPES[name]
+        if not isinstance(value, kind) and not (name == "args" and value is None):
+            raise ToldError("TypeError", f"{path}: {name!r} must be {said}")

@@ -1,0 +1,99 @@
+"""What crosses between a guest and the host: JSON, of a size that both can bear."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolcrib.errors import ValidationError
+from toolcrib.model.plain import copy_json, measure
+from toolcrib.model.record import Record
+from toolcrib.runtime.records import Limits
+from toolcrib.runtime.telling import ToldError
+
+__all__ = ["MAX_ARGUMENTS", "bound", "found_tools", "plain", "read_arguments", "room_for"]
+
+MAX_ARGUMENTS = 1 << 20
+"""How many characters the arguments of one call may hold."""
+_VALUE_BYTES, _SHARE = 64, 4
+"""What one value costs in memory at least, and which part of a guest's memory one result may take."""
+
+
+def read_arguments(given: Any) -> Any:
+    """Return arguments as JSON of our own; tuples are arrays.
+
+    Raises:
+        ToldError: they are not JSON, or too large.
+    """
+    value = _lists(given)
+    try:
+        _, _, chars, _ = measure(value)
+    except ValidationError as error:
+        raise ToldError("TypeError", f"arguments must be JSON: {error.problems[0]}") from error
+    if chars > MAX_ARGUMENTS:
+        raise ToldError("ValueError", f"arguments hold {chars:,} characters; at most {MAX_ARGUMENTS:,} pass")
+    return copy_json(value)
+
+
+def bound(path: str, given: list[Any], named: dict[str, Any], parameters: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a call by name.
+
+    Raises:
+        ToldError: there are too many without a name, or one is given twice.
+    """
+    if len(given) > len(parameters):
+        said = f"takes at most {len(parameters)} arguments without names, not {len(given)}"
+        raise ToldError("TypeError", f"{path} {said}; pass them by name")
+    placed = dict(zip(parameters, given, strict=False))
+    if twice := sorted(placed.keys() & named.keys()):
+        raise ToldError("TypeError", f"{path} got {', '.join(map(repr, twice))} twice")
+    return placed | named
+
+
+def _lists(value: Any, depth: int = 0) -> Any:
+    if depth > 64:  # noqa: PLR2004 - deeper is refused by whoever measures it
+        return value
+    if isinstance(value, tuple | list):
+        return [_lists(member, depth + 1) for member in value]
+    if isinstance(value, Mapping):
+        return {name: _lists(member, depth + 1) for name, member in value.items()}
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Return what a gateway gave as JSON: records in their JSON form."""
+    if isinstance(value, Record):
+        return value.to_json()
+    if isinstance(value, tuple | list):
+        return [plain(member) for member in value]
+    return value
+
+
+def found_tools(page: Any) -> Any:
+    """Return the tools that a search found, each with how well it fits."""
+    items = getattr(page, "items", page)
+    if isinstance(page, Mapping) or not isinstance(items, Sequence):
+        return plain(page)
+    return [_found(item) for item in items]
+
+
+def _found(item: Any) -> Any:
+    said = plain(item)
+    if isinstance(said, dict) and isinstance(said.get("summary"), dict):
+        return {**said.pop("summary"), **said}
+    return said
+
+
+def room_for(value: Any, limits: Limits) -> Any:
+    """Return a result, if a guest with these limits has the room for it.
+
+    Raises:
+        ToldError: it has not, or the result is not JSON.
+    """
+    try:
+        nodes, _, chars, _ = measure(value, max_depth=256)
+    except ValidationError as error:
+        raise ToldError("RuntimeError", f"the result cannot be passed on: {error.problems[0]}") from error
+    size = chars + nodes * _VALUE_BYTES
+    if size * _SHARE > limits.memory_bytes:
+        said = f"the result takes about {size >> 20:,} MB, for which there is no room here"
+        raise ToldError("RuntimeError", f"{said}; ask the tool for less")
+    return value

@@ -1,0 +1,143 @@
+"""What is asked of a sandbox and what comes back: requests, limits, results."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from toolcrib.errors import Problem, ToolcribError, ValidationError
+from toolcrib.model import ToolCallRecord
+from toolcrib.model.record import JsonObject, Record
+
+__all__ = [
+    "MAX_CODE",
+    "BackendInfo",
+    "ExecuteRequest",
+    "ExecuteResult",
+    "Limits",
+    "LimitsEnforced",
+    "Readiness",
+    "SecurityProfile",
+]
+
+MAX_CODE = 1 << 20
+"""How many characters of code are run at all."""
+
+
+class SecurityProfile(StrEnum):
+    """How strong the wall must be: `dev` may do without, `standard` needs one, `hardened` one in another."""
+
+    DEV = "dev"
+    STANDARD = "standard"
+    HARDENED = "hardened"
+
+
+Readiness = Literal["prod", "beta", "stub"]
+"""How far a backend has been tried, which says nothing about how strong its wall is."""
+
+_Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+_Bytes = Annotated[int, Field(strict=True, ge=0)]
+_Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+def _bounded(code: str) -> str:
+    if len(code) > MAX_CODE:
+        raise PydanticCustomError(
+            "size", "must not be longer than {size} characters", {"size": f"{MAX_CODE:,}"}
+        )
+    if not code.strip():
+        raise PydanticCustomError("missing", "there is no code")
+    return code
+
+
+class _Asked(Record):
+    """What a caller says; what is wrong with it is a `ValidationError`."""
+
+    @classmethod
+    def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - the base's signature
+        return ValidationError(problems)
+
+
+class Limits(_Asked):
+    """How much one run of code may use.
+
+    >>> Limits(max_tool_calls=5).memory_bytes
+    268435456
+    """
+
+    max_tool_calls: _Count = 100
+    """Calls of tools, each step of a chain being one."""
+    max_chain_steps: _Count = 50
+    """Steps of one chain."""
+    memory_bytes: Annotated[int, Field(strict=True, ge=16 << 20)] = 256 << 20
+    """Memory of the guest."""
+    cpu: _Seconds = 10.0
+    """Seconds of computing, without the time that tools take."""
+    pids: Annotated[int, Field(strict=True, ge=1, le=4096)] = 32
+    """Processes and threads."""
+    disk_bytes: _Bytes = 16 << 20
+    """What may be written to the guest's own temporary folder, which vanishes with it."""
+    output_bytes: _Bytes = 1 << 20
+    """How much is kept of each of the outputs; and how large the value may be, written as JSON."""
+
+
+class LimitsEnforced(Record):
+    """Which limits a backend really keeps; false where it only hopes."""
+
+    timeout: bool = False
+    tool_calls: bool = False
+    chain_steps: bool = False
+    memory: bool = False
+    cpu: bool = False
+    pids: bool = False
+    disk: bool = False
+    output: bool = False
+
+
+class ExecuteRequest(_Asked):
+    """Code that calls tools, and how it is to be run.
+
+    >>> ExecuteRequest(code="__out = 1 + 1").timeout
+    30.0
+
+    Raises:
+        ValidationError: with every problem found.
+    """
+
+    code: Annotated[str, AfterValidator(_bounded)]
+    language: Literal["python"] = "python"
+    timeout: _Seconds = 30.0
+    """Seconds for everything: waiting for a sandbox, computing, and the tools."""
+    limits: Limits = Limits.of_checked()
+    profile: SecurityProfile = SecurityProfile.STANDARD
+    backend: str | None = None
+    """A kind of sandbox; None takes the first that the profile allows."""
+    language_fallback: bool = False
+    """Whether code that the sandbox's language lacks something for moves to `process`, if nothing ran yet."""
+
+
+class BackendInfo(Record):
+    """What a kind of sandbox is, here on this machine."""
+
+    kind: str
+    readiness: Readiness
+    details: JsonObject = Field(default_factory=dict)
+    """`available`; `remedy`, what to install where it is not; `isolation`, the walls by name; `profiles`."""
+
+
+class ExecuteResult(Record):
+    """What came of one run of code."""
+
+    value: Any = None
+    """What the code left in `__out`, as JSON. The guest may have made it up: it is data, not fact."""
+    stdout: str = ""
+    stderr: str = ""
+    tool_calls: tuple[ToolCallRecord, ...] = ()
+    """Every call of a tool in the order they began, as the host saw them."""
+    duration: float
+    """Seconds."""
+    backend: BackendInfo
+    limits_enforced: LimitsEnforced
+    notes: tuple[str, ...] = ()
+    """What else happened on the way, such as moving to another backend."""

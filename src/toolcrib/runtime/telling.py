@@ -1,0 +1,53 @@
+"""What a guest is told of a failure: a builtin exception and a sentence, and nothing about this machine."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.errors import (
+    ChainError,
+    PolicyDeniedError,
+    ToolcribError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+    ValidationError,
+    explain,
+)
+from toolcrib.execution.scrub import said_by, scrub
+
+__all__ = ["ToldError", "told"]
+
+_KINDS: tuple[tuple[type[BaseException], str], ...] = (
+    (ToolNotFoundError, "LookupError"),
+    (ToolTimeoutError, "TimeoutError"),
+    (PolicyDeniedError, "PermissionError"),
+    (ChainError, "RuntimeError"),
+    (ConnectionError, "OSError"),
+    (ValidationError, "ValueError"),
+    (ValueError, "ValueError"),
+)
+"""Which builtin stands for an error; every engine has these, and code can catch them by their names."""
+
+
+@dataclass(eq=False)
+class ToldError(Exception):
+    """A failure that the guest may see, handle and go on from."""
+
+    kind: str
+    """The builtin exception that is raised in the guest."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+def told(error: BaseException, args: Any = None) -> ToldError:
+    """Return what a guest is told of an error; paths that its own arguments name are left as they are.
+
+    >>> str(told(ToolNotFoundError("git:comit", ("git:commit",))))
+    "LookupError: tool 'git:comit' not found; did you mean 'git:commit'?"
+    """
+    kind = next((name for known, name in _KINDS if isinstance(error, known)), "RuntimeError")
+    if not isinstance(error, ToolcribError):  # foreign, and its text may say anything
+        return ToldError(kind, said_by(error, args))
+    pointers = [problem.path for problem in getattr(error, "problems", ())]
+    return ToldError(kind, scrub(explain(error)["message"], [args, pointers]))

@@ -1,0 +1,296 @@
+"""What a guest may ask of the host, and what the host makes of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcrib import Crib
+from toolcrib.errors import LimitExceededError, SandboxViolationError
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.records import Limits
+from toolcrib.runtime.telling import ToldError
+
+
+class Named:
+    """Tools of one namespace, `shop`, and functions, under their own names."""
+
+    def reference(self, path: str) -> str | None:
+        known = {"shop.add", "shop.fail", "shop.slow", "shop.leak", "shop.big", "shop.meet"}
+        return path.replace(".", ":") if path in known else None
+
+    def parameters(self, path: str) -> Sequence[str]:
+        return ("a", "b") if path == "shop.add" else ()
+
+    def unknown(self, path: str) -> str:
+        return f"there is no {path}"
+
+
+class Shop:
+    """A crib with tools that count how many of them run at once."""
+
+    def __init__(self) -> None:
+        self.crib = Crib()
+        self.running = self.most = 0
+        self.crib.add(self.add, namespace="shop")
+        self.crib.add(self.fail, namespace="shop")
+        self.crib.add(self.leak, namespace="shop")
+        self.crib.add(self.big, namespace="shop")
+        self.crib.add(self.meet, namespace="shop")
+        self.crib.add(self.slow, namespace="shop")
+
+    def add(self, a: int, b: int = 1) -> int:
+        """Add."""
+        return a + b
+
+    async def fail(self) -> None:
+        """Fail."""
+        raise RuntimeError("no more screws")
+
+    async def leak(self) -> None:
+        """Fail and tell too much."""
+        raise RuntimeError(
+            'File "/srv/shop/secrets.py", line 3: password="hunter2hunter2" in /home/anna/.netrc'
+        )
+
+    async def big(self, size: int) -> list[str]:
+        """Give a lot."""
+        return ["x" * 1000] * size
+
+    async def meet(self) -> int:
+        """Count who else is here."""
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await anyio.lowlevel.checkpoint()
+        await anyio.sleep(0.01)
+        self.running -= 1
+        return self.most
+
+    async def slow(self) -> None:
+        """Never end."""
+        await anyio.sleep_forever()
+
+
+def bridge_to(crib: Crib, limits: Limits | None = None, end: Callable[[], None] = lambda: None) -> Bridge:
+    return Bridge(crib, Named(), limits or Limits(), end=end)
+
+
+async def called(bridge: Bridge, path: str, *args: Any, **kwargs: Any) -> Any:
+    return await bridge.call(path, args, kwargs)
+
+
+async def refused(bridge: Bridge, path: str, *args: Any, **kwargs: Any) -> ToldError:
+    with pytest.raises(ToldError) as caught:
+        await bridge.call(path, args, kwargs)
+    return caught.value
+
+
+@pytest.mark.anyio
+async def test_a_tool_is_called_by_its_path_with_arguments_by_name_or_by_place() -> None:
+    bridge = bridge_to(Shop().crib)
+    assert await called(bridge, "shop.add", a=1, b=2) == 3
+    assert await called(bridge, "shop.add", 1, 2) == 3
+    assert await called(bridge, "shop.add", 1, b=4) == 5
+
+
+@pytest.mark.anyio
+async def test_every_call_is_recorded_by_the_host_in_the_order_they_began() -> None:
+    bridge = bridge_to(Shop().crib)
+    await called(bridge, "shop.add", a=1)
+    await refused(bridge, "shop.fail")
+    await called(bridge, "run_tool", "shop:add", {"a": 2})
+    first, second, third = bridge.records
+    assert (first.tool_id, first.args, first.backend_kind, first.error) == (
+        "shop:add",
+        {"a": 1},
+        "local",
+        None,
+    )
+    assert (second.tool_id, second.error_op) == ("shop:fail", "execute")
+    assert "no more screws" in (second.error or "")
+    assert third.args == {"a": 2}
+    assert first.duration > 0
+
+
+@pytest.mark.anyio
+async def test_wrong_arguments_are_told_and_recorded_as_such() -> None:
+    bridge = bridge_to(Shop().crib)
+    told = await refused(bridge, "shop.add", a="one")
+    assert told.kind == "ValueError"
+    assert "/a" in told.message
+    assert bridge.records[0].error_op == "validate_input"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "args", "kwargs", "kind", "words"),
+    [
+        ("shop.nothing", (), {}, "AttributeError", "there is no shop.nothing"),
+        ("nothing", (), {}, "NameError", "there is no nothing"),
+        ("shop.add", (1, 2, 3), {}, "TypeError", "at most 2 arguments without names, not 3"),
+        ("shop.add", (1,), {"a": 1}, "TypeError", "got 'a' twice"),
+        ("shop.add", (), {"a": {1, 2}}, "TypeError", "must be JSON"),
+        ("shop.add", (), {"a": float("nan")}, "TypeError", "must be JSON"),
+        ("shop.add", (), {"a": "x" * 2_000_000}, "ValueError", "2,000,001 characters"),
+        ("run_tool", (), {}, "TypeError", "needs 'tool_id'"),
+        ("run_tool", ("shop:add", [1]), {}, "TypeError", "'args' must be an object"),
+        ("run_tool", ("shop:ad", {}), {}, "LookupError", "did you mean"),
+        ("run_tool", (), {"tool": "shop:add"}, "TypeError", "has no argument 'tool'"),
+        ("search_tools", (3,), {}, "TypeError", "'query' must be a string"),
+        ("search_tools", ("x",), {"limit": -1}, "ValueError", "at least 1"),
+        ("describe_tool", ("shop:add", "deep"), {}, "ValueError", "deep"),
+        ("run_chain", ("shop:add",), {}, "TypeError", "'steps' must be an array"),
+        ("run_chain", ([{"tool": "shop:add"}],), {}, "RuntimeError", "tool"),
+    ],
+)
+async def test_a_call_that_cannot_be_made_is_told_and_no_tool_runs(
+    path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: str, words: str
+) -> None:
+    bridge = bridge_to(Shop().crib)
+    with pytest.raises(ToldError) as caught:
+        await bridge.call(path, args, kwargs)
+    assert (caught.value.kind, words in caught.value.message) == (kind, True), caught.value
+    assert bridge.failure is None
+
+
+@pytest.mark.anyio
+async def test_tuples_are_arrays() -> None:
+    bridge = bridge_to(Shop().crib)
+    assert await called(bridge, "run_chain", ({"tool_id": "shop:add", "args": {"a": 1}},)) is not None
+
+
+@pytest.mark.anyio
+async def test_a_guest_is_told_of_a_failure_without_paths_secrets_and_tracebacks() -> None:
+    bridge = bridge_to(Shop().crib)
+    told = await refused(bridge, "shop.leak")
+    assert told.kind == "RuntimeError"
+    for secret in ("/srv", "/home", "hunter2", "line 3"):
+        assert secret not in told.message
+
+
+@pytest.mark.anyio
+async def test_one_call_too_many_ends_the_run_and_cannot_be_handled() -> None:
+    ended: list[bool] = []
+    bridge = bridge_to(Shop().crib, Limits(max_tool_calls=2), end=lambda: ended.append(True))
+    await called(bridge, "shop.add", a=1)
+    await called(bridge, "shop.add", a=2)
+    with pytest.raises(LimitExceededError, match="more than 2 times") as caught:
+        await called(bridge, "shop.add", a=3)
+    assert caught.value.limit == "max_tool_calls"
+    assert bridge.failure is caught.value
+    assert ended == [True]
+    assert len(bridge.records) == 2
+    with pytest.raises(SandboxViolationError):
+        await called(bridge, "shop.add", a=4)
+    assert ended == [True]
+
+
+@pytest.mark.anyio
+async def test_searching_without_end_ends_the_run() -> None:
+    bridge = bridge_to(Shop().crib)
+    for _ in range(200):
+        await called(bridge, "search_tools", "add numbers")
+    with pytest.raises(LimitExceededError) as caught:
+        await called(bridge, "describe_tool", "shop:add")
+    assert caught.value.limit == "lookups"
+
+
+@pytest.mark.anyio
+async def test_a_guest_finds_and_reads_about_tools() -> None:
+    bridge = bridge_to(Shop().crib)
+    found = await called(bridge, "search_tools", "add", limit=2)
+    assert found[0]["id"] == "shop:add"
+    assert 0 <= found[0]["confidence"] <= 1
+    doc = await called(bridge, "describe_tool", found[0]["id"])
+    assert "a" in doc["tool"]["inputSchema"]["properties"]
+    assert bridge.records == ()
+    assert not bridge.has_run
+
+
+@pytest.mark.anyio
+async def test_a_result_that_the_guest_has_no_room_for_is_told_and_recorded_as_run() -> None:
+    bridge = bridge_to(Shop().crib, Limits(memory_bytes=16 << 20))
+    told = await refused(bridge, "shop.big", size=5000)
+    assert "ask the tool for less" in told.message
+    assert bridge.records[0].error is None
+    assert len(await called(bridge, "shop.big", size=5)) == 5
+
+
+@pytest.mark.anyio
+async def test_calls_run_side_by_side_up_to_a_cap() -> None:
+    shop = Shop()
+    bridge = bridge_to(shop.crib)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(90):
+                tasks.start_soon(called, bridge, "shop.meet")
+    assert shop.most == 64
+    assert len(bridge.records) == 90
+
+
+@pytest.mark.anyio
+async def test_the_steps_of_a_chain_are_calls() -> None:
+    bridge = bridge_to(Shop().crib, Limits(max_tool_calls=5))
+    steps = [
+        {"tool_id": "shop:add", "args": {"a": 1}},
+        {"parallel": [{"tool_id": "shop:add", "args": {"a": 2}}, {"toolId": "shop:add", "args": {"a": 3}}]},
+    ]
+    outcome = await called(bridge, "run_chain", steps)
+    assert outcome["final"] == [3, 4]
+    assert [record.args for record in bridge.records] == [{"a": 1}, {"a": 2}, {"a": 3}]
+    with pytest.raises(LimitExceededError, match="more than 5 times"):
+        await called(bridge, "run_chain", steps)
+
+
+@pytest.mark.anyio
+async def test_a_step_that_repeats_may_not_repeat_beyond_the_calls_that_are_left() -> None:
+    bridge = bridge_to(Shop().crib, Limits(max_tool_calls=5))
+    step = {"tool_id": "shop:add", "args": {"a": {"$ref": "item"}}, "for_each": [1, 2, 3]}
+    assert (await called(bridge, "run_chain", [step]))["final"] == [2, 3, 4]
+    assert len(bridge.records) == 3
+    await refused(bridge, "run_chain", [step])
+    assert len(bridge.records) <= 5
+
+
+@pytest.mark.anyio
+async def test_a_chain_that_fails_is_recorded_as_far_as_it_came() -> None:
+    bridge = bridge_to(Shop().crib, Limits(max_tool_calls=4))
+    steps = [
+        {"tool_id": name, "args": {"a": 1} if name == "shop:add" else {}}
+        for name in ("shop:add", "shop:fail", "shop:add")
+    ]
+    told = await refused(bridge, "run_chain", steps)
+    assert "no more screws" in told.message
+    assert [record.tool_id for record in bridge.records] == ["shop:add", "shop:fail"]
+    await called(bridge, "shop.add", a=1)
+    await called(bridge, "shop.add", a=1)
+
+
+@pytest.mark.anyio
+async def test_a_chain_of_too_many_steps_ends_the_run() -> None:
+    bridge = bridge_to(Shop().crib, Limits(max_chain_steps=2))
+    with pytest.raises(LimitExceededError) as caught:
+        await called(bridge, "run_chain", [{"tool_id": "shop:add", "args": {"a": 1}}] * 3)
+    assert caught.value.limit == "max_chain_steps"
+    assert bridge.records == ()
+
+
+@pytest.mark.anyio
+async def test_calls_that_are_cut_off_are_recorded_as_such() -> None:
+    bridge = bridge_to(Shop().crib)
+    with anyio.move_on_after(0.05):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(called, bridge, "shop.slow")
+            tasks.start_soon(called, bridge, "run_chain", [{"tool_id": "shop:slow"}])
+    assert [record.tool_id for record in bridge.records] == ["shop:slow", "shop:slow"]
+    assert all(record.error for record in bridge.records)
+
+
+def test_a_violation_ends_the_run_once() -> None:
+    ended: list[bool] = []
+    bridge = bridge_to(Crib(), end=lambda: ended.append(True))
+    first, second = bridge.violation("one"), bridge.violation("two")
+    assert bridge.failure is first
+    assert str(second) == "the code was stopped: two"
+    assert ended == [True]
