@@ -1,0 +1,122 @@
+"""Whether a value of one type can never be one of another, as the type checker writes types.
+
+A checker calls `dict[str, int]` wrong where a TypedDict is wanted, and `list[int]` where `list[float]` is.
+Such code works. Here only what cannot be right counts: text for a number, a scalar for a list.
+"""
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+
+__all__ = ["arms", "clash", "plainly"]
+
+_HEAD = re.compile(r"([A-Za-z_][\w.]*)(?:\[(.*)\])?\Z", re.DOTALL)
+_LITERAL = re.compile(r"""b?"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^,\s"']++""")
+_KINDS = {
+    "str": "str", "LiteralString": "str", "int": "int", "bool": "bool", "float": "float", "None": "None",
+    "list": "list", "tuple": "list", "dict": "dict", "set": "set", "frozenset": "set", "bytes": "bytes",
+    "CoroutineType": "coroutine", "datetime": "datetime", "date": "date", "Decimal": "Decimal",
+}  # fmt: skip
+_NEAR = {("int", "float"), ("float", "int"), ("bool", "int"), ("bool", "float")}
+_MAX_LENGTH = 2_000
+_MAX_DEPTH = 8
+
+
+@lru_cache(maxsize=1_024)
+def arms(written: str) -> tuple[str, ...]:
+    """Return the types that a union is made of.
+
+    >>> arms('Literal["a | b", 1] | list[int | None] | None')
+    ('Literal["a | b", 1]', 'list[int | None]', 'None')
+    """
+    return tuple(_split(written, "|"))
+
+
+def _split(written: str, separator: str) -> list[str]:
+    found, depth, quote, start, skip = [], 0, "", 0, False
+    for place, char in enumerate(written):
+        if skip:
+            skip = False
+        elif quote:
+            skip = char == "\\"
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "[(<{":
+            depth += 1
+        elif char in "])>}":
+            depth -= 1
+        elif char == separator and depth == 0:
+            found.append(written[start:place].strip())
+            start = place + 1
+    return [*found, written[start:].strip()]
+
+
+def clash(expected: str, found: str, objects: Collection[str], depth: int = 0) -> bool:
+    """Return whether nothing of the type that was found can be of the one that is expected.
+
+    `objects` are the names of TypedDicts.
+
+    >>> clash("int", 'Literal["3"]', ()), clash("list[float]", "list[int]", ())
+    (True, False)
+    >>> clash("Issue", "dict[str, int]", ["Issue"])
+    False
+    """
+    if depth > _MAX_DEPTH or len(expected) > _MAX_LENGTH or len(found) > _MAX_LENGTH:
+        return False
+    return all(_differ(one, other, objects, depth) for one in arms(expected) for other in arms(found))
+
+
+def _differ(expected: str, found: str, objects: Collection[str], depth: int) -> bool:
+    kinds = _kinds(expected, objects), _kinds(found, objects)
+    if not kinds[0] or not kinds[1]:
+        return False
+    if not any(one == other or (other, one) in _NEAR for one in kinds[0] for other in kinds[1]):
+        return True
+    wanted, given = _HEAD.match(expected), _HEAD.match(found)
+    if wanted is None or given is None or not wanted[2] or not given[2]:
+        return False
+    if wanted[1] == given[1] == "Literal":
+        return not set(_values(expected)) & set(_values(found))
+    if wanted[1] == given[1] and wanted[1] in {"list", "dict"}:
+        return clash(_split(wanted[2], ",")[-1], _split(given[2], ",")[-1], objects, depth + 1)
+    return False
+
+
+def _kinds(written: str, objects: Collection[str]) -> set[str]:
+    """Return what JSON would make of a type; nothing where that is not known."""
+    head = _HEAD.match(written.rstrip("*"))
+    if head is None:
+        return set()
+    if head[1] == "Literal":
+        return {_value_kind(value) for value in _values(written)}
+    if head[1] in objects:
+        return {"dict"}
+    kind = _KINDS.get(head[1])
+    return {kind} if kind else set()
+
+
+def _values(written: str) -> list[str]:
+    head = _HEAD.match(written)
+    return _LITERAL.findall(head[2]) if head is not None and head[2] else []
+
+
+def _value_kind(value: str) -> str:
+    if value in {"True", "False"}:
+        return "bool"
+    if value == "None":
+        return "None"
+    return "str" if value[0] in "\"'" else "bytes" if value[0] == "b" else "int"
+
+
+def plainly(written: str, limit: int = 80) -> str:
+    """Return a type as a reader would say it.
+
+    >>> plainly('Literal["3"]'), plainly("dict[str, Unknown]"), plainly("CoroutineType[Any, Any, Issue]")
+    ('"3"', 'dict[str, Any]', 'a coroutine')
+    """
+    if written.startswith("CoroutineType["):
+        return "a coroutine"
+    values = _values(written) if written.startswith("Literal[") and len(arms(written)) == 1 else []
+    said = values[0] if len(values) == 1 else written.replace("Unknown", "Any")
+    return said if len(said) <= limit else f"{said[: limit - 1]}…"

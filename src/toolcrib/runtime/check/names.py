@@ -1,0 +1,115 @@
+"""What is wrong with names, modules and attributes, and with tools that are not called or not awaited."""
+
+import builtins
+import re
+import sys
+import typing
+
+from toolcrib.model.suggest import did_you_mean
+from toolcrib.runtime.check.calls import FORGOTTEN, written_call
+from toolcrib.runtime.check.clash import arms
+from toolcrib.runtime.check.context import Context, Finding, Problem
+
+__all__ = [
+    "MONTY_HAS",
+    "bad_syntax",
+    "misused",
+    "never_awaited",
+    "unknown_attribute",
+    "unknown_module",
+    "unknown_name",
+]
+
+MONTY_HAS = frozenset({
+    "filter", "format", "getattr", "hasattr", "map", "open", "setattr", "os.scandir", "os.walk",
+})  # fmt: skip
+"""What Monty has, although its type checker does not know it."""
+
+_LENIENT = frozenset({"asyncio", "__out", "reveal_type"})
+"""Names that a sandbox may well have without an import."""
+_CATCHES_IMPORT = re.compile(r"except\b[^\n]{0,100}?\b(?:ImportError|ModuleNotFoundError)\b")
+_LAZY = re.compile(r"^from __future__ import annotations", re.MULTILINE)
+_ANNOTATION = re.compile(r"(?::|->)[\w\[\], .|\"']*\Z")
+_METHOD = re.compile(r"(?:bound method|def) ([\w.]+)\(")
+
+
+def bad_syntax(finding: Finding, context: Context) -> Problem | None:  # noqa: ARG001 - the rules share a signature
+    """Tell of code that is no Python."""
+    said = finding.message
+    if "__future__" in said or "outside of an asynchronous function" in said:
+        return (
+            None  # the first line is ours, so that theirs is the second; and all of the code is asynchronous
+        )
+    return finding.say(f"syntax: {said[:1].lower()}{said[1:]}")
+
+
+def unknown_name(finding: Finding, context: Context) -> Problem | None:
+    """Tell of a name that nothing defines."""
+    name, monty = finding.subject, context.engine == "monty"
+    known = getattr(builtins, name, None)
+    if name in _LENIENT or (isinstance(known, type) and issubclass(known, BaseException)):
+        return None  # an `except` may name an exception without ever looking it up
+    if monty and (name in MONTY_HAS or name in typing.__all__):
+        return None  # Monty does not look at annotations
+    if _LAZY.search(context.code) and _ANNOTATION.search(context.before(finding)):
+        return None
+    if hasattr(builtins, name):
+        return finding.say(f"{name!r} is not available in this sandbox", unsupported=True) if monty else None
+    return finding.say(f"name {name!r} is not defined{did_you_mean(name, context.words.names)}")
+
+
+def unknown_module(finding: Finding, context: Context) -> Problem | None:
+    """Tell of a module, or a member of one, that Monty lacks; a full Python tells of it itself."""
+    module, *member = finding.ticked or ("",)
+    if context.engine == "python" or module == "__future__" or _CATCHES_IMPORT.search(context.code):
+        return None
+    if member:
+        return _member(finding, context)
+    known = module.partition(".")[0] in sys.stdlib_module_names
+    return finding.say(f"module {module!r} is not available in this sandbox", unsupported=known)
+
+
+def _member(finding: Finding, context: Context) -> Problem | None:
+    path = ".".join(finding.ticked[:2])
+    if context.engine == "python" or path in MONTY_HAS or path.endswith(("Error", "Exception")):
+        return None
+    return finding.say(f"{path!r} is not available in this sandbox", unsupported=True)
+
+
+def unknown_attribute(finding: Finding, context: Context) -> Problem | None:
+    """Tell of a tool that a namespace does not have, or of a key that is read like an attribute."""
+    words, said = context.words, finding.message
+    if len(finding.ticked) < 2 or not said.startswith(("Module ", "Object of type ", "Function ")):  # noqa: PLR2004
+        return None
+    kind, name = finding.ticked[:2]
+    if said.startswith("Module "):
+        return _member(finding, context)
+    if kind in words.spaces:
+        space = words.spaces[kind]
+        # under another name the namespace may have tools that the stub need not have
+        literally = re.match(rf"{re.escape(space)}\s*\.\s*{re.escape(name)}\b", context.at(finding))
+        guess = did_you_mean(name, words.members[space])
+        return finding.say(f"{space!r} has no tool {name!r}{guess}") if literally else None
+    if kind in words.keys:
+        guess = f'; write ["{name}"]' if name in words.keys[kind] else did_you_mean(name, words.keys[kind])
+        return finding.say(f"a dict has no attribute {name!r}{guess}")
+    return misused(finding, context)
+
+
+def never_awaited(finding: Finding, context: Context) -> Problem | None:
+    """Tell of a call whose coroutine is thrown away."""
+    return finding.say(f"{written_call(finding, context)} is never awaited, so it does not run; {FORGOTTEN}")
+
+
+def misused(finding: Finding, context: Context) -> Problem | None:
+    """Tell of a coroutine, a namespace or a tool that is used as if it were something else."""
+    coroutines = [text for text in finding.ticked if text.startswith("CoroutineType[")]
+    if any(len(arms(text)) == 1 for text in coroutines):
+        return finding.say(f"{written_call(finding, context)} gives a coroutine; {FORGOTTEN}")
+    space = context.words.spaces.get(finding.subject)
+    if space is not None:
+        literally = re.match(rf"(?:await\s+)?{re.escape(space)}\b", context.at(finding))
+        return finding.say(f"{space!r} is a namespace: call one of its tools") if literally else None
+    method = _METHOD.match(finding.subject)
+    path = context.words.path(method[1] if method else finding.subject)
+    return None if path is None else finding.say(f"{path} is a function: call it")

@@ -1,0 +1,140 @@
+"""Kept sessions of the type checker: a session that has checked before answers ten times faster.
+
+Each stub is a module that a session imports; a session reads the modules anew at each check, so that all of
+them serve every stub. What is checked is never run: its first line names what is not there.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from threading import Lock
+from typing import Any
+
+from toolcrib.runtime.check.context import Finding
+from toolcrib.runtime.stubs.guest import GUEST
+
+__all__ = ["OWN", "Sessions", "Skipped"]
+
+_SENTINEL = "__toolcrib_checked__"
+_GUEST, _ANYTHING = "toolcrib_guest", "toolcrib_anything"
+OWN = ("search_tools", "describe_tool", "run_tool", "run_chain")
+_ANY = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"
+_MAX_STUBS = 64
+_MAX_CHECKS = 200
+_MAX_ANSWER = 8 << 20
+
+
+class Skipped(Exception):  # noqa: N818 - it is no error: the code runs unchecked
+    """Why nothing could be found out."""
+
+
+class _Stubs:
+    """The modules of one kind of engine, of which the least used are forgotten."""
+
+    def __init__(self, module: Callable[..., Any], others: Sequence[str]) -> None:
+        self._module = module
+        self._lock = Lock()
+        self._stubs: OrderedDict[str, None] = OrderedDict()
+        self.modules: dict[str, Any] = {
+            _GUEST: module({}, stubs=GUEST),
+            _ANYTHING: module({}, stubs=_ANY),
+            **{name: module({}, stubs=_ANY) for name in others},
+        }
+
+    def name(self, stub: str) -> str:
+        """Return the module that holds a stub."""
+        name = f"toolcrib_{sha256(stub.encode('utf-8', 'replace')).hexdigest()[:24]}"
+        with self._lock:
+            if name not in self.modules:
+                self.modules[name] = self._module({}, stubs=stub)
+            self._stubs[name] = None
+            self._stubs.move_to_end(name)
+            while len(self._stubs) > _MAX_STUBS:
+                del self.modules[self._stubs.popitem(last=False)[0]]
+        return name
+
+
+class Sessions:
+    """Sessions for one kind of engine; each serves one check at a time, in the thread that asks for it.
+
+    The engine's own asynchronous client can abort the interpreter when that ends soon after; its plain one
+    does not, so it is used.
+    """
+
+    def __init__(self, pool: Any, module: Callable[..., Any], others: Sequence[str]) -> None:
+        self._pool = pool
+        self._stubs = _Stubs(module, others)
+        self._free: list[_Session] = []
+
+    def close(self) -> None:
+        """End all sessions that are not in use."""
+        while self._free:
+            self._free.pop().close()
+
+    def check(self, code: str, stub: str, names: Sequence[str], shadowed: Sequence[str]) -> list[Finding]:
+        """Return what there is to say about code; `shadowed` are names that may mean anything.
+
+        Raises:
+            Skipped: the type checker gave no answer.
+        """
+        own = [name for name in OWN if name not in shadowed]
+        sources = ((self._stubs.name(stub), names), (_ANYTHING, shadowed), (_GUEST, own))
+        first = [f"from {module} import {', '.join(wanted)}" for module, wanted in sources if wanted]
+        session = self._take()
+        said = session.check("; ".join([*first, _SENTINEL]) + "\n" + code)
+        if session.usable:
+            self._free.append(session)
+        return _read(said)
+
+    def _take(self) -> "_Session":
+        try:
+            return self._free.pop()
+        except IndexError:
+            return _Session(self._pool, self._stubs.modules)
+
+
+class _Session:
+    """One session; it starts when it is first used, and lives in whatever thread uses it."""
+
+    def __init__(self, pool: Any, modules: dict[str, Any]) -> None:
+        self._made = pool.checkout(type_check=True, type_check_format="json", external_modules=modules)
+        self._session: Any = None
+        self._checks = 0
+        self.usable = False
+        """Whether the last check went well, and more may follow."""
+
+    def close(self) -> None:
+        """End the session."""
+        self._made.__exit__(None, None, None)
+
+    def check(self, text: str) -> str:
+        """Return what the type checker says, as JSON; afterwards the session is usable, or closed."""
+        from pydantic_monty import CollectString, MontyError, MontyTypingError  # noqa: PLC0415 - an extra
+
+        self.usable = False
+        self._checks += 1
+        try:
+            if self._session is None:
+                self._session = self._made.__enter__()
+            self._session.feed_run(text, print_callback=CollectString(1_024))
+        except MontyTypingError as error:
+            self.usable = self._checks < _MAX_CHECKS
+            return str(error)
+        except MontyError as error:
+            raise Skipped(f"{type(error).__name__}: {str(error)[:200]}") from error
+        finally:
+            if not self.usable and self._session is not None:
+                self.close()
+        raise Skipped("the type checker did not look at the code")
+
+
+def _read(said: str) -> list[Finding]:
+    if len(said) > _MAX_ANSWER:
+        raise Skipped(f"its answer has {len(said):,} characters")
+    found = json.loads(said)
+    return [
+        Finding(item["code"], item["message"], item["location"]["row"] - 1, item["location"]["column"])
+        for item in found
+        if item["location"]["row"] > 1
+    ]

@@ -1,0 +1,107 @@
+"""What a stub declares, by the names that code uses and by those that the type checker uses."""
+
+import ast
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from toolcrib.runtime.stubs.guest import GUEST
+from toolcrib.runtime.stubs.types import OPEN
+
+__all__ = ["Vocabulary", "read_stub"]
+
+_OPEN_CALL = re.compile(rf'^(\w+) = TypedDict\("\w+", {{  # {re.escape(OPEN)}$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The names of a stub."""
+
+    names: tuple[str, ...] = ()
+    """What code may use: namespaces and functions."""
+    spaces: dict[str, str] = field(default_factory=dict)
+    """Namespaces by the classes that stand for them."""
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The tools of each namespace."""
+    arguments: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The arguments of each tool, by its path in code."""
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The keys of each TypedDict."""
+    open: frozenset[str] = frozenset()
+    """TypedDicts that may have others."""
+
+    def path(self, written: str) -> str | None:
+        """Return how code writes what the type checker calls `_Github.create_issue` or `add`."""
+        kind, _, name = written.rpartition(".")
+        path = f"{self.spaces[kind]}.{name}" if kind in self.spaces else written
+        return path if path in self.arguments else None
+
+    def with_guest(self) -> "Vocabulary":
+        """Return these names, and those that every guest has."""
+        own = read_stub(GUEST)
+        return Vocabulary(
+            (*self.names, *own.names),
+            self.spaces,
+            self.members,
+            {**own.arguments, **self.arguments},
+            {**own.keys, **self.keys},
+            self.open,
+        )
+
+
+@lru_cache(maxsize=128)
+def read_stub(stub: str) -> Vocabulary:
+    """Return the names of a stub; none where it is not Python."""
+    try:
+        body = ast.parse(stub).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Vocabulary()
+    classes = [node for node in body if isinstance(node, ast.ClassDef)]
+    spaces = {
+        node.annotation.id: node.target.id
+        for node in body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.annotation, ast.Name)
+    }
+    functions = [node for node in body if isinstance(node, ast.AsyncFunctionDef)]
+    arguments = {node.name: _arguments(node) for node in functions}
+    members: dict[str, tuple[str, ...]] = {}
+    keys, opened = _typed_dicts(body), set(_OPEN_CALL.findall(stub))
+    for node in classes:
+        if node.name in spaces:
+            methods = [member for member in node.body if isinstance(member, ast.AsyncFunctionDef)]
+            members[spaces[node.name]] = tuple(method.name for method in methods)
+            arguments |= {f"{spaces[node.name]}.{method.name}": _arguments(method)[1:] for method in methods}
+        elif ast.get_docstring(node) == OPEN:
+            opened.add(node.name)
+    names = tuple(dict.fromkeys([*_variables(body), *(node.name for node in functions)]))
+    known = {kind: space for kind, space in spaces.items() if space in members}
+    return Vocabulary(names, known, members, arguments, keys, frozenset(opened))
+
+
+def _variables(body: list[ast.stmt]) -> list[str]:
+    declared = [node.target for node in body if isinstance(node, ast.AnnAssign)]
+    return [
+        target.id for target in declared if isinstance(target, ast.Name) and not target.id.startswith("_")
+    ]
+
+
+def _arguments(node: ast.AsyncFunctionDef) -> tuple[str, ...]:
+    return tuple(
+        argument.arg for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    )
+
+
+def _typed_dicts(body: list[ast.stmt]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.bases:
+            fields = [part.target for part in node.body if isinstance(part, ast.AnnAssign)]
+            found[node.name] = tuple(target.id for target in fields if isinstance(target, ast.Name))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.value.args) > 1:
+            name, fields_ = node.targets[0], node.value.args[1]
+            if isinstance(name, ast.Name) and isinstance(fields_, ast.Dict):
+                keys = [key.value for key in fields_.keys if isinstance(key, ast.Constant)]
+                found[name.id] = tuple(key for key in keys if isinstance(key, str))
+    return found

@@ -1,0 +1,19 @@
+"""Tools as typed Python stubs: what a model reads of them, and what its code is checked against."""
+
+from toolcrib.runtime.stubs.guest import GUEST
+from toolcrib.runtime.stubs.naming import TOP_RESERVED, identifier, names_of
+from toolcrib.runtime.stubs.render import STEPS, paths_of, render
+from toolcrib.runtime.stubs.signature import parameters
+from toolcrib.runtime.stubs.text import tokens
+
+__all__ = [
+    "GUEST",
+    "STEPS",
+    "TOP_RESERVED",
+    "identifier",
+    "names_of",
+    "parameters",
+    "paths_of",
+    "render",
+    "tokens",
+]

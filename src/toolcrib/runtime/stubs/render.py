@@ -1,0 +1,126 @@
+"""Tools as Python text: what a model reads before it writes code, and what that code is checked against."""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+
+from toolcrib.model import Tool
+from toolcrib.runtime.stubs.naming import TOP_RESERVED, camel, names_of
+from toolcrib.runtime.stubs.signature import signature
+from toolcrib.runtime.stubs.text import tokens
+from toolcrib.runtime.stubs.types import Detail, Types
+from toolcrib.version import Version
+
+__all__ = ["STEPS", "paths_of", "render"]
+
+STEPS = (
+    Detail("full"),
+    Detail("brief", docs=False, left_out="what arguments and fields mean"),
+    Detail("flat", docs=False, nested=False, left_out="what arguments mean and what objects hold"),
+    Detail(
+        "signatures", docs=False, nested=False, summary=False, left_out="descriptions, and what objects hold"
+    ),
+)
+"""From everything to the least that can be checked; where that is too much still, only names are given."""
+
+_ALIASES = ("str", "int", "float", "bool", "list", "dict", "Any", "Literal")
+_TYPING = re.compile(r"\b(Any|Literal|NotRequired|TypedDict)\b")
+
+
+def render(
+    tools: Iterable[Tool] | Mapping[str, Tool], *, budget: int | None = None, names: Iterable[str] = ()
+) -> str:
+    """Return tools as the signatures by which code in a sandbox calls them.
+
+    Tools given by their paths, `namespace.name` or `name`, keep them. `budget` is how many tokens, counted as
+    a quarter of the characters, the text may take: descriptions go first, then nested types, then everything
+    but the names, and the last line says what was left out. `names` are namespaces that are written even
+    where no tool of theirs is given.
+
+    >>> print(render([Tool(name="add", input_schema={"properties": {"a": {"type": "number"}}})]))
+    from typing import Any
+    <BLANKLINE>
+    async def add(a: float = ...) -> Any: ...
+    <BLANKLINE>
+    """
+    paths = dict(tools) if isinstance(tools, Mapping) else paths_of(tools)
+    spaces = sorted({*names} - {path.partition(".")[0] for path in paths})
+    for detail in STEPS:
+        text = _module(paths, spaces, detail)
+        if budget is None or tokens(text) <= budget:
+            return text
+    return _listing(sorted([*paths, *spaces]), budget or 0)
+
+
+def paths_of(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Return tools by the names that code has for them; of several versions the highest counts.
+
+    >>> list(paths_of([Tool(name="a-b", namespace="x.y", input_schema={})]))
+    ['x_y.a_b']
+    """
+    latest: dict[tuple[str, str], Tool] = {}
+    for tool in tools:
+        key = (tool.namespace or "", tool.name)
+        if key not in latest or _rank(tool) > _rank(latest[key]):
+            latest[key] = tool
+    spaces = names_of({space for space, _ in latest if space}, reserved=TOP_RESERVED)
+    alone = names_of({name for space, name in latest if not space}, reserved=TOP_RESERVED | spaces.keys())
+    found = {spelt: latest["", name] for spelt, name in alone.items()}
+    members: dict[str, list[str]] = {}
+    for space, name in latest:
+        members.setdefault(space, []).append(name)
+    for spelt, space in spaces.items():
+        found |= {
+            f"{spelt}.{member}": latest[space, name] for member, name in names_of(members[space]).items()
+        }
+    return found
+
+
+def _rank(tool: Tool) -> tuple[bool, Version | None]:
+    version = None if tool.version is None else Version.parse(tool.version)
+    return (version is not None and not version.prerelease, version or Version.parse("0.0.0-0"))
+
+
+def _module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail) -> str:
+    top = {path.partition(".")[0] for path in paths} | {path.rpartition(".")[2] for path in paths}
+    types = Types(detail, {*TOP_RESERVED, *top, *spaces})
+    parts: list[str] = []
+    aliases: set[str] = set()
+    for space, members in groupby(sorted(paths, key=_by_space), key=_by_space):
+        functions = list(members)
+        shadowed = frozenset(path.rpartition(".")[2] for path in functions).intersection(_ALIASES)
+        shadowed = shadowed if space else frozenset()
+        types.blocks.clear()
+        kind = types.name(f"_{camel(space)}")
+        written = [signature(path, paths[path], types, shadowed=shadowed) for path in functions]
+        aliases |= shadowed
+        parts += types.blocks
+        parts.append(
+            f"class {kind}:\n" + "\n".join(written) + f"\n\n{space}: {kind}" if space else "\n".join(written)
+        )
+    parts += [f"{space}: Any" for space in spaces]
+    parts += ["\n".join(f"_{name} = {name}" for name in sorted(aliases))] * bool(aliases)
+    body = "\n\n".join(parts)
+    used = sorted(set(_TYPING.findall(body)))
+    head = [f"from typing import {', '.join(used)}"] * bool(used)
+    last = [f"# left out: {detail.left_out}"] * bool(detail.left_out)
+    return "\n\n".join([*head, *([body] if body else []), *last]) + "\n"
+
+
+def _by_space(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _listing(paths: list[str], budget: int) -> str:
+    """Return the names that there is room for, and how many more there are."""
+    low, high = 0, len(paths)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if tokens(_listed(paths, middle)) <= budget else (low, middle - 1)
+    return _listed(paths, low)
+
+
+def _listed(paths: list[str], count: int) -> str:
+    said = ", ".join(paths[:count])
+    rest = f"{'; and ' if said else ''}{len(paths) - count} more" if count < len(paths) else ""
+    return f"# tools: {said}{rest}\n# left out: signatures\n"

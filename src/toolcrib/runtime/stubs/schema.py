@@ -1,0 +1,153 @@
+"""What a JSON Schema says of an object: the properties, which of them must be there, and whether others may.
+
+Schemas come from anybody. Everything here is bounded: references are followed a few times, parts are merged a
+few levels deep, and what cannot be read says nothing.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Fields", "contents", "fields_of", "parts_of", "resolve", "typed"]
+
+_MAX_HOPS = 16
+_MAX_PARTS = 24
+_MAX_MERGED = 4
+_MAX_COMPARED = 400
+_OBJECT_KEYWORDS = ("properties", "patternProperties", "additionalProperties", "required")
+
+
+@dataclass(slots=True)
+class Fields:
+    """The properties of an object."""
+
+    properties: dict[str, Any] = field(default_factory=dict)
+    required: list[str] = field(default_factory=list)
+    open: bool = False
+    """Whether properties that are not listed are expected, and not merely not forbidden."""
+    known: bool = False
+    """Whether properties are listed at all."""
+    values: Any = True
+    """The schema of those that are not listed."""
+
+
+def resolve(schema: Any, root: Any) -> Any:
+    """Return what a schema's `$ref` leads to inside the document; True where it leads nowhere."""
+    for _ in range(_MAX_HOPS):
+        if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
+            return schema
+        schema = _lookup(schema["$ref"], root)
+    return True
+
+
+def _lookup(reference: str, root: Any) -> Any:
+    if reference == "#":
+        return root
+    if not reference.startswith("#/"):
+        return True
+    found = root
+    for part in reference[2:].split("/", 64)[:64]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and key in found:
+            found = found[key]
+        elif isinstance(found, list) and key.isdigit() and len(key) < 6 and int(key) < len(found):  # noqa: PLR2004
+            found = found[int(key)]
+        else:
+            return True
+    return found
+
+
+def typed(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types that a schema allows by `type`, or by the keywords that only one of them has."""
+    said = schema.get("type")
+    types = [said] if isinstance(said, str) else said
+    if isinstance(types, list):
+        return [name for name in types if isinstance(name, str)][:8]
+    if any(isinstance(schema.get(keyword), dict | list) for keyword in _OBJECT_KEYWORDS):
+        return ["object"]
+    if any(isinstance(schema.get(keyword), dict | list) for keyword in ("items", "prefixItems")):
+        return ["array"]
+    return []
+
+
+def parts_of(schema: Mapping[str, Any], *keywords: str) -> list[Any]:
+    """Return the first schemas of `anyOf`, `oneOf` or `allOf`."""
+    found: list[Any] = []
+    for keyword in keywords:
+        parts = schema.get(keyword)
+        if isinstance(parts, list):
+            found += parts[: _MAX_PARTS + 1]
+    return found
+
+
+def fields_of(schema: Any, root: Any) -> Fields:
+    """Return what a schema of an object says, with that of the parts it is made of.
+
+    What all parts of an `allOf` demand is demanded; what is said in the alternatives of an `anyOf` or `oneOf`
+    may be there.
+
+    >>> fields_of({"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}}]}, {})
+    Fields(properties={'a': {}, 'b': {}}, required=['a'], open=False, known=True, values=True)
+    """
+    found = Fields()
+    for part, alternative in _objects(schema, root, _MAX_MERGED, [4 * _MAX_PARTS]):
+        _take(found, part, demanded=not alternative)
+    return found
+
+
+def _objects(
+    schema: Any, root: Any, depth: int, left: list[int], *, alternative: bool = False
+) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    part = resolve(schema, root)
+    left[0] -= 1
+    if not isinstance(part, dict) or depth < 0 or left[0] < 0:
+        return
+    yield part, alternative
+    for inner in parts_of(part, "allOf"):
+        yield from _objects(inner, root, depth - 1, left, alternative=alternative)
+    for inner in parts_of(part, "anyOf", "oneOf"):
+        yield from _objects(inner, root, depth - 1, left, alternative=True)
+
+
+def _take(found: Fields, part: Mapping[str, Any], *, demanded: bool) -> None:
+    properties = part.get("properties")
+    if isinstance(properties, dict):
+        found.known = True
+        for name, schema in properties.items():
+            found.properties.setdefault(name, schema)
+    required = part.get("required")
+    if demanded and isinstance(required, list):
+        have = set(found.required)
+        found.required += [name for name in dict.fromkeys(_texts(required)) if name not in have]
+    others = part.get("additionalProperties", False)
+    if others is True or isinstance(others, dict) or isinstance(part.get("patternProperties"), dict):
+        found.open = True
+        found.values = others if isinstance(others, dict) and "patternProperties" not in part else True
+
+
+def contents(schema: Any, root: Any) -> str:
+    """Return all that a schema says, with what it refers to; nothing where that is much.
+
+    >>> contents({"$ref": "#/a"}, {"a": {"type": "string"}})
+    '[{"$ref": "#/a"}, {"type": "string"}]'
+    """
+    found, pending, seen, size = [schema], [schema], set[str](), 0
+    while pending:
+        value = pending.pop()
+        inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        size += 1 + len(inner)
+        if size > _MAX_COMPARED:
+            return ""
+        pending += inner
+        reference = value.get("$ref") if isinstance(value, dict) else None
+        if isinstance(reference, str) and reference not in seen:
+            seen.add(reference)
+            target = _lookup(reference, root)
+            found.append(target)
+            pending.append(target)
+    return json.dumps(found)
+
+
+def _texts(values: list[Any]) -> Iterator[str]:
+    return (value for value in values if isinstance(value, str))

@@ -1,0 +1,144 @@
+"""The signature of a tool: what it takes, in which order, and what it gives."""
+
+from collections.abc import Collection
+from keyword import iskeyword
+from typing import Any
+from unicodedata import normalize
+
+from toolcrib.model import Tool
+from toolcrib.runtime.stubs.naming import camel
+from toolcrib.runtime.stubs.schema import Fields, fields_of
+from toolcrib.runtime.stubs.text import docstring, literal, one_line, paragraph
+from toolcrib.runtime.stubs.types import Reader, Types, facts
+
+__all__ = ["parameters", "signature"]
+
+_MAX_PARAMETERS = 100
+_MAX_NAME = 64
+_MAX_SUMMARY, _MAX_NOTE = 400, 120
+_MAX_OTHERS = 20
+_HINTS = (
+    ("read_only_hint", "read-only"),
+    ("destructive_hint", "destructive"),
+    ("idempotent_hint", "idempotent"),
+    ("open_world_hint", "open world"),
+)
+
+
+def parameters(tool: Tool) -> tuple[str, ...]:
+    """Return the arguments of a tool in the order in which they may be given without their names.
+
+    >>> schema = {"properties": {"body": {}, "title": {}, "x-y": {}}, "required": ["title"]}
+    >>> parameters(Tool(name="t", input_schema=schema))
+    ('title', 'body')
+    """
+    return _order(fields_of(tool.input_schema, tool.input_schema))
+
+
+def _order(fields: Fields) -> tuple[str, ...]:
+    required = set(fields.required)
+    first = [name for name in fields.properties if name in required]
+    later = [name for name in fields.properties if name not in required]
+    named = dict.fromkeys([*first, *fields.required, *later])
+    return tuple(name for name in named if _can_be_named(name))[:_MAX_PARAMETERS]
+
+
+def _can_be_named(name: str) -> bool:
+    """Whether a name can be one of a parameter: `self` is taken, and `__x` would change its meaning."""
+    if len(name) > _MAX_NAME or not name.isidentifier() or iskeyword(name):
+        return False
+    return name != "self" and not name.startswith("__") and normalize("NFKC", name) == name
+
+
+def signature(path: str, tool: Tool, types: Types, *, shadowed: Collection[str] = ()) -> str:
+    """Return a tool as a function, or as a method where its path has a dot; its types go to `types`."""
+    space, _, name = path.rpartition(".")
+    fields = fields_of(tool.input_schema, tool.input_schema)
+    reader = Reader(types, tool.input_schema, camel(name), shadowed=shadowed)
+    order = _order(fields)
+    written = ["self"] * bool(space) + [_parameter(key, fields, reader) for key in order]
+    others = [key for key in dict.fromkeys([*fields.properties, *fields.required]) if key not in set(order)]
+    if others or fields.open or not fields.known:
+        written.append(f"**{_spare(order)}: {reader.word('Any')}")
+    result = _result(tool, types, name, shadowed)
+    indent = "    " * bool(space)
+    said = _docs(tool, fields, order, others, reader)
+    reader.write()
+    head = f"{indent}async def {name}({', '.join(written)}) -> {result}:"
+    doc = docstring(said, f"{indent}    ")
+    return f"{head}\n{doc}" if doc else f"{head} ..."
+
+
+def _spare(order: tuple[str, ...]) -> str:
+    name = "others"
+    while name in order:
+        name += "_"
+    return name
+
+
+def _parameter(key: str, fields: Fields, reader: Reader) -> str:
+    schema = fields.properties.get(key, True)
+    kind = reader.read(schema, camel(key))
+    if key in fields.required:
+        return f"{key}: {kind}"
+    return f"{key}: {kind} = {_default(schema, kind, reader)}"
+
+
+def _default(schema: Any, kind: str, reader: Reader) -> str:
+    """Return the default of an argument, where Python can say it and it is of the argument's own type."""
+    if not isinstance(schema, dict) or "default" not in schema:
+        return "..."
+    value = schema["default"]
+    written = literal(value)
+    fits = {str: ("str",), bool: ("bool",), int: ("int", "float"), float: ("float",), type(None): ("None",)}
+    words = [reader.word(name) for name in (*fits.get(type(value), ()), "Any")]
+    if written is None or written in {"inf", "-inf", "nan"}:
+        return "..."
+    listed = schema.get("enum")
+    if any(word in kind.split(" | ") for word in words) or (isinstance(listed, list) and value in listed):
+        return written
+    return "..."
+
+
+def _result(tool: Tool, types: Types, name: str, shadowed: Collection[str]) -> str:
+    reader = Reader(types, tool.output_schema, f"{camel(name)}Result", shadowed=shadowed)
+    if tool.output_schema is None:
+        return reader.word("Any")
+    kind = reader.read(tool.output_schema, f"{camel(name)}Result")
+    reader.write()
+    return kind
+
+
+def _docs(tool: Tool, fields: Fields, order: tuple[str, ...], others: list[str], reader: Reader) -> list[str]:
+    detail = reader.detail
+    said = [paragraph(tool.description or tool.title, _MAX_SUMMARY)] if detail.summary else []
+    if detail.docs:
+        said += [_argument(key, fields.properties.get(key)) for key in order]
+    if others:
+        said.append("others: " + ", ".join(_other(key, fields, reader) for key in others[:_MAX_OTHERS]))
+    if detail.docs:
+        said.append(", ".join(_hints(tool)))
+    return said
+
+
+def _argument(key: str, schema: Any) -> str:
+    if not isinstance(schema, dict):
+        return ""
+    default = schema.get("default")
+    shown = f"default {one_line(repr(default), 40)}" if isinstance(default, list | dict) and default else ""
+    said = [one_line(schema.get("description"), _MAX_NOTE), *facts(schema), shown]
+    told = "; ".join(part for part in said if part)
+    return f"{key}: {told}" if told else ""
+
+
+def _other(key: str, fields: Fields, reader: Reader) -> str:
+    kind = reader.read(fields.properties.get(key, True), camel(key))
+    needed = ", required" if key in fields.required else ""
+    return f"{one_line(repr(key), _MAX_NAME)} ({kind}{needed})"
+
+
+def _hints(tool: Tool) -> list[str]:
+    annotations = tool.annotations
+    said = [word for hint, word in _HINTS if annotations is not None and getattr(annotations, hint) is True]
+    places = (tool.meta or {}, tool.model_extra or {}, annotations.model_extra or {} if annotations else {})
+    return said + ["deprecated"] * any(place.get("deprecated") is True for place in places)

@@ -1,0 +1,284 @@
+"""JSON Schema as Python types: what objects are made of becomes TypedDicts, the rest expressions.
+
+Nothing here recurses along references: an object that is met gets a name, and what it holds is written later.
+Each tool has a fixed amount of work; what lies beyond it is `Any`.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from keyword import iskeyword
+from typing import Any
+
+from toolcrib.runtime.stubs.naming import camel
+from toolcrib.runtime.stubs.schema import Fields, contents, fields_of, parts_of, resolve, typed
+from toolcrib.runtime.stubs.text import comment, docstring, literal, one_line
+
+__all__ = ["OPEN", "Detail", "Reader", "Types", "facts"]
+
+OPEN = "Other keys may be there."
+"""The docstring of a TypedDict whose schema allows others."""
+
+_MAX_WORK = 1_500
+_MAX_DEPTH = 6
+_MAX_ARMS = 12
+_MAX_VALUES = 40
+_MAX_FIELDS = 80
+_MAX_NAME = 60
+_MAX_KEY = 100
+_MAX_NOTE = 80
+_PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_SHADOWED = frozenset({"str", "int", "float", "bool", "list", "dict", "Any", "Literal", "NotRequired"})
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """How much is written."""
+
+    name: str
+    docs: bool = True
+    """What arguments and fields mean."""
+    summary: bool = True
+    """What tools do."""
+    nested: bool = True
+    """What objects are made of, rather than `dict[str, Any]`."""
+    left_out: str = ""
+
+
+@dataclass(slots=True)
+class Types:
+    """The TypedDicts of one text, which share their names."""
+
+    detail: Detail
+    taken: set[str]
+    """Names that mean something else."""
+    blocks: list[str] = field(default_factory=list)
+    alike: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The names of objects, by what they are called and what is said of them."""
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def name(self, *wishes: str) -> str:
+        """Return the first of the names that is free, or the last with a number, and take it."""
+        for wish in wishes:
+            if wish not in self.taken:
+                self.taken.add(wish)
+                return wish
+        last = wishes[-1]
+        while True:
+            self._numbers[last] = self._numbers.get(last, 1) + 1
+            numbered = f"{last}{self._numbers[last]}"
+            if numbered not in self.taken:
+                self.taken.add(numbered)
+                return numbered
+
+
+class Reader:
+    """Reads the types of one schema document."""
+
+    def __init__(self, types: Types, root: Any, hint: str, *, shadowed: Collection[str] = ()) -> None:
+        self._types = types
+        self._root = root
+        self._hint = hint
+        self._shadowed = shadowed
+        self._work = _MAX_WORK
+        self._named: dict[int, str] = {}
+        self._pending: deque[tuple[str, Fields]] = deque()
+
+    @property
+    def detail(self) -> Detail:
+        """How much is written."""
+        return self._types.detail
+
+    def word(self, name: str) -> str:
+        """Return how a builtin type is called where a tool has taken its name."""
+        return f"_{name}" if name in self._shadowed else name
+
+    def write(self) -> None:
+        """Write the objects that were met, and those that they are made of."""
+        shadowed, self._shadowed = self._shadowed, ()
+        while self._pending:
+            name, fields = self._pending.popleft()
+            self._types.blocks.append(self._typed_dict(name, fields))
+        self._shadowed = shadowed
+
+    def read(self, schema: Any, hint: str, depth: int = 0) -> str:
+        """Return the type of what a schema allows."""
+        self._work -= 1
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if isinstance(reference, str):
+            hint = camel(reference.rpartition("/")[2])[:_MAX_NAME] if "/" in reference else hint
+            schema = resolve(schema, self._root)
+        if self._work < 0 or depth > _MAX_DEPTH or not isinstance(schema, dict):
+            return self.word("Any")
+        arms = self._arms(schema, hint, depth)
+        if schema.get("nullable") is True:
+            arms.append("None")
+        return self._union(arms)
+
+    def _arms(self, schema: dict[str, Any], hint: str, depth: int) -> list[str]:
+        if "const" in schema:
+            return [self._literals([schema["const"]])]
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            return [self._literals(schema["enum"])]
+        types = typed(schema)
+        parts = parts_of(schema, "anyOf", "oneOf")
+        if (
+            parts
+            and not (types and all(_says_nothing(part) for part in parts))
+            and "properties" not in schema
+        ):
+            if len(parts) > _MAX_ARMS:
+                return [self.word("Any")]
+            return [self.read(part, hint, depth + 1) for part in parts]
+        merged = parts_of(schema, "allOf")
+        if merged and not types:
+            return [self._merged(schema, merged, hint, depth)]
+        return [self._plain(name, schema, hint, depth) for name in types] or [self.word("Any")]
+
+    def _merged(self, schema: dict[str, Any], parts: list[Any], hint: str, depth: int) -> str:
+        if len(parts) == 1:
+            return self.read(parts[0], hint, depth + 1)
+        leading = [resolve(part, self._root) for part in parts]
+        kinds = [typed(part) if isinstance(part, dict) else [] for part in leading]
+        if any(kind == ["object"] for kind in kinds):
+            return self._object(schema, hint, depth)
+        said = [part for part, kind in zip(parts, kinds, strict=True) if kind]
+        return self.read(said[0], hint, depth + 1) if said else self.word("Any")
+
+    def _plain(self, name: str, schema: dict[str, Any], hint: str, depth: int) -> str:
+        if name == "object":
+            return self._object(schema, hint, depth)
+        if name == "array":
+            return f"{self.word('list')}[{self._items(schema, hint, depth)}]"
+        return self.word(_PLAIN.get(name, "Any")) if name != "null" else "None"
+
+    def _items(self, schema: dict[str, Any], hint: str, depth: int) -> str:
+        items = schema.get("items", True)
+        listed = schema.get("prefixItems")
+        several = items if isinstance(items, list) else listed if isinstance(listed, list) else None
+        if several is None:
+            return self.read(items, hint, depth + 1)
+        if not several or len(several) > _MAX_ARMS:
+            return self.word("Any")
+        return self._union([self.read(item, hint, depth + 1) for item in several])
+
+    def _object(self, schema: dict[str, Any], hint: str, depth: int) -> str:
+        if id(schema) in self._named:
+            return self._named[id(schema)]
+        key = (hint, contents(schema, self._root)) if self._types.detail.nested else ("", "")
+        if key[1] and key in self._types.alike:
+            return self._types.alike[key]
+        fields = fields_of(schema, self._root) if self._types.detail.nested else Fields()
+        if not fields.properties or not self._can_be_typed(fields):
+            return f"{self.word('dict')}[{self.word('str')}, {self._values(fields, hint, depth)}]"
+        name = self._types.name(hint, f"{self._hint}{hint}"[:_MAX_NAME])
+        self._named[id(schema)] = self._types.alike[key] = name
+        self._pending.append((name, fields))
+        return name
+
+    def _can_be_typed(self, fields: Fields) -> bool:
+        if self._work < 2 * len(self._pending):
+            return False
+        return len(fields.properties) <= _MAX_FIELDS and all(
+            len(key) <= _MAX_KEY for key in fields.properties
+        )
+
+    def _values(self, fields: Fields, hint: str, depth: int) -> str:
+        if fields.properties or fields.required:
+            return self.word("Any")
+        return self.read(fields.values, hint, depth + 1)
+
+    def _typed_dict(self, name: str, fields: Fields) -> str:
+        required = set(fields.required)
+        optional = not required & fields.properties.keys()
+        rows = []
+        for key, schema in fields.properties.items():
+            kind = self.read(schema, camel(key)[:_MAX_NAME])
+            rows.append(
+                (key, kind if optional or key in required else f"NotRequired[{kind}]", self._note(schema))
+            )
+        total = ", total=False" if optional else ""
+        if any(not _is_field(key) for key in fields.properties):
+            inner = "".join(f"    {_key(key)}: {kind},{note}\n" for key, kind, note in rows)
+            more = f"  # {OPEN}" if fields.open else ""
+            return f'{name} = TypedDict("{name}", {{{more}\n{inner}}}{total})'
+        head = [f"class {name}(TypedDict{total}):"] + ([docstring([OPEN], "    ")] if fields.open else [])
+        return "\n".join(head + [f"    {key}: {kind}{note}" for key, kind, note in rows])
+
+    def _note(self, schema: Any) -> str:
+        if not self._types.detail.docs or not isinstance(schema, dict):
+            return ""
+        return comment([one_line(schema.get("description"), _MAX_NOTE), *facts(schema)])
+
+    def _literals(self, values: list[Any]) -> str:
+        written = [literal(value) for value in values[: _MAX_VALUES + 1]]
+        plain = [
+            text
+            for text, value in zip(written, values, strict=False)
+            if text and not isinstance(value, float)
+        ]
+        if len(values) > _MAX_VALUES or len(plain) < len(values):
+            return self._union(self.word(kind) for kind in dict.fromkeys(map(_kind, values[:1_000])))
+        said = [text for text in dict.fromkeys(plain) if text != "None"]
+        arms = [f"{self.word('Literal')}[{', '.join(said)}]"] if said else []
+        return self._union(arms + ["None"] * ("None" in plain))
+
+    def _union(self, arms: Iterable[str]) -> str:
+        different = list(dict.fromkeys(part for arm in arms for part in _split(arm)))
+        if self.word("Any") in different or not different or len(different) > 2 * _MAX_ARMS:
+            return self.word("Any")
+        return " | ".join(sorted(different, key=lambda arm: arm == "None"))
+
+
+def _split(arm: str) -> list[str]:
+    """Return the arms of a union, of which only the last can be None."""
+    return [arm[: -len(" | None")], "None"] if arm.endswith(" | None") else [arm]
+
+
+def _kind(value: Any) -> str:
+    for kind, name in ((str, "str"), (bool, "bool"), (int, "int"), (float, "float"), (type(None), "None")):
+        if isinstance(value, kind):
+            return name
+    return "Any"
+
+
+def _says_nothing(part: Any) -> bool:
+    """Whether an alternative only says which properties must be there."""
+    return not isinstance(part, dict) or not (
+        part.keys() & {"type", "properties", "$ref", "enum", "const", "items"}
+    )
+
+
+def _is_field(key: str) -> bool:
+    plain = key.isidentifier() and key.isascii() and not iskeyword(key)
+    return plain and not key.startswith("__") and key not in _SHADOWED
+
+
+def _key(key: str) -> str:
+    return literal(key) or repr(key)
+
+
+def facts(schema: dict[str, Any]) -> list[str]:
+    """Return what a schema demands of a value beyond its type, in a few words each."""
+    said = [one_line(schema.get("format"), 20)]
+    for low, high, unit in (
+        ("minimum", "maximum", ""),
+        ("minLength", "maxLength", " characters"),
+        ("minItems", "maxItems", " items"),
+    ):
+        said.append(_range(schema.get(low), schema.get(high), unit))
+    if isinstance(pattern := schema.get("pattern"), str) and len(pattern) <= _MAX_NAME:
+        said.append(f"matches {one_line(pattern, _MAX_NAME)}")
+    if schema.get("deprecated") is True:
+        said.append("deprecated")
+    return [part for part in said if part]
+
+
+def _range(low: Any, high: Any, unit: str) -> str:
+    low, high = (None if isinstance(end, bool) else end for end in (low, high))
+    lowest, highest = (literal(end) if isinstance(end, int | float) else None for end in (low, high))
+    if lowest and highest:
+        return f"{lowest}..{highest}{unit}"
+    if lowest and lowest != "0":
+        return f">= {lowest}{unit}"
+    return f"<= {highest}{unit}" if highest else ""

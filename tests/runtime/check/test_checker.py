@@ -1,0 +1,157 @@
+"""A check never harms: it is bounded, keeps nothing, and leaves nothing behind."""
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+from runtime.check.workshop import STUBS
+
+from toolcrib.errors import CodeError
+from toolcrib.runtime.check import Checker
+from toolcrib.runtime.stubs import render
+
+pytestmark = pytest.mark.anyio
+
+HOSTILE = {
+    "nested brackets": "x = " + "[" * 50_000 + "]" * 50_000,
+    "a long sum": "x = 1" + "+1" * 60_000,
+    "a long chain of attributes": "x = 1" + ".a" * 50_000,
+    "a long word": "x = '" + "a" * 190_000 + "'",
+    "many words": "x = '" + "except for as " * 13_000 + "'",
+    "many lines that are wrong": "\n".join(f"u{n}" for n in range(20_000)),
+    "a lone surrogate": "x = '\udc80'",
+    "a null byte": "x = '\0'",
+    "much code": "x = 1\n" * 100_000,
+}
+
+
+def children() -> set[int]:
+    """Return the processes that this one has started, and theirs, as far as they live."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if state != "Z":  # dead, and only not collected yet
+                parents[int(folder.name)] = int(parent)
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_code_is_answered_and_the_next_check_works(name: str) -> None:
+    async with Checker(deadline=20) as checker:
+        with anyio.fail_after(40):
+            with suppress(CodeError):
+                await checker.check(HOSTILE[name], STUBS, engine="monty")
+            with pytest.raises(CodeError):
+                await checker.check("await add(1)", STUBS, engine="monty")
+
+
+async def test_code_that_takes_too_long_to_check_runs_unchecked(caplog: pytest.LogCaptureFixture) -> None:
+    slow = "x=1\nif x==0: pass\n" + "".join(f"elif x=={n}: y={n}\n" for n in range(8_000))
+    with caplog.at_level(logging.WARNING, "toolcrib.runtime"):
+        async with Checker(deadline=0.5) as checker:
+            with anyio.fail_after(30):
+                await checker.check(slow, STUBS, engine="monty")
+    assert "code runs unchecked" in caplog.text
+
+
+async def test_a_check_that_is_cancelled_leaves_the_checker_usable() -> None:
+    async with Checker(deadline=20) as checker:
+        await checker.check("x = 1", STUBS, engine="monty")
+        slow = "x=1\nif x==0: pass\n" + "".join(f"elif x=={n}: y={n}\n" for n in range(3_000))
+        with anyio.move_on_after(0.05) as scope:
+            await checker.check(slow, STUBS, engine="monty")
+        assert scope.cancelled_caught
+        with anyio.fail_after(60), pytest.raises(CodeError):
+            await checker.check("await add(1)", STUBS, engine="monty")
+
+
+async def test_leaving_ends_every_process_and_thread_of_the_checker() -> None:
+    before = children()
+    async with Checker(deadline=20) as checker:
+        assert children() == before
+        await checker.check("x = 1", STUBS, engine="monty")
+        await checker.check("x = 1", STUBS, engine="python")
+        assert children() > before
+    with anyio.fail_after(20):
+        while children() - before:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_checker_that_never_checked_leaves_without_having_started_anything() -> None:
+    before = children()
+    async with Checker():
+        pass
+    assert children() <= before
+
+
+async def test_one_check_knows_nothing_of_another() -> None:
+    async with Checker(deadline=20) as checker:
+        with pytest.raises(CodeError):
+            await checker.check("kept = 1\ndef helper(): return 1\nawait add(1)", STUBS, engine="monty")
+        with pytest.raises(CodeError, match="'kept' is not defined"):
+            await checker.check("print(kept)", STUBS, engine="monty")
+        await checker.check("kept = 'text'\nkept.upper()", STUBS, engine="monty")
+        with pytest.raises(CodeError, match="'github' is not defined"):
+            await checker.check("await github.close(1)", "", engine="monty")
+
+
+async def test_checks_of_many_tasks_with_many_stubs_do_not_mix() -> None:
+    told: dict[int, str] = {}
+
+    async def one(number: int) -> None:
+        stubs = f"class _N{number}:\n    async def go(self, a{number}: int) -> int: ...\nspace: _N{number}\n"
+        with pytest.raises(CodeError) as caught:
+            await checker.check("await space.go()", stubs, engine="monty")
+        told[number] = caught.value.reason
+
+    async with Checker(deadline=60) as checker, anyio.create_task_group() as group:
+        for number in range(100):
+            group.start_soon(one, number)
+    assert told == {number: f"space.go needs 'a{number}'" for number in range(100)}
+
+
+async def test_a_session_serves_for_a_while_and_another_follows() -> None:
+    async with Checker(deadline=20) as checker:
+        for _ in range(210):
+            await checker.check("x = 1", STUBS, engine="monty")
+        with pytest.raises(CodeError):
+            await checker.check("await add(1)", STUBS, engine="monty")
+
+
+async def test_nothing_of_the_code_is_run(capfd: pytest.CaptureFixture[str]) -> None:
+    async with Checker(deadline=20) as checker:
+        await checker.check("print('ran')\nraise SystemExit", render([]), engine="monty")
+    assert "ran" not in capfd.readouterr().out
+
+
+async def test_the_check_is_there_where_the_engine_is() -> None:
+    assert Checker().available
+
+
+async def test_without_the_engine_everything_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)  # as it is where the extra is not installed
+    async with Checker() as checker:
+        assert not checker.available
+        await checker.check("await add(", STUBS, engine="monty")
+
+
+async def test_a_program_that_ends_right_after_a_check_ends_well() -> None:
+    code = (
+        "import anyio\nfrom toolcrib.runtime.check import Checker\n"
+        "async def main():\n    async with Checker(deadline=20) as c:\n        await c.check('x = 1', '', engine='monty')\n"
+        "anyio.run(main)\n"
+    )
+    for _ in range(3):
+        done = await anyio.run_process([sys.executable, "-c", code], check=False)
+        assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,44 @@
+"""Code that works is not refused: each program runs here, and passes the check."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from runtime.check.programs import FULL, PROGRAMS
+from runtime.check.workshop import STUBS, run
+
+from toolcrib.errors import CodeError
+from toolcrib.runtime.check import Checker
+from toolcrib.runtime.check.context import Engine
+
+pytestmark = pytest.mark.anyio
+ALL = [(name, code, "python") for name, code in (PROGRAMS | FULL).items()]
+ALL += [(name, code, "monty") for name, code in PROGRAMS.items()]
+
+
+@pytest.fixture(scope="module")
+async def checker() -> AsyncIterator[Checker]:
+    async with Checker(deadline=30) as checker:
+        yield checker
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "engine"), ALL, ids=[f"{name} ({engine})" for name, _, engine in ALL]
+)
+async def test_a_program_that_works_passes(checker: Checker, name: str, code: str, engine: Engine) -> None:
+    assert name
+    await run(code)
+    await checker.check(code, STUBS, engine=engine)
+
+
+async def test_there_are_many_programs() -> None:
+    assert len(PROGRAMS) + len(FULL) > 100
+
+
+@pytest.mark.parametrize(
+    "name", ["enum", "statistics", "create_task", "semaphore", "standard library", "classes"]
+)
+async def test_what_monty_lacks_is_unsupported_there(checker: Checker, name: str) -> None:
+    with pytest.raises(CodeError) as caught:
+        await checker.check(FULL[name], STUBS, engine="monty")
+    assert caught.value.unsupported
+    assert "is not available in this sandbox" in caught.value.reason

@@ -1,0 +1,294 @@
+"""How schemas read as Python."""
+
+import ast
+from typing import Any
+
+import pytest
+
+from toolcrib.model import Tool, ToolAnnotations
+from toolcrib.runtime.stubs import GUEST, render, tokens
+
+
+def tool(
+    properties: dict[str, Any] | None = None, output: Any = None, /, name: str = "go", **more: Any
+) -> Tool:
+    schema = {"type": "object", "properties": properties or {}, **more.pop("schema", {})}
+    return Tool(name=name, input_schema=schema, output_schema=output, **more)
+
+
+def kind(schema: Any, **more: Any) -> str:
+    """Return the type that an argument of a schema has, from the stub."""
+    text = render([Tool(name="go", input_schema={"properties": {"x": schema}, "required": ["x"], **more})])
+    function = next(node for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef))
+    assert function.args.args[0].annotation is not None
+    return ast.unparse(function.args.args[0].annotation)
+
+
+KINDS: list[tuple[Any, str]] = [
+    (True, "Any"),
+    (False, "Any"),
+    ({}, "Any"),
+    ({"type": "string"}, "str"),
+    ({"type": "integer"}, "int"),
+    ({"type": "number"}, "float"),
+    ({"type": "boolean"}, "bool"),
+    ({"type": "null"}, "None"),
+    ({"type": "mystery"}, "Any"),
+    ({"type": 5}, "Any"),
+    ({"type": ["string", "null"]}, "str | None"),
+    ({"type": ["null", "integer", "string"]}, "int | str | None"),
+    ({"type": "string", "nullable": True}, "str | None"),
+    ({"type": "array"}, "list[Any]"),
+    ({"type": "array", "items": {"type": "string"}}, "list[str]"),
+    ({"items": {"type": "integer"}}, "list[int]"),
+    ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}]}, "list[str | int]"),
+    ({"type": "array", "items": []}, "list[Any]"),
+    ({"type": "object"}, "dict[str, Any]"),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, "dict[str, int]"),
+    ({"type": "object", "patternProperties": {"^x": {}}}, "dict[str, Any]"),
+    ({"required": ["a"]}, "dict[str, Any]"),
+    ({"enum": ["a", "b"]}, "Literal['a', 'b']"),
+    ({"enum": [1, True, None]}, "Literal[1, True] | None"),
+    ({"enum": [None]}, "None"),
+    ({"enum": [1.5, 2.5]}, "float"),
+    ({"enum": ["a", [1]]}, "Any"),
+    ({"enum": []}, "Any"),
+    ({"enum": [str(n) for n in range(100)]}, "str"),
+    ({"enum": ["x" * 200]}, "str"),
+    ({"const": "a"}, "Literal['a']"),
+    ({"const": {"a": 1}}, "Any"),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "str | None"),
+    ({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, "str | list[str]"),
+    ({"anyOf": [{"type": "string"}, {}]}, "Any"),
+    ({"anyOf": [{"type": "integer"}] * 30}, "Any"),
+    ({"type": "string", "anyOf": [{"format": "date"}, {"minLength": 3}]}, "str"),
+    ({"allOf": [{"type": "string"}]}, "str"),
+    ({"allOf": [{"minLength": 1}, {"type": "string"}]}, "str"),
+    ({"allOf": [{"minLength": 1}, {"maxLength": 3}]}, "Any"),
+    ({"$ref": "#/$defs/none"}, "Any"),
+    ({"$ref": "https://example.org/x"}, "Any"),
+    ({"$ref": "#/properties/x"}, "Any"),
+    ({"not": {"type": "string"}}, "Any"),
+]
+
+
+@pytest.mark.parametrize(("schema", "expected"), KINDS, ids=[str(schema)[:60] for schema, _ in KINDS])
+def test_a_schema_reads_as_a_type(schema: Any, expected: str) -> None:
+    assert kind(schema) == expected
+
+
+def test_objects_become_typed_dicts() -> None:
+    issue = {
+        "type": "object",
+        "properties": {
+            "number": {"type": "integer", "minimum": 1},
+            "title": {"type": "string", "description": "What it is about"},
+        },
+        "required": ["number"],
+    }
+    assert render(
+        [
+            tool(
+                {"limit": {"type": "integer", "default": 10}},
+                {"type": "array", "items": issue},
+                name="list",
+                namespace="github",
+            )
+        ]
+    ) == (
+        "from typing import NotRequired, TypedDict\n\n"
+        "class ListResult(TypedDict):\n"
+        "    number: int  # >= 1\n"
+        "    title: NotRequired[str]  # What it is about\n\n"
+        "class _Github:\n"
+        "    async def list(self, limit: int = 10) -> _list[ListResult]: ...\n\n"
+        "github: _Github\n\n"
+        "_list = list\n"
+    )
+
+
+def test_types_that_hold_themselves_have_a_name() -> None:
+    node = {
+        "type": "object",
+        "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+    }
+    text = render([tool({}, {"$ref": "#/$defs/Node", "$defs": {"Node": node}})])
+    assert "class Node(TypedDict, total=False):\n    children: list[Node]\n" in text
+    assert "-> Node: ..." in text
+
+
+def test_parts_of_an_object_are_one() -> None:
+    both = {
+        "allOf": [
+            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+            {"$ref": "#/$defs/B"},
+        ]
+    }
+    text = render(
+        [tool({}, {**both, "$defs": {"B": {"type": "object", "properties": {"b": {"type": "integer"}}}}})]
+    )
+    assert "class GoResult(TypedDict):\n    a: str\n    b: NotRequired[int]\n" in text
+
+
+def test_keys_that_python_cannot_name_are_written_as_text() -> None:
+    odd = {
+        "type": "object",
+        "properties": {"If-Match": {"type": "string"}, "list": {"type": "integer"}},
+        "additionalProperties": True,
+    }
+    assert (
+        'GoResult = TypedDict("GoResult", {  # Other keys may be there.\n    "If-Match": str,\n    "list": int,\n}, total=False)'
+        in render([tool({}, odd)])
+    )
+
+
+def test_arguments_that_python_cannot_name_are_told() -> None:
+    text = render(
+        [
+            tool(
+                {"a": {"type": "string"}, "x-y": {"type": "integer"}, "self": {}, "others": {}},
+                schema={"required": ["x-y"]},
+            )
+        ]
+    )
+    assert "async def go(a: str = ..., others: Any = ..., **others_: Any) -> Any:\n" in text
+    assert "others: 'x-y' (int, required), 'self' (Any)" in text
+
+
+def test_a_tool_that_says_nothing_takes_anything() -> None:
+    assert "async def go(**others: Any) -> Any: ..." in render(
+        [Tool(name="go", input_schema={"type": "object"})]
+    )
+    assert "async def go() -> Any: ..." in render([tool({})])
+
+
+def test_defaults_are_shown_where_they_are_of_the_type() -> None:
+    properties = {
+        "a": {"type": "string", "default": "x"},
+        "b": {"type": "integer", "default": "3"},
+        "c": {"enum": ["p", "q"], "default": "q"},
+        "d": {"type": "array", "default": [1, 2]},
+        "e": {"type": ["string", "null"], "default": None},
+        "f": {"type": "number", "default": 1},
+        "g": {"default": True},
+    }
+    text = render([tool(properties)])
+    assert (
+        'a: str = "x", b: int = ..., c: Literal["p", "q"] = "q", d: list[Any] = ..., e: str | None = None, f: float = 1, g: Any = True'
+        in text
+    )
+    assert "d: default [1, 2]" in text
+
+
+def test_docstrings_say_what_a_tool_does_what_its_arguments_mean_and_what_it_may_do() -> None:
+    hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    properties = {
+        "n": {"type": "integer", "minimum": 1, "maximum": 5, "description": "How many"},
+        "s": {
+            "type": "string",
+            "minLength": 2,
+            "maxLength": 4,
+            "pattern": "^a",
+            "format": "date",
+            "deprecated": True,
+        },
+        "l": {"type": "array", "maxItems": 3},
+    }
+    text = render(
+        [
+            tool(
+                properties,
+                description="Find\nthings.\n\nAnd more.",
+                annotations=hints,
+                meta={"deprecated": True},
+            )
+        ]
+    )
+    assert text.splitlines()[3:] == [
+        '    """Find things.',
+        "    n: How many; 1..5",
+        "    s: date; 2..4 characters; matches ^a; deprecated",
+        "    l: <= 3 items",
+        "    read-only, idempotent, deprecated",
+        '    """',
+    ]
+
+
+def test_the_same_object_is_written_once() -> None:
+    user = {
+        "type": "object",
+        "properties": {"user": {"type": "object", "properties": {"login": {"type": "string"}}}},
+    }
+    text = render([tool({}, user, name="a"), tool({}, user, name="b")])
+    assert text.count("class User(") == 1
+
+
+def test_different_objects_of_one_name_are_told_apart() -> None:
+    first, second = (
+        {"type": "object", "properties": {"user": {"type": "object", "properties": {key: {}}}}}
+        for key in "ab"
+    )
+    text = render([tool({}, first, name="p"), tool({}, second, name="q"), tool({}, first, name="r")])
+    assert "class User(" in text
+    assert "class QResultUser(" in text
+
+
+def test_given_paths_are_kept_and_namespaces_without_tools_can_be_named() -> None:
+    text = render({"x.y": tool({})}, names=["x", "z"])
+    assert "    async def y(self) -> Any: ..." in text
+    assert "x: _X\n" in text
+    assert "z: Any\n" in text
+
+
+def test_nothing_gives_nothing() -> None:
+    assert render([]) == "\n"
+
+
+def test_less_room_leaves_out_more_and_says_so() -> None:
+    nested = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "object", "properties": {"b": {"type": "string", "description": "deep"}}}
+        },
+    }
+    tools = [
+        tool(
+            {"x": {"type": "string", "description": "An argument that is described"}},
+            nested,
+            name=f"tool_{n}",
+            namespace="many",
+            description="Does something that takes a few words to say.",
+        )
+        for n in range(20)
+    ]
+    seen = []
+    for budget in range(tokens(render(tools)), 0, -5):
+        text = render(tools, budget=budget)
+        ast.parse(text)
+        assert tokens(text) <= max(budget, 11)
+        last = text.splitlines()[-1]
+        if last not in seen:
+            seen.append(last)
+    assert seen == [
+        "many: _Many",
+        "# left out: what arguments and fields mean",
+        "# left out: what arguments mean and what objects hold",
+        "# left out: descriptions, and what objects hold",
+        "# left out: signatures",
+    ]
+    assert render(tools, budget=30).startswith("# tools: many.tool_0, many.tool_1")
+    assert render(tools, budget=30).splitlines()[0].endswith(" more")
+    assert render(tools, budget=0) == "# tools: 20 more\n# left out: signatures\n"
+
+
+def test_the_order_of_tools_does_not_matter() -> None:
+    tools = [
+        tool({}, {"type": "object", "properties": {"x": {"type": n}}}, name=f"t{i}")
+        for i, n in enumerate(["string", "integer", "null"])
+    ]
+    assert render(tools) == render(tools[::-1])
+
+
+def test_the_stub_of_the_guests_own_functions_is_python() -> None:
+    names = {node.name for node in ast.parse(GUEST).body if isinstance(node, ast.AsyncFunctionDef)}
+    assert names == {"search_tools", "describe_tool", "run_tool", "run_chain"}
