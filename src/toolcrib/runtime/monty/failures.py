@@ -1,0 +1,113 @@
+"""What the engine says when code fails, in our words."""
+
+import re
+from collections.abc import Sequence
+
+from pydantic_monty import Frame, MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
+
+from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
+from toolcrib.runtime.monty.lacking import lacking, lacking_syntax
+
+__all__ = ["failure", "in_value"]
+
+_LIMITS: tuple[tuple[str, str, str], ...] = (
+    (r"TimeoutError: (?:feed|turn) time limit exceeded: ", "cpu", "it computed for longer than it may"),
+    (r"MemoryError: memory limit exceeded: \d+ bytes > \d+ bytes$", "memory_bytes", "it needs more memory"),
+    (r"MemoryError: the worker exceeded its memory limit", "memory_bytes", "it needs more memory"),
+    (r"TimeoutError: sleep limit exceeded: ", "timeout", "it would sleep for longer than it has time"),
+    (r"RuntimeError: suspension limit \d+ exceeded$", "max_tool_calls", "it called out too often"),
+)
+"""How a limit of the engine reads, which of ours it is, and what to say."""
+_KILLED = {9, 137}
+"""How a worker ends that the system took the memory from."""
+_MAX_TEXT, _MAX_LINE, _MAX_FRAMES = 2000, 200, 20
+
+
+def failure(error: MontyError, code: str) -> ToolcribError:
+    """Return what an exception of the engine means to whoever wrote the code."""
+    if isinstance(error, MontyCrashedError):
+        return _crash(error)
+    if not isinstance(error, MontyRuntimeError | MontySyntaxError):
+        return CodeError(_cut(str(error)))
+    frames = [frame for frame in error.traceback() if frame.filename != "<string>"]
+    said = f"SyntaxError: {error}" if isinstance(error, MontySyntaxError) else str(error)
+    own = bool(frames) and _raised(frames[-1])
+    if not own and (limit := _limit(said)):
+        return limit
+    missing = None if own else _missing(error, frames, said, code)
+    lines = code.splitlines()
+    line, column = _place(frames[-1], lines) if frames else (None, None)
+    trace = _traceback(frames, lines, said)
+    reason = _cut(said) if missing is None else _unsupported(_cut(missing))
+    return CodeError(reason, line=line, column=column, traceback=trace, unsupported=missing is not None)
+
+
+def in_value(error: MontyError, code: str) -> bool:
+    """Return whether the code itself went well, and only what it left in `__out` could not be written."""
+    if not isinstance(error, MontyRuntimeError):
+        return False
+    frames = error.traceback()
+    after = bool(frames) and frames[0].line > len(code.splitlines())
+    return after and isinstance(error.exception(), TypeError | ValueError | RecursionError)
+
+
+def _crash(error: MontyCrashedError) -> ToolcribError:
+    if error.timed_out:
+        return LimitExceededError("cpu", "it computed for longer than it may, and had to be killed")
+    if error.exit_status in _KILLED:
+        return LimitExceededError("memory_bytes", "its worker was killed, most likely for the memory it took")
+    return SandboxViolationError("its worker died")
+
+
+def _limit(said: str) -> LimitExceededError | None:
+    for pattern, name, reason in _LIMITS:
+        if re.match(pattern, said):
+            return LimitExceededError(name, reason)
+    return None
+
+
+def _raised(frame: Frame) -> bool:
+    """Return whether a `raise` of the code itself stands at a frame, whatever the exception says."""
+    line = (frame.source_line or "").partition("\n")[0]
+    before, after = line[: frame.column - 1], line[frame.column - 1 :]
+    return re.search(r"\braise\s*\(*$", before) is not None or re.match(r"raise\b", after) is not None
+
+
+def _missing(error: MontyError, frames: Sequence[Frame], said: str, code: str) -> str | None:
+    if not isinstance(error, MontySyntaxError):
+        return lacking(said)
+    reading = not frames or frames[-1].function_name is None  # rather than in an `eval` of the code itself
+    return f"this: {error}" if reading and lacking_syntax(code) else None
+
+
+def _unsupported(what: str) -> str:
+    return (
+        f"the 'monty' sandbox does not support {what}; 'process' does: ask for it, or for `language_fallback`"
+    )
+
+
+def _place(frame: Frame, lines: Sequence[str]) -> tuple[int, int]:
+    """Return line and column, of which those beyond the code are its end."""
+    if frame.line <= len(lines):
+        return frame.line, frame.column
+    return max(1, len(lines)), len(lines[-1]) + 1 if lines else 1
+
+
+def _traceback(frames: Sequence[Frame], lines: Sequence[str], said: str) -> str:
+    half = _MAX_FRAMES // 2
+    hidden = max(0, len(frames) - _MAX_FRAMES)
+    told = ["Traceback (most recent call last):"] if frames else []
+    told += [_shown(frame, lines) for frame in frames[:half]]
+    told += [f"  [{hidden} more]"] * bool(hidden)
+    told += [_shown(frame, lines) for frame in frames[half + hidden :]]
+    return "\n".join([*told, _cut(said)])
+
+
+def _shown(frame: Frame, lines: Sequence[str]) -> str:
+    line, _ = _place(frame, lines)
+    source = lines[line - 1].strip() if lines else ""
+    return f'  File "<code>", line {line}, in {frame.function_name or "<module>"}\n    {source[:_MAX_LINE]}'
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... [{len(text):,} characters]"

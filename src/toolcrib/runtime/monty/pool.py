@@ -1,0 +1,157 @@
+"""Workers of the engine, and one run in one of them."""
+
+import atexit
+from collections.abc import Callable
+from functools import cache
+from time import sleep
+from typing import Any, Self
+
+import anyio
+from anyio import to_thread
+from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, OSPolicy, ResourceLimits
+
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.monty.calls import Calls
+from toolcrib.runtime.monty.failures import failure, in_value
+from toolcrib.runtime.monty.surroundings import Printed, environment
+from toolcrib.runtime.monty.values import EXPLAINING, read_value, with_value
+from toolcrib.runtime.monty.wall import MAX_MEMORY, Wall
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import Limits
+
+__all__ = ["Pool"]
+
+_GRACE = 0.5
+"""Seconds after its limit at which a worker that does not end by itself is killed."""
+_PATIENCE = 10.0
+"""Seconds for which a worker that is given back is waited for."""
+_RUNS_PER_WORKER = 1000
+_RECURSION = 1000
+_SUSPENSIONS_PER_CALL, _SUSPENSIONS = 4, 10_000
+"""How often the engine may turn to us for one call of a tool, and for everything else."""
+_POLICY: OSPolicy = {"sleep": "system", "sleep_system_max": float("inf"), "process_time": "elapsed"}
+_SETTLING = 0.05
+_LARGE = 1 << 18
+"""How long a text is that is not read between two turns of the event loop."""
+
+
+@cache
+def _settle_at_exit() -> None:
+    """Let the engine's threads drop what they hold before the interpreter ends, for else they abort it."""
+    atexit.register(sleep, _SETTLING)
+
+
+class Pool:
+    """Keeps workers ready; each serves one run at a time."""
+
+    def __init__(self, wall: Wall, engine: AsyncMonty, workers: int) -> None:
+        self._wall = wall
+        self._engine = engine
+        self._turns = anyio.Semaphore(workers)
+
+    @classmethod
+    async def start(cls, wall: Wall, *, workers: int) -> Self:
+        """Start a first worker.
+
+        Raises:
+            RuntimeUnavailableError: none can be started.
+        """
+        _settle_at_exit()
+        with anyio.CancelScope(shield=True):  # a start that is given up halfway would leave its worker behind
+            try:
+                await to_thread.run_sync(wall.__enter__)
+                engine = AsyncMonty(
+                    binary_path=wall.script,
+                    max_processes=workers,
+                    max_checkouts_per_worker=_RUNS_PER_WORKER,
+                    feed_duration_limit_grace=_GRACE,
+                )
+                await engine.__aenter__()
+            except Exception as error:  # whatever the engine raises, there is none
+                wall.__exit__(None, None, None)
+                raise RuntimeUnavailableError("monty", f"its worker does not start: {error}") from error
+        return cls(wall, engine, workers)
+
+    async def close(self) -> None:
+        """End all workers."""
+        await self._engine.__aexit__(None, None, None)
+        await to_thread.run_sync(self._wall.__exit__, None, None, None)
+
+    def calls(self, bridge: Bridge, *, end: Callable[[], object]) -> Calls:
+        """Return what answers the calls of one run."""
+        return Calls(bridge, end=end)
+
+    async def run(self, job: Job, calls: Calls) -> Any:
+        """Run code in a worker of its own; see `Sandbox`.
+
+        Raises:
+            RuntimeUnavailableError: there is no worker, and this pool will have none again.
+        """
+        async with self._turns:
+            return await _read(await self._run(job, calls), job.limits.output_bytes)
+
+    async def _run(self, job: Job, calls: Calls) -> Any:
+        session = await self._session(job)
+        printed = Printed(job.output)
+        try:
+            told = await _told(session, job, calls, printed)
+        except BaseException:
+            with anyio.move_on_after(_PATIENCE, shield=True):  # a worker in the middle of something is killed
+                await session.__aexit__(None, None, None)
+            raise
+        else:
+            await session.__aexit__(None, None, None)
+        finally:
+            printed.close()
+            await calls.close()
+        return told
+
+    async def _session(self, job: Job) -> AsyncMontySession:
+        session = self._engine.checkout(
+            limits=_limits(job.limits, job.timeout), os_policy=_POLICY, assert_message_annotations=False
+        )
+        try:
+            with anyio.fail_after(
+                _PATIENCE, shield=True
+            ):  # a start given up halfway leaves its worker behind
+                await session.__aenter__()
+        except (MontyError, OSError, RuntimeError) as error:
+            raise RuntimeUnavailableError("monty", f"its worker does not start: {error}") from error
+        return session
+
+
+async def _told(session: AsyncMontySession, job: Job, calls: Calls, printed: Printed) -> Any:
+    """Return the value that the code left, in the form in which it leaves."""
+    values, functions = calls.names(job)
+    try:
+        return await session.feed_run(
+            with_value(job.code),
+            inputs={"__out": None, **values},
+            external_lookup=functions,
+            print_callback=printed.write,
+            os=environment,
+        )
+    except MontyError as error:
+        if not in_value(error, job.code):
+            raise failure(error, job.code) from error
+    try:
+        return await session.feed_run(EXPLAINING, print_callback=printed.write, os=environment)
+    except MontyError as error:
+        raise failure(error, job.code) from error
+
+
+async def _read(told: Any, limit: int) -> Any:
+    if isinstance(told, str) and len(told) > _LARGE:
+        return await to_thread.run_sync(read_value, told, limit)
+    return read_value(told, limit)
+
+
+def _limits(limits: Limits, timeout: float) -> ResourceLimits:
+    return {
+        "max_memory": min(limits.memory_bytes, MAX_MEMORY),
+        "max_feed_duration_secs": limits.cpu,
+        "max_recursion_depth": _RECURSION,
+        "max_suspensions": _SUSPENSIONS + _SUSPENSIONS_PER_CALL * limits.max_tool_calls,
+        "max_total_sleep_secs": timeout,
+    }

@@ -1,0 +1,176 @@
+"""What leaves the guest: its `__out`, which it writes as JSON itself, and the arguments of its calls.
+
+Only text of a known size crosses: a value that takes little room in the guest, being one list a thousand
+times over, can take all of it here.
+"""
+
+import json
+import re
+from typing import Any
+
+from toolcrib.errors import CodeError, LimitExceededError
+from toolcrib.runtime.plain import MAX_ARGUMENTS
+from toolcrib.runtime.telling import ToldError
+
+__all__ = ["EXPLAINING", "MAX_DEPTH", "read_call", "read_value", "with_value"]
+
+MAX_DEPTH = 64
+"""How many containers deep a value may be."""
+_MAX_VALUES = MAX_ARGUMENTS // 4
+"""How many values the arguments of one call may hold; more would not fit into the characters that pass."""
+_REPRESENTED = re.compile(r"<(function|coroutine|module|bound method)\b.*>", re.DOTALL)
+"""How the engine writes what has no form outside of it."""
+_CYCLES = {"[...]": "[", "(...)": "[", "{...}": "{", "...": "."}
+"""How it writes a list, an object or an instance within itself, and our sign for being in such a one."""
+
+_WRITTEN = ", allow_nan=False, ensure_ascii=False)"
+_TAIL = f"""
+
+import json as __json
+__json.dumps(__out{_WRITTEN}
+"""
+EXPLAINING = f"""
+import json as __json, dataclasses as __dataclasses, datetime as __datetime, decimal as __decimal
+import pathlib as __pathlib
+def __plain(value, path):
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError(str(value))
+        return value
+    if len(path) > {MAX_DEPTH}:
+        raise ValueError("deeper than {MAX_DEPTH} levels, or contained in itself")
+    if isinstance(value, dict):
+        plain = {{}}
+        for key, member in value.items():
+            if not (key is None or isinstance(key, (bool, int, float, str))):
+                raise ValueError("under a key of type " + type(key).__name__)
+            path.append(repr(key)[:60])
+            plain[key] = __plain(member, path)
+            path.pop()
+        return plain
+    if isinstance(value, (list, tuple, set, frozenset)):
+        plain = []
+        for member in value:
+            path.append(str(len(plain)))
+            plain.append(__plain(member, path))
+            path.pop()
+        return plain
+    if isinstance(value, (__datetime.date, __datetime.time)):
+        return value.isoformat()
+    if isinstance(value, (__decimal.Decimal, __pathlib.Path)):
+        return str(value)
+    if __dataclasses.is_dataclass(value) and type(value).__name__ != "type":
+        plain = {{}}
+        for field in type(value).__dataclass_fields__:
+            path.append(repr(field))
+            plain[field] = __plain(getattr(value, field), path)
+            path.pop()
+        return plain
+    raise ValueError("of type " + type(value).__name__)
+__path = []
+try:
+    __told = __json.dumps(__plain(__out, __path){_WRITTEN}
+except ValueError as error:
+    __told = ["__out" + "".join(["[" + step + "]" for step in __path[:8]]), str(error)[:200]]
+__told
+"""
+"""Code that writes what `json` alone cannot, or says where in `__out` it stands and what it is."""
+
+
+def with_value(code: str) -> str:
+    """Return code that ends with the value it left, as JSON.
+
+    The empty line keeps a last line that ends with a backslash from taking ours for its own.
+    """
+    return code + _TAIL
+
+
+def read_value(told: str | list[str], limit: int) -> Any:
+    """Return the value that the guest wrote as JSON; what it says instead is a place and a reason.
+
+    Raises:
+        LimitExceededError: it is too large.
+        CodeError: something in it is not JSON, or it is too deep.
+    """
+    if isinstance(told, list):
+        raise CodeError(_explained(*told))
+    size = len(told.encode())
+    if size > limit:
+        raise LimitExceededError(
+            "output_bytes", f"__out is {size:,} bytes of JSON, where {limit:,} are allowed"
+        )
+    if told.count("[") + told.count("{") > MAX_DEPTH and _depth(told) > MAX_DEPTH:
+        raise CodeError(f"__out is not JSON: it is deeper than {MAX_DEPTH} levels")
+    return json.loads(told)
+
+
+def _explained(place: str, reason: str) -> str:
+    if reason.startswith("Exceeds the limit"):
+        reason = "or holds an integer of more than 4,300 digits"
+    hint = "; a call must be awaited" if "coroutine" in reason else ""
+    return f"__out is not JSON: {place} is {reason}{hint}"
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for mark in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+        sign = mark[0]
+        depth += (sign in "[{") - (sign in "]}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def read_call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call, of a size that can be looked at; dataclasses become objects.
+
+    Raises:
+        ToldError: they are too many, or one of them has no form outside of the guest.
+    """
+    reader = _Reader()
+    return reader.read(list(args)), reader.read(dict(kwargs))
+
+
+class _Reader:
+    """Copies arguments, counting as it goes, for one list may stand in them a million times."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_VALUES
+        self._room = MAX_ARGUMENTS
+
+    def read(self, value: Any, depth: int = 0, within: str = "") -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise ToldError("ValueError", f"arguments hold more than {_MAX_VALUES:,} values")
+        if isinstance(value, str):
+            return self._text(value, within)
+        if depth > MAX_DEPTH + 1:
+            raise ToldError("ValueError", f"arguments are deeper than {MAX_DEPTH} levels")
+        if isinstance(value, dict):
+            inner = within if depth == 0 else within + "{"
+            return {self._key(name): self.read(member, depth + 1, inner) for name, member in value.items()}
+        if isinstance(value, list | tuple):
+            inner = within if depth == 0 else within + "["
+            return [self.read(member, depth + 1, inner) for member in value]
+        if getattr(value, "is_dataclass", False) is True:
+            return self.read(value.attributes, depth, within + ".")
+        return value
+
+    def _key(self, name: Any) -> Any:
+        return self._text(name) if isinstance(name, str) else name
+
+    def _text(self, value: str, within: str = "") -> str:
+        self._room -= len(value)
+        if self._room < 0:
+            raise ToldError("ValueError", f"arguments hold more than {MAX_ARGUMENTS:,} characters")
+        if _CYCLES.get(value, "?") in within:
+            said = (
+                f"what contains itself is not, nor is the text {value!r} here, which the engine writes for it"
+            )
+            raise ToldError("TypeError", f"arguments must be JSON: {said}")
+        odd = _REPRESENTED.fullmatch(value) if value.startswith("<") else None
+        if odd is None:
+            return value
+        hint = "; a call must be awaited" if odd[1] == "coroutine" else ""
+        raise ToldError("TypeError", f"arguments must be JSON: a {odd[1]} is not{hint}")

@@ -1,0 +1,180 @@
+"""The wall around a worker: a script that starts it where there is nothing to see and little to ask for.
+
+The interpreter is the inner wall: code cannot name a file, a socket or a process. This is the outer one, for
+the case that a flaw in the interpreter lets code run as machine code.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.monty.filter import write_filter
+
+__all__ = ["MAX_MEMORY", "NOBODY", "Wall", "wall_here"]
+
+NOBODY = 65534
+"""The user that a worker is where we are root."""
+MAX_MEMORY = 3 << 30
+"""The largest limit of memory that is passed on; one above all of them bounds the worker from outside."""
+_ADDRESS_SPACE = 4 << 20
+"""Kilobytes of address space for a worker, in which the largest heap has room."""
+_DESCRIPTORS = 64
+_FILTER = 9
+"""The descriptor that bubblewrap reads the filter from."""
+_PATIENCE = 20.0
+
+
+class Wall:
+    """A private folder with the script that starts a worker; leaving removes it.
+
+    Args:
+        parts: What the wall is made of: `bubblewrap` and `seccomp`, each if it can be used here.
+    """
+
+    def __init__(self, parts: Iterable[str]) -> None:
+        self._parts = frozenset(parts)
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="toolcrib-monty-"))
+        try:
+            if "seccomp" in self._parts:
+                write_filter(self._filter)
+            self.script.write_text(self._written(), encoding="utf-8")
+            self.script.chmod(0o700)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    @property
+    def script(self) -> Path:
+        """What starts a worker, given the arguments for it."""
+        return self._inside("worker")
+
+    @property
+    def _filter(self) -> Path:
+        return self._inside("filter")
+
+    def _inside(self, name: str) -> Path:
+        if self._folder is None:
+            raise RuntimeError("the wall is not up")
+        return self._folder / name
+
+    def _written(self) -> str:
+        worker = monty_binary()
+        command = _behind_bubblewrap(worker, self._parts) if "bubblewrap" in self._parts else _bare(worker)
+        line = " ".join(map(shlex.quote, command)) + ' "$@"'
+        if "seccomp" in self._parts:
+            line += f" {_FILTER}<{shlex.quote(str(self._filter))}"
+        limits = ["ulimit -c 0", f"ulimit -n {_DESCRIPTORS}", f"ulimit -v {_ADDRESS_SPACE}"]
+        # what the worker says of its end is told by the engine as well
+        return "\n".join(["#!/bin/sh", "exec 2>/dev/null", *limits, f"exec {line}", ""])
+
+
+def monty_binary() -> str:
+    """Return the path of the engine's worker.
+
+    Raises:
+        RuntimeUnavailableError: the engine is not installed.
+    """
+    try:
+        from pydantic_monty._binary import find_monty_binary  # noqa: PLC0415 - an extra
+
+        return find_monty_binary()
+    except (ImportError, FileNotFoundError) as error:
+        raise RuntimeUnavailableError("monty", "pip install 'toolcrib[code]' (pydantic-monty)") from error
+
+
+def _bare(worker: str) -> Sequence[str]:
+    """Return how to start a worker that at least dies with us."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", worker] if setpriv else [worker]
+
+
+def _behind_bubblewrap(worker: str, parts: frozenset[str]) -> Sequence[str]:
+    command = [
+        shutil.which("bwrap") or "bwrap",
+        "--unshare-net",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+    ]
+    command += [
+        "--unshare-cgroup-try",
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        "--cap-drop",
+        "ALL",
+    ]
+    if "seccomp" in parts:
+        command += ["--seccomp", str(_FILTER)]
+    if os.geteuid() != 0:
+        command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
+        return [*command, *_seen(worker), "/monty"]
+    setpriv = shutil.which("setpriv") or "setpriv"
+    for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+        command += ["--cap-add", capability]
+    command += [
+        *_seen(worker, setpriv),
+        "/setpriv",
+        f"--reuid={NOBODY}",
+        f"--regid={NOBODY}",
+        "--clear-groups",
+    ]
+    return [*command, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "/monty"]
+
+
+def _seen(worker: str, *others: str) -> list[str]:
+    """Return the options that make the programs and their libraries, and nothing else, visible."""
+    programs = [(worker, "/monty"), *((other, f"/{Path(other).name}") for other in others)]
+    libraries = sorted({library for program, _ in programs for library in _libraries(program)})
+    folders = sorted({str(folder) for library in libraries for folder in Path(library).parents} - {"/"})
+    options = [option for folder in folders for option in ("--perms", "0755", "--dir", folder)]
+    for source, target in [*programs, *((library, library) for library in libraries)]:
+        options += ["--ro-bind", os.path.realpath(source), target]
+    return [*options, "--remount-ro", "/", "--chdir", "/"]
+
+
+def _libraries(program: str) -> Sequence[str]:
+    """Return the shared libraries that a program loads; none where it is a static one."""
+    told = subprocess.run(["ldd", program], capture_output=True, text=True, check=False, timeout=_PATIENCE)  # noqa: S603, S607 - programs of our own
+    words = [word for line in told.stdout.splitlines() for word in line.split()]
+    return [word for word in words if word.startswith("/") and not word.endswith(":")]
+
+
+@cache
+def wall_here() -> tuple[str, ...]:
+    """Return what a wall can be made of on this machine, outermost first, as tried with a real worker."""
+    for parts in (("bubblewrap", "seccomp"), ("bubblewrap",)):
+        if _holds(parts):
+            return parts
+    return ()
+
+
+def _holds(parts: tuple[str, ...]) -> bool:
+    if shutil.which("bwrap") is None or (os.geteuid() == 0 and shutil.which("setpriv") is None):
+        return False
+    try:
+        with Wall(parts) as wall:
+            command = [str(wall.script), "--version"]
+            done = subprocess.run(command, env={}, capture_output=True, check=False, timeout=_PATIENCE)  # noqa: S603 - our own script
+    except (ImportError, OSError, RuntimeError, subprocess.SubprocessError, RuntimeUnavailableError):
+        return False
+    return done.returncode == 0

@@ -1,0 +1,163 @@
+"""The guest's calls: none outlives the run, and none that ends it can be caught."""
+
+from typing import Any
+
+import anyio
+import pytest
+from runtime.monty.guests import Guests, Names, Tools, echo
+
+from toolcrib.errors import CodeError, LimitExceededError
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.monty.calls import Calls
+from toolcrib.runtime.output import Output
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import Limits, SecurityProfile
+from toolcrib.runtime.telling import ToldError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("__out = await box.echo('a')", "a"),
+        ("__out = await box.echo(value={'a': (1,)})", {"a": [1]}),
+        ("f = box.echo\n__out = await f('b')", "b"),
+        ("fs = [box.echo, box . other]\n__out = await fs[0]('c')", "c"),
+        ("__out = hasattr(box, 'computed' + '')", False),
+        (
+            "import asyncio\n__out = await asyncio.gather(box.echo(1), run_tool('box:echo', {'value': 2}))",
+            [1, 2],
+        ),
+        ("__out = await run_tool('box:echo')", None),
+        ("__out = await search_tools('a')", [{"id": "box:echo", "query": "a"}]),
+        ("__out = await describe_tool('box:echo')", {"id": "box:echo", "level": "schema"}),
+        ("__out = await run_chain([{'tool_id': 'box:echo'}])", {"steps": 1}),
+    ],
+)
+async def test_names_stand_for_tools(bare: Guests, code: str, value: Any) -> None:
+    assert await bare.run(code) == value
+
+
+async def test_a_failure_is_a_builtin_exception_that_code_can_catch(bare: Guests) -> None:
+    code = "try:\n    await box.nothing()\nexcept AttributeError as error:\n    __out = str(error)"
+    assert await bare.run(code) == "there is no tool 'box.nothing'"
+
+
+@pytest.mark.parametrize("kind", ["Unheard", "print", "SystemExit", "RuntimeError"])
+async def test_a_failure_of_a_kind_that_is_no_exception_is_a_runtime_error(bare: Guests, kind: str) -> None:
+    async def fail() -> None:
+        raise ToldError(kind, "it failed")
+
+    guests = Guests(bare.sandbox, fail=fail)
+    assert (
+        await guests.run("try:\n    await box.fail()\nexcept RuntimeError as e:\n    __out = str(e)")
+        == "it failed"
+    )
+
+
+async def test_the_end_of_a_run_cannot_be_caught(bare: Guests) -> None:
+    code = "await box.echo()\ntry:\n    await box.echo()\nexcept BaseException:\n    print('went on')\nprint('and on')"
+    with pytest.raises(LimitExceededError) as caught:
+        await bare.run(code, max_tool_calls=1)
+    assert caught.value.limit == "max_tool_calls"
+    assert bare.output.text("stdout") == ""
+    assert bare.bridge is not None
+    assert len(bare.bridge.records) == 1
+
+
+async def test_an_exception_of_the_host_ends_the_run_and_is_let_through(bare: Guests) -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError("of the host")
+
+    guests = Guests(bare.sandbox, broken=broken)
+    code = "import asyncio\ntry:\n    await asyncio.gather(box.broken(), box.broken(), box.hang())\nexcept BaseException:\n    print('went on')"
+    with pytest.raises(ZeroDivisionError, match="of the host"):
+        await guests.run(code)
+    assert guests.output.text("stdout") == ""
+    assert await guests.run("__out = 1") == 1
+
+
+async def test_a_call_that_is_not_awaited_ends_with_the_code(bare: Guests) -> None:
+    ended: list[str] = []
+
+    async def linger() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("linger")
+
+    guests = Guests(bare.sandbox, linger=linger)
+    code = "box.linger()\nbox.linger()\nawait box.echo()\n__out = 'done'"
+    assert await guests.run(code) == "done"
+    assert ended == ["linger", "linger"]
+
+
+async def test_a_call_is_cancelled_with_its_run_and_waited_for(bare: Guests) -> None:
+    ended: list[str] = []
+
+    async def slow() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            ended.append("slow")
+
+    guests = Guests(bare.sandbox, slow=slow)
+    with pytest.raises(LimitExceededError):
+        await guests.run("print('before')\nawait box.slow()", timeout=0.3)
+    assert ended == ["slow"]
+    assert guests.output.text("stdout") == "before\n"
+
+
+def calls_of(code: str, **tools: Any) -> tuple[Calls, Job]:
+    limits = Limits()
+    bridge = Bridge(Tools(**tools), Names(), limits, end=print)
+    job = Job(
+        code,
+        limits,
+        1.0,
+        SecurityProfile.DEV,
+        ("box", "other"),
+        ("run_tool", "search_tools"),
+        Output(limit=1),
+    )
+    return Calls(bridge, end=print), job
+
+
+async def test_only_names_that_the_code_has_are_given_to_it() -> None:
+    calls, job = calls_of("f = box.one\nawait box.two()\nrun_tool")
+    values, functions = calls.names(job)
+    assert values.keys() == {"box"}
+    assert functions.keys() == {"run_tool", "__box__one", "__box__two"}
+    assert values["box"].lookup_lazy_attrs("one") is functions["__box__one"]
+    with pytest.raises(AttributeError):
+        values["box"].lookup_lazy_attrs("three")
+
+
+async def test_what_is_given_is_read_at_once_and_refused_when_it_is_awaited() -> None:
+    calls, job = calls_of("await box.echo()", echo=echo)
+    box = calls.names(job)[0]["box"]
+    assert await box.call_method("echo", (), {"value": 1}) == 1
+    refused = box.call_method("echo", ("<function 'f' at 0x1>",), {})
+    with pytest.raises(TypeError, match="a function is not"):
+        await refused
+
+
+async def test_a_call_that_begins_after_the_end_is_not_made() -> None:
+    made: list[int] = []
+
+    async def make() -> None:
+        made.append(1)
+
+    calls, job = calls_of("run_tool", make=make)
+    coroutine = calls.names(job)[1]["run_tool"]("box:make")
+    await calls.close()
+    assert await coroutine is None
+    assert not made
+
+
+async def test_arguments_may_be_given_to_a_tool_that_takes_none(bare: Guests) -> None:
+    with pytest.raises(CodeError, match="takes at most 0 arguments"):
+        await bare.run("await box.hang(1)")

@@ -1,0 +1,165 @@
+"""The engine's wording, one test for each sentence that we rely on."""
+
+import pytest
+from runtime.monty.guests import Guests
+
+from toolcrib.errors import CodeError, LimitExceededError
+
+pytestmark = pytest.mark.anyio
+
+LIMITS = {
+    "computing": ("while True:\n    pass", "cpu"),
+    "computing, caught": ("try:\n    while True:\n        pass\nexcept BaseException:\n    __out = 1", "cpu"),
+    "an allocation": ("x = 'a' * 10**9", "memory_bytes"),
+    "an allocation, caught": (
+        "try:\n    x = 'a' * 10**9\nexcept BaseException:\n    __out = 1",
+        "memory_bytes",
+    ),
+    "a value that does not fit when it is sent": ("await box.echo('x' * 45_000_000)", "memory_bytes"),
+    "sleeping": ("import time\ntime.sleep(90)", "timeout"),
+    "sleeping asynchronously": ("import asyncio\nawait asyncio.sleep(90)", "timeout"),
+    "calling out": (
+        "while True:\n    try:\n        await box.nothing()\n    except AttributeError:\n        pass",
+        "max_tool_calls",
+    ),
+    "what the engine does not interrupt": ("str(7**10**7)", "cpu"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_a_limit_of_the_engine_is_one_of_ours(bare: Guests, name: str) -> None:
+    code, limit = LIMITS[name]
+    with pytest.raises(LimitExceededError) as caught:
+        await bare.run(code, cpu=5.0 if limit == "max_tool_calls" else 0.3)
+    assert caught.value.limit == limit
+    assert await bare.run("__out = 'next'") == "next"
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "TimeoutError('feed time limit exceeded: 1s > 500ms')",
+        "MemoryError('memory limit exceeded: 2 bytes > 1 bytes')",
+        "TimeoutError('sleep limit exceeded: 3s > 1s')",
+        "RuntimeError('suspension limit 30 exceeded')",
+        "NotImplementedError('The monty syntax parser does not yet support love')",
+        "NotImplementedError('not yet supported')",
+        "NameError(\"name 'compile' is not defined\")",
+    ],
+)
+async def test_what_the_code_raises_itself_is_no_word_of_the_engine(bare: Guests, raised: str) -> None:
+    for code in (f"raise {raised}", f"def f():\n    error = {raised}\n    raise error\nf()"):
+        with pytest.raises(CodeError) as caught:
+            await bare.run(code)
+        assert caught.value.reason.startswith(raised.partition("(")[0])
+        assert not caught.value.unsupported
+
+
+UNSUPPORTED = {
+    "inheritance": ("class A:\n    pass\nclass B(A):\n    pass", "class inheritance", 3),
+    "generators": ("def f():\n    yield 1", "yield", 2),
+    "a module": ("x = 1\nimport statistics", "the module 'statistics'", 2),
+    "a module of a package": ("import urllib.parse", "the module 'urllib'", 1),
+    "a name of a module": ("from collections import ChainMap", "collections.ChainMap", 1),
+    "an attribute of a module": ("import asyncio\nasyncio.create_task", "asyncio.create_task", 2),
+    "a builtin": ("bytearray()", "the builtin 'bytearray'", 1),
+    "a method": ("'a'.__class__", "str.__class__", 1),
+    "a method of an output": ("import sys\nsys.stdout.write('x')", "_io.TextIOWrapper.write", 2),
+    "an option": ("import asyncio\nawait asyncio.gather(box.echo(1), return_exceptions=True)", "keyword arguments", 2),
+    "a callback": ("import re\nre.sub('a', lambda m: 'b', 'a')", "callable replacement", 2),
+    "a call in a synchronous place": ("list(map(box.echo, [1]))", "where it cannot be awaited", 1),
+    "something unfinished": ("raise SystemExit(3)", "Internal error", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+async def test_what_the_engine_lacks_is_told_and_another_sandbox_named(bare: Guests, name: str) -> None:
+    code, what, line = UNSUPPORTED[name]
+    with pytest.raises(CodeError) as caught:
+        await bare.run(code)
+    assert caught.value.unsupported
+    assert what in caught.value.reason
+    assert "'process' does" in caught.value.reason
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import numpy",
+        "from collections import Nope",
+        "import math\nmath.nope",
+        "nope",
+        "'a'.nope",
+        "class A:\n    pass\nA().nope",
+        "eval('del x')",
+        "getattr(box, 'chosen')",
+    ],
+)
+async def test_what_python_lacks_too_is_only_a_mistake(bare: Guests, code: str) -> None:
+    with pytest.raises(CodeError) as caught:
+        await bare.run(code)
+    assert not caught.value.unsupported
+
+
+@pytest.mark.parametrize(
+    ("code", "place"),
+    [
+        ("x = 1 + \\", (1, 10)),
+        ("y = 1\nx = 'abc", (2, 5)),
+        ("if True:", (1, 9)),
+        ("x = (1,", (1, 8)),
+        ("x = '''abc", (1, 5)),
+        ("@foo", (1, 5)),
+        ("def f(:", (1, 7)),
+        ("  x = 1", (1, 1)),
+    ],
+)
+async def test_code_that_ends_too_early_fails_at_its_own_end(
+    bare: Guests, code: str, place: tuple[int, int]
+) -> None:
+    with pytest.raises(CodeError) as caught:
+        await bare.run(code)
+    assert (caught.value.line, caught.value.column) == place
+    assert caught.value.reason.startswith("SyntaxError: ")
+    assert "__out" not in str(caught.value) + caught.value.traceback
+    assert not caught.value.unsupported
+
+
+@pytest.mark.parametrize(
+    "code", ["", "# nothing", "x = 1 # that", "pass\n\n", "if True:\n    pass\n    # end", "x = 1;"]
+)
+async def test_however_code_ends_it_may_leave_nothing(bare: Guests, code: str) -> None:
+    assert await bare.run(code) is None
+
+
+async def test_a_traceback_shows_the_code_and_nothing_else(bare: Guests) -> None:
+    with pytest.raises(CodeError) as caught:
+        await bare.run("def f(x):\n    return 1 / x\n\nf(0)")
+    assert caught.value.reason == "ZeroDivisionError: division by zero"
+    assert (caught.value.line, caught.value.column) == (2, 12)
+    assert caught.value.traceback.splitlines() == [
+        "Traceback (most recent call last):",
+        '  File "<code>", line 4, in <module>',
+        "    f(0)",
+        '  File "<code>", line 2, in f',
+        "    return 1 / x",
+        "ZeroDivisionError: division by zero",
+    ]
+
+
+async def test_long_tracebacks_and_texts_are_cut(bare: Guests) -> None:
+    with pytest.raises(CodeError) as deep:
+        await bare.run("def f():\n    f()\nf()")
+    assert deep.value.reason.startswith("RecursionError")
+    assert deep.value.traceback.count("<code>") == 20
+    assert " more]" in deep.value.traceback
+    with pytest.raises(CodeError) as long:
+        await bare.run("raise ValueError('x' * 5_000_000)")
+    assert len(long.value.reason) + len(long.value.traceback) < 5000
+    assert "characters]" in long.value.reason
+
+
+async def test_a_value_that_cannot_be_looked_at_is_told_as_it_is(bare: Guests) -> None:
+    with pytest.raises(CodeError, match="no luck"):
+        await bare.run("def isinstance(*args):\n    raise RuntimeError('no luck')\n__out = {1}")
