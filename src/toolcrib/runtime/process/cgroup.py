@@ -1,0 +1,201 @@
+"""Control groups: the kernel's own account of a guest's memory and processes, where we may make groups.
+
+Both versions are known. A group carries our process id and when we started in its name, so that whoever comes
+after a process that was killed can tell which groups nobody needs any more.
+"""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+__all__ = ["Cgroup", "Cgroups", "find_cgroups"]
+
+_PREFIX = "toolcrib"
+_NUMBERS = count(1)
+_CONTROLLERS = ("memory", "pids")
+_SECOND = "cgroup2"
+_OOM_FILES = ("memory.oom_control", "memory.events")
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """Where groups can be made: a folder for each controller, in the second version the same for all."""
+
+    parents: Mapping[str, Path]
+
+    @property
+    def memory(self) -> bool:
+        """Whether memory can be held."""
+        return "memory" in self.parents
+
+    @property
+    def pids(self) -> bool:
+        """Whether processes and threads can be counted."""
+        return "pids" in self.parents
+
+    def make(self) -> "Cgroup | None":
+        """Return a group of its own for one guest; None where there is no place for it."""
+        name = f"{_PREFIX}-{os.getpid()}-{_started(os.getpid())}-{next(_NUMBERS)}"
+        made: dict[str, Path] = {}
+        try:
+            for controller, parent in self.parents.items():
+                folder = made[controller] = parent / name
+                folder.mkdir(exist_ok=folder in list(made.values())[:-1])
+        except OSError:
+            for folder in made.values():
+                with suppress(OSError):
+                    folder.rmdir()
+            return None
+        return Cgroup(made) if made else None
+
+    def sweep(self) -> int:
+        """Remove the groups of processes that are gone, and return how many that were.
+
+        A guest that was just starting when its host was killed may be left in one; it is killed.
+        """
+        removed = 0
+        for folder in {path for parent in self.parents.values() for path in parent.glob(f"{_PREFIX}-*-*-*")}:
+            _, pid, started, _ = folder.name.split("-", 3)
+            if pid.isdigit() and _started(int(pid)) != started:
+                for guest in _lines(folder / "cgroup.procs"):
+                    with suppress(OSError):
+                        os.kill(int(guest), signal.SIGKILL)
+                with suppress(OSError):  # its guests are still dying, or another was faster
+                    folder.rmdir()
+                    removed += 1
+        return removed
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """The group of one guest."""
+
+    folders: Mapping[str, Path]
+
+    @property
+    def doors(self) -> tuple[str, ...]:
+        """The files that a process writes a 0 into to join."""
+        return tuple(dict.fromkeys(str(folder / "cgroup.procs") for folder in self.folders.values()))
+
+    def limit(self, *, memory: int, pids: int) -> Self:
+        """Set how much memory, with nothing swapped out, and how many tasks there may be."""
+        held = self.folders.get("memory")
+        if held is not None:
+            if (held / "memory.max").exists():
+                _write(held / "memory.swap.max", 0)
+                _write(held / "memory.max", memory)
+            else:
+                self._limit_first(held, memory)
+        if "pids" in self.folders:
+            _write(self.folders["pids"] / "pids.max", pids)
+        return self
+
+    @staticmethod
+    def _limit_first(held: Path, memory: int) -> None:
+        """Set the two limits of the first version, of which one may never be larger than the other."""
+        files = [held / "memory.limit_in_bytes", held / "memory.memsw.limit_in_bytes"]
+        for file in [*files, files[0]]:
+            _write(file, memory)
+
+    def ran_out(self) -> bool:
+        """Return whether something in it was killed because the memory was used up."""
+        held = self.folders.get("memory")
+        for file in [held / name for name in _OOM_FILES] if held is not None else []:
+            with suppress(OSError):
+                words = file.read_text().split()
+                return "oom_kill" in words and words[words.index("oom_kill") + 1] != "0"
+        return False
+
+    def remove(self) -> bool:
+        """Remove it, and return whether it is gone; one with processes in it cannot be removed."""
+        for folder in set(self.folders.values()):
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                return False
+        return True
+
+
+def find_cgroups(about: Path = Path("/proc/self")) -> Cgroups:
+    """Return where groups can be made here, having tried; what killed processes left behind is removed.
+
+    `about` is what the kernel says of the process that they are for.
+    """
+    parents = {}
+    for controller in _CONTROLLERS:
+        for parent in _candidates(controller, about):
+            if _works(parent, controller):
+                parents[controller] = parent
+                break
+    found = Cgroups(parents)
+    found.sweep()
+    return found
+
+
+def _candidates(controller: str, about: Path) -> Iterator[Path]:
+    """Yield where a group with a controller might be made: below our own group, beside it, at the root."""
+    own = dict(_own_groups(about))
+    for mount, kind, options in _mounts(about):
+        name = "" if kind == _SECOND else controller
+        if name not in own or (name and controller not in options):
+            continue
+        inside = mount / own[name].lstrip("/")
+        yield from dict.fromkeys(
+            path for path in (inside, inside.parent, mount) if path.is_relative_to(mount)
+        )
+
+
+def _own_groups(about: Path) -> Iterator[tuple[str, str]]:
+    for line in _lines(about / "cgroup"):
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            yield controller, path
+
+
+def _mounts(about: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    for line in _lines(about / "mountinfo"):
+        fields, _, rest = line.partition(" - ")
+        kind, _, options = rest.split(" ", 2)
+        if kind in {"cgroup", _SECOND}:
+            yield Path(fields.split(" ")[4]), kind, options.split(",")
+
+
+def _works(parent: Path, controller: str) -> bool:
+    """Return whether a group made there has the controller."""
+    if not os.access(parent, os.W_OK):
+        return False
+    group = Cgroups({controller: parent}).make()
+    if group is None:
+        return False
+    files = ("memory.limit_in_bytes", "memory.max") if controller == "memory" else ("pids.max",)
+    folder = group.folders[controller]
+    try:
+        return any((folder / name).exists() and os.access(folder / name, os.W_OK) for name in files)
+    finally:
+        group.remove()
+
+
+def _started(pid: int) -> str:
+    """Return when a process started, in ticks since the machine did; nothing where there is none."""
+    for line in _lines(Path(f"/proc/{pid}/stat")):
+        return line.rpartition(")")[2].split()[19]
+    return ""
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _write(file: Path, value: int) -> None:
+    with suppress(OSError):  # no swap is accounted for, or the other limit has to move first
+        file.write_text(str(value))

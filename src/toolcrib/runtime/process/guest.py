@@ -1,0 +1,393 @@
+"""The program inside: it takes one job, runs its code, and asks the host for the rest.
+
+It stands on the standard library alone and is handed to the interpreter as text, so that nothing of this
+package has to be visible inside. The host believes none of what it says.
+"""
+
+import ast
+import asyncio  # noqa: TID251 - the event loop of the guest's code
+import base64
+import builtins
+import ctypes
+import dataclasses
+import datetime as dt
+import decimal
+import errno
+import importlib
+import json
+import linecache
+import math
+import os
+import pathlib
+import resource
+import struct
+import sys
+import traceback
+import types
+import uuid
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NoReturn
+
+_LINE = 3
+_HEADER = 4
+_FILE = "<code>"
+_DEPTH = 64
+_TEXT, _TRACE = 2_000, 6_000
+_FRAMES = 12
+_PREPARED = (
+    *("bisect", "collections", "copy", "csv", "enum", "hashlib", "heapq", "html", "itertools", "operator"),
+    *("random", "re", "statistics", "string", "textwrap", "time", "typing", "urllib.parse", "zoneinfo"),
+)
+"""Modules that code often needs: they are loaded before it comes."""
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
+_CAPABILITY_VERSION = 0x20080522
+_TEXTUAL = (decimal.Decimal, uuid.UUID, pathlib.PurePath, dt.timedelta)
+_DATED = (dt.date, dt.time)
+_LIMITS = {errno.ENOSPC: "disk_bytes", errno.EFBIG: "disk_bytes", errno.EDQUOT: "disk_bytes"}
+
+
+class _Line:
+    """The frames that go to the host and come from it: four bytes of length, then JSON."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._buffer = bytearray()
+        self.most = 1 << 20
+
+    def send(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        if len(data) > self.most:
+            raise ValueError(f"{len(data):,} bytes of JSON are more than the {self.most:,} that pass at once")
+        rest = memoryview(struct.pack(">I", len(data)) + data)
+        while rest:
+            rest = rest[os.write(self.descriptor, rest) :]
+
+    def received(self) -> list[dict[str, Any]]:
+        """Return the messages that one read completes."""
+        data = os.read(self.descriptor, 1 << 18)
+        if not data:
+            os._exit(0)  # the host is gone
+        self._buffer += data
+        messages = []
+        while len(self._buffer) >= _HEADER:
+            end = _HEADER + int.from_bytes(self._buffer[:_HEADER], "big")
+            if len(self._buffer) < end:
+                break
+            messages.append(json.loads(self._buffer[_HEADER:end]))
+            del self._buffer[:end]
+        return messages
+
+    def wait(self) -> dict[str, Any]:
+        """Return the one message that is due."""
+        while not (messages := self.received()):
+            pass
+        return messages[0]
+
+
+class _Client:
+    """Calls of tools: each waits for the answer that carries its number."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._last = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._dropped: set[int] = set()
+        self._settled: asyncio.Future[None] | None = None
+
+    async def call(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        plain_args = [_plain(value, f"argument {at + 1}") for at, value in enumerate(args)]
+        plain_kwargs = {name: _plain(value, f"argument {name!r}") for name, value in kwargs.items()}
+        self._attach()
+        self._last += 1
+        number = self._last
+        self._line.send({"call": number, "path": path, "args": plain_args, "kwargs": plain_kwargs})
+        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._drop(number)
+            raise
+
+    async def settle(self) -> None:
+        """Give up what is still under way, and wait until the host has said so."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for number in list(self._waiting):
+            self._drop(number)
+        if self._dropped:
+            self._attach()
+            self._settled = asyncio.get_running_loop().create_future()
+            await self._settled
+
+    def _drop(self, number: int) -> None:
+        if self._waiting.pop(number, None) is not None:
+            self._dropped.add(number)
+            self._line.send({"cancel": number})
+
+    def _attach(self) -> None:
+        """Have the running loop read answers: code may make loops of its own."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop = loop
+            loop.add_reader(self._line.descriptor, self._read)
+
+    def _read(self) -> None:
+        for message in self._line.received():
+            number = message["answer"]
+            self._dropped.discard(number)
+            future = self._waiting.pop(number, None)
+            if future is None or future.done():
+                continue
+            if error := message.get("error"):
+                future.set_exception(_exception(error["kind"], error["message"]))
+            else:
+                future.set_result(message["value"])
+        if self._settled is not None and not self._dropped and not self._settled.done():
+            self._settled.set_result(None)
+
+
+def _exception(kind: str, message: str) -> Exception:
+    made = getattr(builtins, kind, RuntimeError)
+    if isinstance(made, type) and issubclass(made, Exception):
+        with suppress(TypeError):  # it takes more than a text
+            return made(message)
+    return RuntimeError(message)
+
+
+class _Namespace:
+    """Stands for a namespace of tools: its attributes are asynchronous functions."""
+
+    def __init__(self, client: _Client, name: str) -> None:
+        self.__client = client
+        self.__name = name
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _function(self.__client, f"{self.__name}.{name}")
+
+
+def _function(client: _Client, path: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await client.call(path, args, kwargs)
+
+    call.__name__ = call.__qualname__ = path
+    return call
+
+
+class _NotJsonError(TypeError):
+    """A value that cannot leave."""
+
+
+def _plain(value: Any, at: str, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one line for each kind of value
+    """Return a value as JSON, or say which part of it is none."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, at)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _NotJsonError(f"{at} is {float(value)!r}, which is not JSON")
+        return float(value)
+    if isinstance(value, _DATED):
+        return value.isoformat()
+    if isinstance(value, _TEXTUAL):
+        return _text(str(value), at)
+    if depth >= _DEPTH:
+        raise _NotJsonError(f"{at[:200]}... is nested more than {_DEPTH} levels deep, or contains itself")
+    if isinstance(value, dict):
+        return {_key(name, at): _plain(value[name], f"{at}[{name!r:.80}]", depth + 1) for name in value}
+    if isinstance(value, list | tuple):
+        return [_plain(member, f"{at}[{place}]", depth + 1) for place, member in enumerate(value)]
+    if isinstance(value, set | frozenset):
+        members = list(value)
+        with suppress(TypeError):  # they have no order
+            members.sort()
+        return [_plain(member, f"a member of {at}", depth + 1) for member in members]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: _plain(getattr(value, name), f"{at}.{name}", depth + 1) for name in names}
+    raise _NotJsonError(f"{at} is a {type(value).__name__}, which is not JSON")
+
+
+def _text(value: str, at: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _NotJsonError(f"{at} has a lone surrogate in its text, which is not JSON") from None
+    return str.__str__(value)
+
+
+def _key(name: Any, at: str) -> str:
+    if isinstance(name, str):
+        return _text(name, f"a key of {at}")
+    if name is None or isinstance(name, bool | int | float):
+        return json.dumps(name)
+    raise _NotJsonError(f"a key of {at} is a {type(name).__name__}, which is not JSON")
+
+
+def _boot(told: dict[str, Any]) -> None:
+    """Give up every privilege, for good."""
+    if told.get("uid") is not None:
+        os.setgroups([])
+        os.setresgid(told["gid"], told["gid"], told["gid"])
+        os.setresuid(told["uid"], told["uid"], told["uid"])
+        _drop_capabilities()
+    if told.get("mortal"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(_SIGKILL))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in _PREPARED:
+        with suppress(ImportError):  # an interpreter may be built without some
+            importlib.import_module(name)
+    for name in list(os.environ):
+        if name not in {"HOME", "PATH"}:
+            del os.environ[name]
+    if told.get("filter"):
+        _close_the_door(base64.b64decode(told["filter"]))
+
+
+def _drop_capabilities() -> None:
+    """Empty every set of capabilities: another user id leaves the inheritable one as it was."""
+    header = struct.pack("Ii", _CAPABILITY_VERSION, 0)
+    if ctypes.CDLL(None, use_errno=True).capset(header, bytes(24)):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def _close_the_door(program: bytes) -> None:
+    """Install a filter of system calls, which nothing can take back."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    code = ctypes.create_string_buffer(program, len(program))
+    pointed = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
+    argument = ctypes.create_string_buffer(pointed, len(pointed))
+    zero = ctypes.c_ulong(0)
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero):
+        raise OSError(ctypes.get_errno(), "no_new_privs")
+    mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
+    if libc.prctl(_PR_SET_SECCOMP, mode, ctypes.c_void_p(ctypes.addressof(argument)), zero, zero):
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+def _limit(limits: dict[str, int]) -> None:
+    """Lower the limits of this process to those of the job."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        soft = value
+        if name == "CPU":
+            soft = math.ceil(used.ru_utime + used.ru_stime + value / 1000)
+            value = soft + 1  # noqa: PLW2901 - SIGXCPU comes first, and then the end
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        with suppress(ValueError, OSError):  # some systems know a limit and do not let it be set
+            resource.setrlimit(kind, (min(soft, most), most))
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """Return what the host is told of an exception that nobody caught."""
+    if isinstance(error, MemoryError):
+        return {"reason": "MemoryError", "limit": "memory_bytes", "line": _line_of(error)}
+    told = {"reason": _described(error), "line": _line_of(error), **_where(error)}
+    if isinstance(error, SyntaxError) and error.filename == _FILE:
+        told |= {"line": error.lineno, "column": error.offset}
+    if isinstance(error, OSError) and error.errno in _LIMITS:
+        told["limit"] = _LIMITS[error.errno]
+    elif isinstance(error, RuntimeError) and "can't start new thread" in str(error)[:100]:
+        told["limit"] = "pids"
+    return told
+
+
+def _described(error: BaseException) -> str:
+    name = type(error).__name__
+    if isinstance(error, _NotJsonError):
+        return str(error)[:_TEXT]
+    try:
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+    except BaseException:  # noqa: BLE001 - the text is made by the guest's own code
+        said = "(its text cannot be made)"
+    if len(said) > _TEXT:
+        said = f"{said[:_TEXT]}... ({len(said):,} characters)"
+    said = said.encode("utf-8", "replace").decode()
+    return f"{name}: {said}" if said else name
+
+
+def _line_of(error: BaseException) -> int | None:
+    lines = [
+        line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == _FILE
+    ]
+    return lines[-1] if lines else None
+
+
+def _where(error: BaseException) -> dict[str, Any]:
+    """Return the frames of the code itself, and nothing of what lies around them."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == _FILE]
+    if not frames:
+        return {}
+    kept = frames if len(frames) <= _FRAMES else [*frames[: _FRAMES // 2], *frames[-_FRAMES // 2 :]]
+    lines = traceback.format_list(kept)
+    if len(kept) < len(frames):
+        lines.insert(_FRAMES // 2, f"  ... {len(frames) - len(kept)} more\n")
+    text = "".join(
+        ["Traceback (most recent call last):\n", *(line[:500] for line in lines), _described(error)]
+    )
+    column = frames[-1].colno
+    said = text[:_TRACE].encode("utf-8", "replace").decode()
+    return {"traceback": said, "column": None if column is None else column + 1}
+
+
+def _run(job: dict[str, Any], line: _Line, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    """Run the code and return the last message."""
+    client = _Client(line)
+    module = types.ModuleType("__main__")
+    for name in job["names"]:
+        setattr(module, name, _Namespace(client, name))
+    for name in job["functions"]:
+        setattr(module, name, _function(client, name))
+    sys.modules["__main__"] = module
+    source = job["code"]
+    linecache.cache[_FILE] = (len(source), None, source.splitlines(keepends=True), _FILE)
+    try:
+        code = compile(source, _FILE, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        awaited = eval(code, module.__dict__)  # noqa: S307 - this is what the sandbox is for
+        if isinstance(awaited, Coroutine):
+            loop.run_until_complete(awaited)
+        value = _plain(getattr(module, "__out", None), "__out")
+        size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+        last: dict[str, Any] = {"done": value}
+        if size > job["output_bytes"]:
+            last = {"error": {"reason": f"__out is {size:,} bytes of JSON", "limit": "output_bytes"}}
+    except BaseException as error:  # noqa: BLE001 - whatever the code raised is told to the host
+        last = {"error": _failure(error)}
+    loop.run_until_complete(client.settle())
+    return last
+
+
+def _main() -> NoReturn:
+    given = int(sys.argv.pop())
+    line = _Line(os.dup2(given, _LINE, inheritable=False))
+    if given != _LINE:
+        os.close(given)
+    _boot(line.wait())
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    line.send({"ready": True})
+    job = line.wait()["job"]
+    line.most = job["frame_bytes"]
+    _limit(job["rlimits"])
+    last = _run(job, line, loop)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BaseException):  # the code may have put anything in their place
+            stream.flush()
+    line.send(last)
+    while True:  # the host ends it
+        os.read(line.descriptor, 1)
+
+
+if __name__ == "__main__":
+    _main()

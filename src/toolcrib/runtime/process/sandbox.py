@@ -1,0 +1,190 @@
+"""The `process` sandbox: full CPython, behind bubblewrap, one fresh interpreter for each run."""
+
+from time import perf_counter
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import anyio
+import anyio.to_thread
+
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.process.child import Child, boot, encoded, spawn
+from toolcrib.runtime.process.conversation import Conversation, GuestGoneError, frame_bytes
+from toolcrib.runtime.process.ending import why_gone
+from toolcrib.runtime.process.pool import Pool
+from toolcrib.runtime.process.wall import GUEST_UID, Wall, find_wall, interpreter
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
+
+__all__ = ["ProcessSandbox", "converse"]
+
+_INTERPRETER = 32 << 20
+"""What an interpreter takes before it runs anything."""
+_ADDRESSES = 512 << 20
+"""How many addresses it reserves without using them, where a control group counts what it uses."""
+_BARE_ADDRESSES = 160 << 20
+_OWN_TASKS = 2
+"""The two processes that hold a guest's namespaces are counted with it."""
+_FILES = 128
+_STACK = 8 << 20
+_TASKS = 4096
+
+
+class ProcessSandbox:
+    """Runs full CPython in namespaces of its own, without a network, as nobody.
+
+    `warm` interpreters are kept booted; at most `concurrency` runs go on at once, and others wait.
+    """
+
+    kind: ClassVar[str] = "process"
+
+    def __init__(self, *, warm: int = 2, concurrency: int = 16) -> None:
+        self._warm = warm
+        self._concurrency = concurrency
+        self._pool: Pool | None = None
+        self._wall: Wall | None = None
+
+    def info(self) -> BackendInfo:
+        """Return whether it stands here, of what it is made, and what to install where it does not."""
+        try:
+            wall = find_wall()
+        except RuntimeUnavailableError as error:
+            details: dict[str, Any] = {
+                "available": False,
+                "remedy": error.remedy,
+                "isolation": [],
+                "profiles": [],
+            }
+            return BackendInfo(kind=self.kind, readiness="beta", details=details)
+        details = {
+            "available": True,
+            "isolation": list(wall.layers),
+            "profiles": ["dev", "standard", *(["hardened"] if "cgroup" in wall.layers else [])],
+            "engine": f"bubblewrap {wall.version}",
+            "guestUid": GUEST_UID if wall.as_root else "the caller's, in a user namespace",
+            "cgroup": sorted(wall.cgroups.parents),
+        }
+        return BackendInfo(kind=self.kind, readiness="beta", details=details)
+
+    def enforces(self, limits: Limits) -> LimitsEnforced:  # noqa: ARG002 - the same whatever they are
+        """Return which limits are kept: all of them, but threads are only counted by a control group."""
+        try:
+            pids = find_wall().cgroups.pids
+        except RuntimeUnavailableError:
+            return LimitsEnforced()
+        return LimitsEnforced(
+            timeout=True,
+            tool_calls=True,
+            chain_steps=True,
+            memory=True,
+            cpu=True,
+            pids=pids,
+            disk=True,
+            output=True,
+        )
+
+    async def __aenter__(self) -> Self:
+        limits = Limits.of_checked()
+        self._pool = Pool(self._start, disk=limits.disk_bytes, size=self._warm, most=self._concurrency)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pool, self._pool = self._entered(), None
+        await pool.close()
+
+    async def warm(self) -> None:
+        """Wait until interpreters are booted, for whoever wants the first run to be as fast as the others."""
+        await self._entered().warm()
+
+    async def run(self, job: Job, bridge: Bridge) -> Any:
+        """Run the code and return what it left in `__out`; see `Sandbox`."""
+        wall = await self._found()
+        if job.profile == "hardened" and not wall.cgroups.memory:
+            raise RuntimeUnavailableError(self.kind, "the 'hardened' profile needs a writable memory cgroup")
+        pool = self._entered()
+        child = await pool.take(job.limits.disk_bytes)
+        try:
+            _hold(child, job.limits)
+            return await converse(child, job, bridge, self._rlimits(wall, job.limits))
+        finally:
+            pool.give_back(child)
+
+    def _entered(self) -> Pool:
+        if self._pool is None:
+            raise RuntimeError("enter the sandbox first: async with ProcessSandbox() as sandbox")
+        return self._pool
+
+    async def _found(self) -> Wall:
+        if self._wall is None:  # it is tried the first time, which takes a while
+            self._wall = await anyio.to_thread.run_sync(find_wall)
+        return self._wall
+
+    async def _start(self, disk: int) -> Child:
+        wall = await self._found()
+        cgroup = wall.cgroups.make()
+        try:
+            child = spawn(wall.command(interpreter(), disk=disk), limit=1 << 10, cgroup=cgroup)
+        except OSError as error:
+            if cgroup is not None:
+                cgroup.remove()
+            raise RuntimeUnavailableError(self.kind, f"a guest cannot be started ({error})") from error
+        _hold(child, Limits.of_checked())
+        user = GUEST_UID if wall.as_root else None
+        return await boot(child, self.kind, {"uid": user, "gid": user, "filter": encoded(wall.filter)})
+
+    @staticmethod
+    def _rlimits(wall: Wall, limits: Limits) -> dict[str, int]:
+        spare = _ADDRESSES if wall.cgroups.memory else _BARE_ADDRESSES
+        return {
+            "AS": limits.memory_bytes + spare,
+            "CPU": int(limits.cpu * 1000),
+            "FSIZE": limits.disk_bytes,
+            "NOFILE": _FILES,
+            "NPROC": _TASKS if wall.as_root or wall.cgroups.pids else limits.pids,
+            "STACK": _STACK,
+        }
+
+
+def _hold(child: Child, limits: Limits) -> None:
+    child.hold(limits.memory_bytes + _INTERPRETER, limits.pids + _OWN_TASKS)
+
+
+async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, int]) -> Any:
+    """Have a booted guest do a job, and return its value; what it prints goes to the job's output.
+
+    Raises:
+        CodeError: the code failed.
+        LimitExceededError: it ran into one.
+        SandboxViolationError: it broke the rules, or died.
+    """
+    told = {
+        "code": job.code,
+        "names": list(job.names),
+        "functions": list(job.functions),
+        "rlimits": rlimits,
+        "output_bytes": job.limits.output_bytes,
+        "frame_bytes": frame_bytes(job.limits),
+    }
+    started = perf_counter()
+    value: Any = None
+    failure: Exception | None = None
+    try:
+        async with anyio.create_task_group() as readers:
+            readers.start_soon(child.read, "stdout", job.output)
+            readers.start_soon(child.read, "stderr", job.output)
+            try:
+                value = await Conversation(child.channel, bridge, job.limits).run(told)
+            except GuestGoneError:
+                await child.gone()
+                failure = why_gone(child, job.limits, bridge, perf_counter() - started)
+            except Exception as error:  # noqa: BLE001 - a task group would wrap it; it is raised below
+                failure = error
+            readers.cancel_scope.cancel()
+    finally:
+        child.drain(job.output)
+    if failure is not None:
+        raise failure
+    return value

@@ -1,0 +1,350 @@
+"""What the host makes of the messages of a guest: the guest here is the test, on the other end of a socket."""
+
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from contracts.sandbox import eventually
+
+from toolcrib.errors import (
+    CodeError,
+    LimitExceededError,
+    SandboxViolationError,
+    ToolcribError,
+    ToolNotFoundError,
+)
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.process.conversation import MAX_IN_FLIGHT, Conversation, GuestGoneError
+from toolcrib.runtime.process.frames import Channel, Decoder, encode
+from toolcrib.runtime.records import Limits
+
+SIZE = 1 << 26
+
+
+class Gateway:
+    """Tools that do as their names say."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+
+    async def search(self, query: str, *, limit: int = 10) -> Any:
+        return [query] * limit
+
+    async def describe(self, tool_id: str, level: str = "schema") -> Any:
+        return [tool_id, level]
+
+    async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
+        self.begun.append(tool_id)
+        try:
+            if tool_id == "t:hang":
+                await anyio.sleep_forever()
+            if tool_id == "t:missing":
+                raise ToolNotFoundError(tool_id)
+            if tool_id == "t:broken":
+                raise ZeroDivisionError
+            if tool_id in {"t:big", "t:odd"}:
+                return ("x" if tool_id == "t:big" else "\x01") * args["size"]
+        finally:
+            self.ended.append(tool_id)
+        return args
+
+    async def run_chain(self, steps: Any) -> Any:
+        return steps
+
+
+class Names:
+    """Everything in the namespace `t` is a tool."""
+
+    def reference(self, path: str) -> str | None:
+        return path.replace(".", ":") if path.startswith("t.") else None
+
+    def parameters(self, path: str) -> tuple[str, ...]:
+        return (path,)
+
+    def unknown(self, path: str) -> str:
+        return f"no {path}"
+
+
+class Guest:
+    """The other end of the line."""
+
+    def __init__(self, line: socket.socket) -> None:
+        line.setblocking(False)
+        self.line = line
+        self._decoder = Decoder(SIZE)
+        self._seen: list[dict[str, Any]] = []
+
+    async def say(self, *messages: dict[str, Any]) -> None:
+        await self.write(b"".join(encode(message, SIZE) for message in messages))
+
+    async def write(self, data: bytes) -> None:
+        while data:
+            await anyio.wait_writable(self.line)
+            data = data[self.line.send(data) :]
+
+    async def hear(self) -> dict[str, Any]:
+        while not self._seen:
+            await anyio.wait_readable(self.line)
+            self._seen += [message for message, _ in self._decoder.feed(self.line.recv(1 << 16))]
+        return self._seen.pop(0)
+
+
+class Talk:
+    """A conversation under way, and how it ended."""
+
+    def __init__(self, guest: Guest, gateway: Gateway) -> None:
+        self.guest, self.gateway = guest, gateway
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+@asynccontextmanager
+async def talk(**limits: Any) -> AsyncIterator[Talk]:
+    """Hold a conversation; what it came to is known when the block is left."""
+    ours, theirs = socket.socketpair()
+    bounds, gateway = Limits(**limits), Gateway()
+    channel, guest = Channel(ours, limit=1 << 10), Guest(theirs)
+    held = Talk(guest, gateway)
+
+    async def host() -> None:
+        with anyio.CancelScope() as scope:
+            bridge = Bridge(gateway, Names(), bounds, end=scope.cancel)
+            try:
+                held.value = await Conversation(channel, bridge, bounds).run({"code": "1"})
+            except Exception as error:  # noqa: BLE001 - looked at by the test
+                held.error = error
+        held.error = bridge.failure or held.error
+        held.value = None if held.error else held.value
+
+    try:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(host)
+                assert await guest.hear() == {"job": {"code": "1"}}
+                yield held
+    finally:
+        channel.close()
+        theirs.close()
+
+
+def call(number: Any, path: Any = "t.echo", /, **kwargs: Any) -> dict[str, Any]:
+    return {"call": number, "path": path, "args": [], "kwargs": kwargs}
+
+
+@pytest.mark.anyio
+async def test_a_value_ends_the_run() -> None:
+    async with talk() as held:
+        await held.guest.say({"done": {"a": [1, None]}})
+    assert held.value == {"a": [1, None]}
+    assert held.error is None
+
+
+@pytest.mark.anyio
+async def test_calls_are_answered_by_their_numbers() -> None:
+    async with talk() as held:
+        await held.guest.say(call(1, "t.hang"), call(5, a=1), call(6, "t.missing"), call(9, "nothing"))
+        answers = [await held.guest.hear() for _ in range(3)]
+        await held.guest.say({"cancel": 1})
+        answers.append(await held.guest.hear())
+        await held.guest.say({"done": None})
+    by_number = {answer["answer"]: answer for answer in answers}
+    assert by_number[5]["value"] == {"a": 1}
+    assert by_number[6]["error"]["kind"] == "LookupError"
+    assert by_number[9]["error"] == {"kind": "NameError", "message": "no nothing"}
+    assert by_number[1]["error"]["message"] == "cancelled"
+    assert held.gateway.ended.count("t:hang") == 1
+    assert held.error is None
+
+
+@pytest.mark.anyio
+async def test_giving_up_a_call_that_is_answered_changes_nothing() -> None:
+    async with talk() as held:
+        await held.guest.say(call(1))
+        await held.guest.hear()
+        await held.guest.say({"cancel": 1}, {"done": 1})
+    assert held.value == 1
+
+
+VIOLATIONS: dict[str, list[dict[str, Any]]] = {
+    "done with a call under way": [call(1, "t.hang"), {"done": 1}],
+    "an error with a call under way": [call(1, "t.hang"), {"error": {"reason": "x"}}],
+    "two values": [{"done": 1}, {"done": 2}],
+    "a call after the end": [{"done": 1}, call(1)],
+    "an answer": [{"answer": 1, "value": 2}],
+    "a job": [{"job": {}}],
+    "nothing": [{}],
+    "a value and an error": [{"done": 1, "error": {}}],
+    "a call with more": [call(1) | {"more": 1}],
+    "a call with less": [{"call": 1, "path": "t.echo"}],
+    "the same number twice": [call(1, "t.hang"), call(1, "t.hang")],
+    "a lower number": [call(2, "t.hang"), call(1, "t.hang")],
+    "the number nought": [call(0)],
+    "a number that is true": [call(True)],
+    "a number that is text": [call("1")],
+    "a path that is none": [call(1, 1)],
+    "arguments that are none": [{"call": 1, "path": "t.echo", "args": {}, "kwargs": {}}],
+    "names that are none": [{"call": 1, "path": "t.echo", "args": [], "kwargs": []}],
+    "giving up what never was": [{"cancel": 1}],
+    "giving up what is no number": [{"cancel": "1"}],
+    "too many calls at once": [call(number, "nothing") for number in range(1, MAX_IN_FLIGHT + 2)],
+    "an error that is text": [{"error": "x"}],
+    "an error without a reason": [{"error": {"line": 1}}],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", VIOLATIONS)
+async def test_what_a_guest_may_not_say_ends_the_run(name: str) -> None:
+    async with talk() as held:
+        await held.guest.say(*VIOLATIONS[name])
+    assert isinstance(held.error, SandboxViolationError)
+    assert held.gateway.begun == held.gateway.ended
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "data",
+    [b"\xff\xff\xff\xff", b"\x00\x00\x00\x02[]", b"\x00\x00\x00\x05hello"],
+    ids=["an enormous frame", "an array", "no JSON"],
+)
+async def test_bytes_that_are_no_message_end_the_run(data: bytes) -> None:
+    async with talk() as held:
+        await held.guest.write(data)
+    assert isinstance(held.error, SandboxViolationError)
+
+
+@pytest.mark.anyio
+async def test_half_a_frame_after_the_end_is_a_violation() -> None:
+    async with talk() as held:
+        await held.guest.write(encode({"done": 1}, SIZE) + b"\x00")
+    assert isinstance(held.error, SandboxViolationError)
+    assert "went on after" in held.error.reason
+
+
+@pytest.mark.anyio
+async def test_half_a_frame_and_then_nothing_is_a_violation() -> None:
+    async with talk() as held:
+        await held.guest.write(b"\x00\x00\x00\x09{")
+        held.guest.line.shutdown(socket.SHUT_WR)
+    assert isinstance(held.error, SandboxViolationError)
+
+
+@pytest.mark.anyio
+async def test_a_guest_that_is_gone_is_told_apart() -> None:
+    async with talk() as held:
+        await held.guest.say(call(1, "t.hang"))
+        held.guest.line.shutdown(socket.SHUT_RDWR)
+    assert isinstance(held.error, GuestGoneError)
+    assert held.gateway.begun == held.gateway.ended
+
+
+@pytest.mark.anyio
+async def test_a_guest_that_is_gone_before_its_job_is_told_apart() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    channel = Channel(ours, limit=1 << 10)
+    bridge = Bridge(Gateway(), Names(), Limits(), end=lambda: None)
+    with pytest.raises(GuestGoneError):
+        await Conversation(channel, bridge, Limits()).run({"code": "x" * (1 << 20)})
+    channel.close()
+
+
+@pytest.mark.anyio
+async def test_answers_that_a_dead_guest_cannot_take_harm_nobody() -> None:
+    async with talk() as held:
+        await held.guest.say(call(1, "t.big", size=5_000_000), call(2, "t.big", size=5_000_000))
+        await eventually(lambda: len(held.gateway.ended) == 2)
+        held.guest.line.close()
+    assert isinstance(held.error, GuestGoneError)
+
+
+@pytest.mark.anyio
+async def test_answers_that_are_not_taken_do_not_pile_up() -> None:
+    async with talk(memory_bytes=16 << 20) as held:
+        await held.guest.say(*[call(number, "t.big", size=3_000_000) for number in range(1, 9)])
+        await eventually(lambda: held.error)
+    assert isinstance(held.error, SandboxViolationError)
+    assert "did not take the answers" in held.error.reason
+
+
+@pytest.mark.anyio
+async def test_a_result_that_cannot_be_a_frame_is_told_to_the_guest() -> None:
+    async with talk(memory_bytes=16 << 20) as held:
+        await held.guest.say(call(1, "t.odd", size=2_000_000))
+        answer = await held.guest.hear()
+        await held.guest.say({"done": None})
+    assert "12,000,023 bytes are more than" in answer["error"]["message"]
+    assert held.error is None
+
+
+@pytest.mark.anyio
+async def test_a_failure_of_ours_is_let_through() -> None:
+    async with talk() as held:
+        await held.guest.say(call(1, "t.broken"), call(2, "t.hang"))
+    assert isinstance(held.error, ZeroDivisionError)
+    assert held.gateway.begun == held.gateway.ended
+
+
+@pytest.mark.anyio
+async def test_too_many_calls_end_the_run() -> None:
+    async with talk(max_tool_calls=3) as held:
+        await held.guest.say(*[call(number) for number in range(1, 6)])
+    assert isinstance(held.error, LimitExceededError)
+    assert held.error.limit == "max_tool_calls"
+
+
+ENDS: dict[str, tuple[dict[str, Any], type[ToolcribError], Callable[[Any], bool]]] = {
+    "an exception": (
+        {"error": {"reason": "ValueError: no", "line": 3, "column": 4, "traceback": "frames"}},
+        CodeError,
+        lambda error: (
+            (error.reason, error.line, error.column, error.traceback) == ("ValueError: no", 3, 4, "frames")
+        ),
+    ),
+    "an exception that lies about its place": (
+        {"error": {"reason": "x", "line": -3, "column": "4", "traceback": 5}},
+        CodeError,
+        lambda error: (error.line, error.column, error.traceback) == (None, None, ""),
+    ),
+    "a long exception": (
+        {"error": {"reason": "x" * 100_000, "line": None, "traceback": "y" * 100_000}},
+        CodeError,
+        lambda error: len(error.reason) < 5_000 and len(error.traceback) < 9_000,
+    ),
+    "a limit": (
+        {"error": {"reason": "x", "limit": "memory_bytes"}},
+        LimitExceededError,
+        lambda e: e.limit == "memory_bytes",
+    ),
+    "a limit that is none": ({"error": {"reason": "x", "limit": "max_tool_calls"}}, CodeError, bool),
+    "a limit that is no text": ({"error": {"reason": "x", "limit": ["pids"]}}, CodeError, bool),
+    "a large value": ({"done": "x" * 2_000_000}, LimitExceededError, lambda e: e.limit == "output_bytes"),
+    "a deep value": (
+        {"done": json.loads("[" * 500 + "]" * 500)},
+        CodeError,
+        lambda e: "__out is not JSON" in e.reason,
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ENDS)
+async def test_what_a_guest_says_of_its_end_is_checked(name: str) -> None:
+    message, kind, fits = ENDS[name]
+    async with talk() as held:
+        await held.guest.say(message)
+    assert type(held.error) is kind
+    assert fits(held.error)
+
+
+@pytest.mark.anyio
+async def test_a_value_with_a_lone_surrogate_is_refused() -> None:
+    async with talk() as held:
+        data = b'{"done":"\\ud800"}'
+        await held.guest.write(len(data).to_bytes(4, "big") + data)
+    assert isinstance(held.error, CodeError)

@@ -1,0 +1,395 @@
+"""The process sandbox itself: its walls as the host sees them, its limits, its pool."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from contracts.sandbox import eventually
+from runtime.workbench import Bench, descendants, descriptors
+
+from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError, SandboxViolationError
+from toolcrib.runtime.bridge import FUNCTIONS, Bridge
+from toolcrib.runtime.output import Output
+from toolcrib.runtime.process import ProcessSandbox
+from toolcrib.runtime.process.cgroup import Cgroups
+from toolcrib.runtime.process.wall import GUEST_UID, find_wall
+from toolcrib.runtime.protocols import Job, Sandbox
+from toolcrib.runtime.records import Limits
+
+
+def groups() -> set[Path]:
+    """Return the control groups of guests of this process."""
+    parents = set(find_wall().cgroups.parents.values())
+    return {path for parent in parents for path in parent.glob(f"toolcrib-{os.getpid()}-*")}
+
+
+def interpreters() -> list[dict[str, str]]:
+    """Return what the kernel says of the guests, by the names of its own lines."""
+    found = []
+    for pid, name in descendants().items():
+        if name.startswith("python"):
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            found.append({key: value.strip() for key, _, value in (line.partition(":") for line in lines)})
+    return found
+
+
+@pytest.mark.anyio
+async def test_it_is_a_sandbox_that_says_what_it_is_made_of(bench: Bench) -> None:
+    assert isinstance(bench.sandbox, Sandbox)
+    info = bench.sandbox.info()
+    assert (info.kind, info.readiness, info.details["available"]) == ("process", "beta", True)
+    assert {"namespaces", "seccomp", "no network"} <= set(info.details["isolation"])
+    assert info.details["profiles"][:2] == ["dev", "standard"]
+    assert ("hardened" in info.details["profiles"]) == find_wall().cgroups.memory
+    enforced = bench.sandbox.enforces(Limits())
+    assert enforced.memory
+    assert enforced.pids == find_wall().cgroups.pids
+
+
+@pytest.mark.anyio
+async def test_the_kernel_holds_an_unprivileged_process_under_a_filter(bench: Bench) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.run, "await odd.hang(key='seen')")
+        await eventually(lambda: "seen" in bench.shelf.begun)
+        guests = [seen for seen in interpreters() if seen["Seccomp"] == "2"]
+        assert guests
+        for seen in guests:
+            assert seen["NoNewPrivs"] == "1"
+            assert {seen[name] for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {"0" * 16}
+            uid = GUEST_UID if find_wall().as_root else os.geteuid()
+            assert set(seen["Uid"].split()) == {str(uid)}
+            assert seen["Groups"].split() in ([], [str(GUEST_UID)]) or not find_wall().as_root
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_the_guest_sees_an_empty_machine(bench: Bench) -> None:
+    code = """
+import os, sys
+def there(path):
+    try:
+        return sorted(os.listdir(path))
+    except OSError as error:
+        return type(error).__name__
+__out = {
+    "root": there("/"), "etc": there("/etc"), "proc": there("/proc"), "tmp": there("/tmp"),
+    "dev": there("/dev"), "environ": dict(os.environ), "argv": sys.argv,
+    "packages": [path for path in sys.path if "packages" in path],
+    "descriptors": [fd for fd in range(3, 1024) if os.path.exists(f"/dev/fd/{fd}")],
+}
+"""
+    value = (await bench.run(code)).value
+    assert value["etc"] == value["proc"] == "FileNotFoundError"
+    assert value["tmp"] == value["packages"] == value["descriptors"] == []
+    assert value["environ"] == {"HOME": "/tmp"}  # noqa: S108 - the guest's own
+    assert value["argv"] == ["-c"]
+    assert value["dev"] == ["null", "random", "urandom", "zero"]
+    assert not {"work", "home", "var", "sys", "run", "mnt", "opt"} & set(value["root"])
+
+
+@pytest.mark.anyio
+async def test_installed_packages_are_out_of_reach(bench: Bench) -> None:
+    code = "import sys, pathlib\n__out = []\nfor path in sys.path:\n    __out += pathlib.Path(path).glob('*-packages/*')"
+    assert (await bench.run(code)).value == []
+    with pytest.raises(CodeError, match="ModuleNotFoundError"):
+        await bench.run("import pydantic")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/x", "/usr/lib/x", "/dev/x", "/root/x"])
+async def test_nothing_but_the_temporary_folder_can_be_written(bench: Bench, path: str) -> None:
+    with pytest.raises(CodeError, match=r"OSError|PermissionError|FileNotFoundError"):
+        await bench.run(f"open({path!r}, 'w')")
+
+
+@pytest.mark.anyio
+async def test_the_disk_is_limited_over_all_files(bench: Bench) -> None:
+    code = "for n in range(9):\n    with open(f'/tmp/{n}', 'wb') as file:\n        file.write(b'x' * 1000000)"
+    with pytest.raises(LimitExceededError) as caught:
+        await bench.run(code, disk_bytes=4 << 20)
+    assert caught.value.limit == "disk_bytes"
+    await bench.run(code, disk_bytes=16 << 20)
+
+
+@pytest.mark.anyio
+async def test_without_a_disk_nothing_can_be_written(bench: Bench) -> None:
+    with pytest.raises((CodeError, LimitExceededError)):
+        await bench.run("open('/tmp/x', 'w').write('x')", disk_bytes=0)
+
+
+@pytest.mark.anyio
+async def test_memory_that_is_used_bit_by_bit_ends_the_run(bench: Bench) -> None:
+    code = "x = []\nwhile True:\n    x.append('y' * 100000 + str(len(x)))"
+    with pytest.raises(LimitExceededError) as caught:
+        await bench.run(code, memory_bytes=64 << 20)
+    assert caught.value.limit == "memory_bytes"
+
+
+@pytest.mark.anyio
+async def test_memory_may_be_raised_for_a_run(bench: Bench) -> None:
+    code = "x = 'y' * (200 << 20)\n__out = len(x)"
+    with pytest.raises(LimitExceededError):
+        await bench.run(code, memory_bytes=64 << 20)
+    assert (await bench.run(code, memory_bytes=400 << 20)).value == 200 << 20
+
+
+@pytest.mark.anyio
+async def test_computing_ends_even_for_code_that_does_not_hear_of_it(bench: Bench) -> None:
+    code = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True:\n    pass"
+    with pytest.raises(LimitExceededError) as caught:
+        await bench.run(code, cpu=0.5)
+    assert caught.value.limit == "cpu"
+
+
+@pytest.mark.anyio
+async def test_threads_are_counted(bench: Bench) -> None:
+    code = """
+import threading, time
+def wait():
+    time.sleep(20)
+for _ in range({}):
+    threading.Thread(target=wait, daemon=True).start()
+__out = threading.active_count()
+"""
+    assert (await bench.run(code.format(5), pids=8)).value == 6
+    with pytest.raises(LimitExceededError) as caught:
+        await bench.run(code.format(20), pids=8)
+    assert caught.value.limit == "pids"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os\nos._exit(7)", "without an answer, with status 7"),
+        ("import ctypes\nctypes.string_at(0)", "crashed with SIGSEGV"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", "ended by signal 15"),
+        ("import os\nos.close(3)\nimport time\ntime.sleep(60)", "without an answer"),
+    ],
+    ids=["exit", "crash", "signal", "closed line"],
+)
+async def test_a_guest_that_ends_without_an_answer_is_told_with_how(
+    bench: Bench, code: str, said: str
+) -> None:
+    with pytest.raises(SandboxViolationError, match=said):
+        await bench.run(code)
+
+
+@pytest.mark.anyio
+async def test_an_abandoned_call_is_given_up_at_the_end(bench: Bench) -> None:
+    code = "import asyncio\nasyncio.create_task(odd.hang(key='left'))\nawait asyncio.sleep(0.01)\n__out = 'ended'"
+    ran = await bench.run(code)
+    assert ran.value == "ended"
+    assert bench.shelf.cancelled == ["left"]
+    assert ran.tool_calls[0].error == "it was cancelled when the code ended"
+
+
+@pytest.mark.anyio
+async def test_a_call_that_code_waits_for_no_longer_is_given_up(bench: Bench) -> None:
+    code = """
+import asyncio
+try:
+    await asyncio.wait_for(odd.hang(key="slow"), 0.05)
+except TimeoutError:
+    __out = await calc.add(a=1, b=2)
+"""
+    assert (await bench.run(code)).value == 3
+    assert bench.shelf.cancelled == ["slow"]
+
+
+@pytest.mark.anyio
+async def test_code_may_bring_its_own_event_loop(bench: Bench) -> None:
+    code = "import asyncio\nasync def main():\n    return await calc.add(a=1, b=2)\n__out = [asyncio.run(main()), asyncio.run(main())]"
+    assert (await bench.run(code)).value == [3, 3]
+
+
+@pytest.mark.anyio
+async def test_arguments_are_written_like_values(bench: Bench) -> None:
+    code = "import datetime as d\n__out = await odd.keep(value=(d.date(2024, 2, 29), {1: {2}}))"
+    assert (await bench.run(code)).value == ["2024-02-29", {"1": [2]}]
+    with pytest.raises(CodeError, match=r"argument 'value'\[0\] is a bytes, which is not JSON"):
+        await bench.run("await odd.keep(value=[b'x'])")
+    with pytest.raises(CodeError, match="more than the"):
+        await bench.run("await odd.keep(value='x' * (12 << 20))")
+
+
+@pytest.mark.anyio
+async def test_what_is_printed_at_last_is_kept(bench: Bench) -> None:
+    ran = await bench.run("import sys\nprint('a', end='')\nsys.stderr.write('b')\n__out = 1")
+    assert (ran.stdout, ran.stderr) == ("a", "b")
+
+
+@pytest.mark.anyio
+async def test_a_flood_of_output_is_taken_and_does_not_stall(bench: Bench) -> None:
+    ran = await bench.run(
+        "import os\nfor _ in range(200):\n    os.write(2, b'x' * 100000)\n__out = 1", output_bytes=1000
+    )
+    assert ran.value == 1
+    assert len(ran.stderr) < 1100
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("needs_bubblewrap")
+async def test_groups_and_descriptors_vanish_with_their_guests() -> None:
+    files = descriptors()
+    async with ProcessSandbox(warm=2) as sandbox:
+        bench = Bench(sandbox)
+        await bench.run("__out = 1")
+        await sandbox.warm()
+        assert bool(groups()) == bool(find_wall().cgroups.parents)
+    assert groups() == set()
+    assert descriptors() <= files
+
+
+@pytest.mark.anyio
+async def test_an_idle_guest_that_died_is_not_used(bench: Bench) -> None:
+    sandbox = bench.sandbox
+    assert isinstance(sandbox, ProcessSandbox)
+    await bench.run("__out = 1")
+    await sandbox.warm()
+    for pid, name in descendants().items():
+        if name.startswith("python"):
+            os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not interpreters())
+    assert (await bench.run("__out = 2")).value == 2
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("needs_bubblewrap")
+async def test_runs_beyond_the_bound_wait_for_their_turn() -> None:
+    async with ProcessSandbox(warm=0, concurrency=1) as sandbox:
+        bench = Bench(sandbox)
+        seen = []
+
+        async def one(number: int) -> None:
+            seen.append((await bench.run(f"__out = {number}")).value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.run, "await odd.hang(key='first')")
+            await eventually(lambda: bench.shelf.begun)
+            with anyio.move_on_after(0.2):
+                await bench.run("__out = 0")
+                pytest.fail("two ran at once")
+            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(one, number)
+        assert sorted(seen) == [0, 1, 2]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("needs_bubblewrap")
+async def test_leaving_ends_runs_that_go_on() -> None:
+    ended: list[BaseException] = []
+    async with anyio.create_task_group() as tasks, ProcessSandbox() as sandbox:
+        bench = Bench(sandbox)
+
+        async def run() -> None:
+            try:
+                await bench.run("await odd.hang(key='left')")
+            except SandboxViolationError as error:
+                ended.append(error)
+
+        tasks.start_soon(run)
+        await eventually(lambda: bench.shelf.begun)
+    assert len(ended) == 1
+
+
+@pytest.mark.anyio
+async def test_one_that_is_not_entered_says_so() -> None:
+    limits = Limits()
+    job = Job("1", limits, 1.0, "standard", (), FUNCTIONS, Output(limit=1))
+    bench = Bench(ProcessSandbox())
+    with pytest.raises((RuntimeError, RuntimeUnavailableError), match=r"enter the sandbox|not available"):
+        await bench.sandbox.run(job, Bridge(bench.shelf, None, limits, end=lambda: None))  # type: ignore[arg-type]
+
+
+@pytest.mark.anyio
+async def test_the_hardened_profile_needs_memory_that_is_held(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = dataclasses.replace(find_wall(), cgroups=Cgroups({}))
+    monkeypatch.setattr("toolcrib.runtime.process.sandbox.find_wall", lambda: bare)
+    assert bench.sandbox.info().details["profiles"] == ["dev", "standard"]
+    assert not bench.sandbox.enforces(Limits()).pids
+    limits = Limits()
+    bridge = Bridge(bench.shelf, None, limits, end=lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeUnavailableError, match="memory cgroup"):
+        await bench.sandbox.run(Job("1", limits, 1.0, "hardened", (), FUNCTIONS, Output(limit=1)), bridge)
+    assert (
+        await bench.sandbox.run(Job("__out = 1", limits, 1.0, "dev", (), FUNCTIONS, Output(limit=1)), bridge)
+        == 1
+    )
+    with pytest.raises(LimitExceededError, match="memory_bytes"):
+        await bench.run("x = []\nwhile True:\n    x.append('y' * 1000000 + str(len(x)))")
+
+
+@pytest.mark.anyio
+async def test_a_program_that_is_gone_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = groups()
+    for doors in (find_wall().cgroups, Cgroups({})):
+        gone = dataclasses.replace(find_wall(), program="/nowhere/bwrap", cgroups=doors)
+        monkeypatch.setattr("toolcrib.runtime.process.sandbox.find_wall", lambda gone=gone: gone)
+        async with ProcessSandbox() as sandbox:
+            with pytest.raises(RuntimeUnavailableError, match=r"did not start|cannot be started"):
+                await Bench(sandbox).run("1")
+    assert groups() == before
+    monkeypatch.undo()
+    assert (await bench.run("__out = 1")).value
+
+
+SCRIPT = """
+import json, os, sys
+sys.path.insert(0, {tests!r})
+os.environ["PATH"] = {path!r}
+from toolcrib.runtime.process import ProcessSandbox
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.records import Limits
+import anyio
+{before}
+sandbox = ProcessSandbox()
+info = sandbox.info()
+async def run():
+    from runtime.workbench import Bench
+    async with sandbox:
+        try:
+            await Bench(sandbox).run("1")
+        except RuntimeUnavailableError as error:
+            return error.remedy
+print(json.dumps([info.to_json(), sandbox.enforces(Limits()).memory, anyio.run(run)]))
+"""
+
+
+@pytest.mark.usefixtures("needs_bubblewrap")
+@pytest.mark.parametrize(
+    ("path", "before", "remedy"),
+    [
+        ("/nowhere", "", "apt install bubblewrap"),
+        (None, "import sys; sys.modules['pyseccomp'] = None", "pip install 'toolcrib[code]'"),
+        (
+            None,
+            "import ctypes.util; ctypes.util.find_library = lambda name: None if name == 'seccomp' else 'libc.so.6'",
+            "libseccomp2",
+        ),
+        (None, "sys.platform = 'darwin'", "needs Linux"),
+        ("FAILING", "", "user namespaces"),
+    ],
+    ids=["no bubblewrap", "no pyseccomp", "no libseccomp", "another system", "no namespaces"],
+)
+def test_where_it_cannot_run_it_says_what_to_do(
+    path: str | None, before: str, remedy: str, tmp_path: Path
+) -> None:
+    failing = tmp_path / "bwrap"
+    failing.write_text("#!/bin/sh\necho 'no permissions to create a namespace' >&2\nexit 1\n")
+    failing.chmod(0o755)
+    where = str(tmp_path) if path == "FAILING" else path or os.environ["PATH"]
+    script = SCRIPT.format(tests=str(Path(__file__).parents[2]), path=where, before=before)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert remedy in ended.stdout
+    assert '"available": false' in ended.stdout
+    assert ended.stdout.count(remedy) == 2

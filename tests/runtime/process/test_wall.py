@@ -1,0 +1,88 @@
+"""The command line of the wall, also as somebody who is not root, and the filter of system calls."""
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import toolcrib
+from toolcrib.runtime.process.cgroup import Cgroups
+from toolcrib.runtime.process.seccomp import ALLOWED, filter_program
+from toolcrib.runtime.process.wall import GUEST_UID, Wall, interpreter
+
+NOBODY = """
+import sys
+sys.path[:0] = {paths!r}
+import anyio
+from runtime.workbench import Bench
+from toolcrib.runtime.process import ProcessSandbox
+async def main():
+    async with ProcessSandbox() as sandbox:
+        bench = Bench(sandbox)
+        code = "import os\\n__out = [os.getuid() == {uid}, await calc.add(a=1, b=2), os.listdir('/tmp')]"
+        print((await bench.run(code)).value, sandbox.info().details["guestUid"])
+        for bad in ("open('/x', 'w')", "open('/dev/x', 'w')", "import os; os.fork()", "import os; os.unshare(0)",
+                    "import os; os.chmod('/usr', 0o777)", "import os; os.mkdir('/root2')"):
+            try:
+                print(await bench.run(bad))
+            except Exception as error:
+                print(type(error).__name__)
+anyio.run(main)
+"""
+
+
+def _interpreter_for(uid: int) -> list[str]:
+    """Return a command that starts an interpreter like ours as somebody else; skip where there is none."""
+    other = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
+    check = f"import os, sys; os.stat(sys._base_executable); sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+    for program in (sys.executable, "/usr/bin/python3"):
+        command = [*other, program] if os.geteuid() == 0 else [program]
+        with suppress(OSError):
+            if subprocess.run([*command, "-c", check], check=False, capture_output=True).returncode == 0:
+                return command
+    pytest.skip("another user can start no interpreter of the version that runs the tests")
+
+
+@pytest.mark.usefixtures("needs_bubblewrap")
+def test_a_caller_who_is_not_root_is_walled_by_a_user_namespace() -> None:
+    uid = os.geteuid() or GUEST_UID
+    src = Path(toolcrib.__file__).parents[1]
+    paths = [
+        str(src),
+        str(Path(__file__).parents[2]),
+        *(path for path in sys.path if "site-packages" in path),
+    ]
+    command = [*_interpreter_for(uid), "-c", NOBODY.format(paths=paths, uid=uid)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    lines = ended.stdout.splitlines()
+    assert lines[:1] == ["[True, 3, []] the caller's, in a user namespace"], ended.stderr
+    assert lines[1:] == ["CodeError"] * 6
+
+
+def test_root_in_a_user_namespace_is_not_called_unprivileged() -> None:
+    wall = Wall("/usr/bin/bwrap", "0.8.0", as_root=False, filter=b"", cgroups=Cgroups({}))
+    assert ("unprivileged uid" in wall.layers) == (os.geteuid() != 0)
+    assert "cgroup" not in wall.layers
+    assert "--unshare-user" in wall.command(["x"], disk=1)
+
+
+def test_only_the_interpreter_and_its_libraries_are_bound_read_only() -> None:
+    wall = Wall("/usr/bin/bwrap", "0.8.0", as_root=True, filter=b"", cgroups=Cgroups({"memory": Path("/x")}))
+    command = wall.command(interpreter(), disk=4096)
+    bound = [command[at + 1] for at, word in enumerate(command) if word == "--ro-bind"]
+    assert not [path for path in bound if Path(path) in {Path("/"), Path("/usr"), Path("/etc"), Path.home()}]
+    assert "--bind" not in command
+    assert command[command.index("--size") + 1] == "4096"
+    assert wall.layers[0] == "cgroup"
+
+
+def test_the_filter_names_no_call_that_makes_processes_or_reaches_out() -> None:
+    refused = {"fork", "vfork", "clone", "clone3", "execve", "execveat", "socket", "connect", "bind", "ptrace", "mount",
+               "unshare", "setns", "bpf", "io_uring_setup", "keyctl", "userfaultfd", "perf_event_open", "memfd_create",
+               "process_vm_readv", "pidfd_open", "personality", "chroot", "pivot_root", "init_module", "reboot"}  # fmt: skip
+    assert not refused & set(ALLOWED)
+    assert len(filter_program()) % 8 == 0
+    assert filter_program() is filter_program()

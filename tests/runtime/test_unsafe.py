@@ -1,0 +1,129 @@
+"""The sandbox without a wall: it warns, keeps what it can, and leaves nothing behind."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from contracts.sandbox import alive, eventually
+from runtime.workbench import LIMIT, Bench, descendants, descriptors
+
+from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError, SandboxViolationError
+from toolcrib.runtime.bridge import FUNCTIONS, Bridge
+from toolcrib.runtime.output import Output
+from toolcrib.runtime.protocols import Job, Sandbox
+from toolcrib.runtime.records import Limits
+from toolcrib.runtime.unsafe import UnsafeSandbox, UnsafeSandboxWarning
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
+
+
+async def run(
+    sandbox: Sandbox, code: str, profile: str = "dev", output: Output | None = None, **limits: float
+) -> object:
+    bench = Bench(sandbox)
+    bounds = Limits(**limits)  # type: ignore[arg-type]
+    bridge = Bridge(bench.shelf, None, bounds, end=lambda: None)  # type: ignore[arg-type]
+    job = Job(code, bounds, LIMIT, profile, (), FUNCTIONS, output or Output(limit=1000))  # type: ignore[arg-type]
+    with anyio.fail_after(LIMIT), pytest.warns(UnsafeSandboxWarning, match="without a sandbox"):
+        return await sandbox.run(job, bridge)
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[UnsafeSandbox]:
+    async with UnsafeSandbox() as made:
+        yield made
+
+
+@pytest.mark.anyio
+async def test_it_says_that_there_is_no_wall(sandbox: UnsafeSandbox) -> None:
+    info = sandbox.info()
+    assert info.details == {"available": True, "isolation": [], "profiles": ["dev"]}
+    enforced = sandbox.enforces(Limits())
+    assert (enforced.timeout, enforced.output, enforced.memory, enforced.disk) == (True, True, False, False)
+
+
+@pytest.mark.anyio
+async def test_it_warns_each_time_and_runs(sandbox: UnsafeSandbox) -> None:
+    for number in range(2):
+        assert await run(sandbox, f"__out = {number}") == number
+
+
+@pytest.mark.anyio
+async def test_the_guest_gets_no_environment_and_a_folder_that_vanishes(
+    sandbox: UnsafeSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "sesame")
+    found = await run(
+        sandbox, "import os\nopen('x', 'w').write('x')\n__out = [dict(os.environ), os.getcwd()]"
+    )
+    assert isinstance(found, list)
+    assert found[0] == {}
+    assert not os.path.exists(found[1])  # noqa: ASYNC240, PTH110 - a glance
+
+
+@pytest.mark.anyio
+async def test_processes_of_the_guest_end_with_it(sandbox: UnsafeSandbox) -> None:
+    before = descendants()
+    code = "import subprocess\n__out = subprocess.Popen(['sleep', '1000']).pid"
+    pid = await run(sandbox, code.replace("'sleep'", "'/bin/sleep'"))
+    assert isinstance(pid, int)
+    await eventually(lambda: not alive(pid))
+    assert pid not in before
+
+
+@pytest.mark.anyio
+async def test_mistakes_are_stopped(sandbox: UnsafeSandbox) -> None:
+    with pytest.raises(LimitExceededError) as caught:
+        await run(sandbox, "x = 'y' * (4 << 30)")
+    assert caught.value.limit == "memory_bytes"
+    with pytest.raises(LimitExceededError) as caught:
+        await run(sandbox, "while True:\n    pass", cpu=0.5)
+    assert caught.value.limit == "cpu"
+    with pytest.raises(CodeError, match="ZeroDivisionError"):
+        await run(sandbox, "1 / 0")
+
+
+@pytest.mark.anyio
+async def test_it_refuses_every_profile_but_dev(sandbox: UnsafeSandbox) -> None:
+    with pytest.raises(RuntimeUnavailableError, match="'dev' profile alone"):
+        await run(sandbox, "1", profile="standard")
+
+
+@pytest.mark.anyio
+async def test_an_interpreter_that_cannot_be_started_is_told(
+    sandbox: UnsafeSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    await run(sandbox, "1")
+    files = descriptors()
+    monkeypatch.setattr("sys._base_executable", str(tmp_path / "missing"))
+    with pytest.raises(RuntimeUnavailableError, match="cannot be started"):
+        await run(sandbox, "1")
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho 'it is broken' >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr("sys._base_executable", str(broken))
+    with pytest.raises(RuntimeUnavailableError, match="it is broken"):
+        await run(sandbox, "1")
+    assert descriptors() <= files
+
+
+@pytest.mark.anyio
+async def test_leaving_ends_what_runs() -> None:
+    before = descendants().keys()
+    sandbox, output, ended = UnsafeSandbox(), Output(limit=100), []
+
+    async def killed() -> None:
+        with pytest.raises(SandboxViolationError):
+            await run(sandbox, "import time\nprint('up')\ntime.sleep(1000)", output=output)
+        ended.append(True)
+
+    async with anyio.create_task_group() as tasks:
+        async with sandbox:
+            tasks.start_soon(killed)
+            await eventually(lambda: output.text("stdout"))
+        await eventually(lambda: ended)
+    assert [
+        name for pid, name in descendants().items() if pid not in before and name.startswith("python")
+    ] == []
