@@ -39,11 +39,16 @@ PACKAGES = [
     "toolcrib.execution.middleware",
     "toolcrib.execution.provider",
     "toolcrib.execution.trace",
+    "toolcrib.runtime",
+    "toolcrib.runtime.check",
+    "toolcrib.runtime.monty",
+    "toolcrib.runtime.process",
+    "toolcrib.runtime.stubs",
     "toolcrib.crib",
 ]
 EXTRAS = {
     "mcp", "mcp_types", "httpx2", "click", "rich", "httpx", "yaml", "opentelemetry", "onnxruntime", "tokenizers",
-    "usearch",
+    "usearch", "pydantic_monty", "pyseccomp",
 }  # fmt: skip
 HOSTS = re.compile(r"pythonhosted|pypi\.org|registry\.npmjs|index-url|/simple\b")
 

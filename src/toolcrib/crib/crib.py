@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, overload
 
 from anyio import to_thread
 
+from toolcrib.crib.code import CodeMode
 from toolcrib.crib.convert import convert
 from toolcrib.crib.engine import Doors, Engine
 from toolcrib.crib.files import Config, load
@@ -15,12 +16,13 @@ from toolcrib.crib.settings import Settings
 from toolcrib.crib.waiting import Waiting
 from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import CribStateError, InvalidToolError, Problem, RuntimeUnavailableError
+from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
 from toolcrib.execution.chain import ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalBackend, LocalTool, Tool, ToolDoc, ToolExample, ToolId, tool
+from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
@@ -76,6 +78,7 @@ class Crib:
         """
         doors = Doors(policy, tuple(middleware), tuple(observers), environ)
         self._engine = Engine(load(config), doors, self._way_in)
+        self._code = CodeMode(self, self._engine.waiting.for_code)
         self._state: Literal["fresh", "open", "closed"] = "fresh"
 
     def __repr__(self) -> str:
@@ -105,7 +108,10 @@ class Crib:
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._state = "closed"
-        await self._engine.close()
+        try:
+            await self._code.close()
+        finally:
+            await self._engine.close()
 
     @overload
     def add(
@@ -309,21 +315,36 @@ class Crib:
 
     async def execute(
         self,
-        code: str,  # noqa: ARG002 - the contract's signature
+        code: str,
         *,
         backend: str | None = None,
-        profile: str | None = None,  # noqa: ARG002
-        timeout: float | None = None,  # noqa: ARG002, ASYNC109
-    ) -> Any:
-        """Run code that calls tools, in a sandbox.
+        profile: SecurityProfile | str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the code's, told apart from the caller's
+        limits: Limits | None = None,
+        language_fallback: bool | None = None,
+    ) -> ExecuteResult:
+        """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
+
+        In the code each namespace is a name: `await github.create_issue(title="...")`. What it leaves in
+        `__out` is the value. What is not said here is as the configuration says under `code`.
 
         Raises:
-            RuntimeUnavailableError: always; this release has no sandbox.
+            CodeError: the code is wrong, or raised.
+            LimitExceededError: it used more than it was given, or took longer.
+            SandboxViolationError: it tried to break the rules.
+            RuntimeUnavailableError: the sandbox cannot run here, with what to install.
         """
         self._check_open()
-        raise RuntimeUnavailableError(
-            backend or "monty", "this release has no sandboxes yet; run tools with run and run_chain"
-        )
+        said = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
+        said["language_fallback"] = language_fallback
+        request = self.settings.code.request(code, said)
+        if self._state == "open":
+            return await self._code.execute(request)
+        once = CodeMode(self, self._engine.waiting.for_code)  # nobody would end sandboxes that are kept
+        try:
+            return await once.execute(request)
+        finally:
+            await once.close()
 
     def convert(
         self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any

@@ -13,12 +13,15 @@ from toolcrib.execution.mcp.config import ServerConfig, host_of
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.toolid import name_fault
+from toolcrib.runtime.choice import DEFAULT
+from toolcrib.runtime.records import ExecuteRequest, Limits, SecurityProfile
 
 __all__ = [
     "INTERNAL",
     "MEMORY",
     "AuditSettings",
     "CacheSettings",
+    "CodeSettings",
     "LimitSettings",
     "OpenApiSettings",
     "RetrySettings",
@@ -127,6 +130,31 @@ class AuditSettings(_Section):
     """Whether the arguments of the calls are written too."""
 
 
+class CodeSettings(_Section):
+    """How code that calls tools is run."""
+
+    backend: _Text = DEFAULT
+    """The kind of sandbox that is used where a caller does not say."""
+    profile: SecurityProfile = SecurityProfile.STANDARD
+    timeout: _Seconds = 30.0
+    """Seconds for everything: computing, and the tools."""
+    limits: Limits = Limits.of_checked()
+    language_fallback: bool = False
+    """Whether code that needs more of Python than its sandbox speaks moves to `process`."""
+    allow_unsafe: bool = False
+    """Whether code may run without any wall, where a caller asks for that too."""
+
+    def request(self, code: str, said: dict[str, Any]) -> ExecuteRequest:
+        """Return what is asked of a runtime: what a caller says, and for the rest what stands here.
+
+        Raises:
+            ValidationError: with everything that is wrong with it.
+        """
+        fields = ExecuteRequest.model_fields.keys() & type(self).model_fields.keys()
+        usual = {name: getattr(self, name) for name in fields}
+        return ExecuteRequest(code=code, **usual | {name: it for name, it in said.items() if it is not None})
+
+
 class Settings(_Section):
     """Everything that a crib is made of.
 
@@ -147,6 +175,7 @@ class Settings(_Section):
     """For how many seconds a call may run that does not say otherwise."""
     limits: LimitSettings = LimitSettings.of_checked()
     search: SearchSettings = SearchSettings.of_checked()
+    code: CodeSettings = CodeSettings.of_checked()
     cache: CacheSettings | None = None
     retry: RetrySettings | None = None
     audit: AuditSettings | None = None

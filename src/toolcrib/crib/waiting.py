@@ -7,6 +7,8 @@ from toolcrib.crib.listing import Listing
 from toolcrib.crib.reach import namespace_of
 from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.model import ToolId
+from toolcrib.runtime.stubs import identifier
+from toolcrib.runtime.surface import mentioned
 
 if TYPE_CHECKING:
     from toolcrib.crib.engine import Engine
@@ -44,6 +46,12 @@ class Waiting:
             origins = self._listing.origins
             named = [name for name in sorted(needed) if namespace or not origins[name].missed]
             await self._listing.wait(named)
+
+    async def for_code(self, code: str) -> None:
+        """Wait for those whose names stand in the code, as it spells them."""
+        words = mentioned(code)
+        for name in sorted(name for name in self._engine.names if identifier(name) in words):
+            await self.for_listing({"namespace": name})
 
     async def for_tool(self, tool_id: str | ToolId) -> None:
         """Wait until it is known whether there is a tool."""

@@ -1,0 +1,41 @@
+"""Code mode: untrusted code calls tools through a bridge that cannot be lied to.
+
+`Runtime` runs code in a sandbox: `monty`, an interpreter of its own that speaks a part of Python, `process`,
+all of Python behind the walls of the system, or a plug-in's.
+"""
+
+from toolcrib.model import ToolCallRecord, ToolGateway
+from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.choice import backends
+from toolcrib.runtime.output import Output
+from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
+from toolcrib.runtime.records import (
+    BackendInfo,
+    ExecuteRequest,
+    ExecuteResult,
+    Limits,
+    LimitsEnforced,
+    SecurityProfile,
+)
+from toolcrib.runtime.runtime import Prepare, Runtime
+from toolcrib.runtime.telling import ToldError
+
+__all__ = [
+    "BackendInfo",
+    "Bridge",
+    "Catalogue",
+    "ExecuteRequest",
+    "ExecuteResult",
+    "Job",
+    "Limits",
+    "LimitsEnforced",
+    "Output",
+    "Prepare",
+    "Runtime",
+    "Sandbox",
+    "SecurityProfile",
+    "ToldError",
+    "ToolCallRecord",
+    "ToolGateway",
+    "backends",
+]

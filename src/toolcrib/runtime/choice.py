@@ -1,0 +1,81 @@
+"""Which sandboxes there are, and which of them may run code for a profile."""
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.model.suggest import did_you_mean
+from toolcrib.runtime.protocols import Sandbox
+from toolcrib.runtime.records import BackendInfo, SecurityProfile
+
+__all__ = ["DEFAULT", "ENTRY_POINTS", "UNSAFE", "backends", "check_profile", "kinds", "make_sandbox"]
+
+ENTRY_POINTS: Final = "toolcrib.sandboxes"
+"""The group under which a distribution offers a sandbox: a class that is made without arguments."""
+DEFAULT: Final = "monty"
+UNSAFE: Final = "unsafe"
+_BUILT_IN = {
+    "monty": "toolcrib.runtime.monty:MontySandbox",
+    "process": "toolcrib.runtime.process:ProcessSandbox",
+    "unsafe": "toolcrib.runtime.unsafe:UnsafeSandbox",
+}
+
+
+def kinds() -> tuple[str, ...]:
+    """Return the kinds of sandboxes that are built in, and those of plug-ins."""
+    return (*_BUILT_IN, *(name for name in _offered() if name not in _BUILT_IN))
+
+
+def backends() -> dict[str, BackendInfo]:
+    """Return every kind of sandbox, and in its details whether it can run here.
+
+    >>> sorted(backends())[:3]
+    ['monty', 'process', 'unsafe']
+    """
+    return {kind: make_sandbox(kind).info() for kind in kinds()}
+
+
+def make_sandbox(kind: str) -> Sandbox:
+    """Return a sandbox of a kind, not entered.
+
+    Raises:
+        RuntimeUnavailableError: there is no such kind, or the plug-in that offers it does not load.
+    """
+    if kind in _BUILT_IN:
+        module, _, name = _BUILT_IN[kind].partition(":")
+        built: Sandbox = getattr(import_module(module), name)()
+        return built
+    offered = _offered()
+    if kind not in offered:
+        hint = did_you_mean(kind, kinds()) or f"; there are {', '.join(kinds())}"
+        raise RuntimeUnavailableError(kind, f"no sandbox is called that{hint}")
+    try:
+        made = offered[kind].load()()
+    except Exception as error:  # foreign code, which may raise anything
+        raise RuntimeUnavailableError(kind, f"its plug-in does not load: {error}") from error
+    if not isinstance(made, Sandbox):
+        raise RuntimeUnavailableError(kind, f"its plug-in gives {type(made).__name__}, which is no sandbox")
+    return made
+
+
+def check_profile(info: BackendInfo, profile: SecurityProfile) -> None:
+    """Refuse a sandbox that cannot run here, or is not strong enough.
+
+    Raises:
+        RuntimeUnavailableError: with what to install or to ask for instead.
+    """
+    details = info.details
+    if not details.get("available"):
+        raise RuntimeUnavailableError(info.kind, str(details.get("remedy") or "it says nothing of why"))
+    served = details.get("profiles", ())
+    if profile not in served:
+        names = ", ".join(served) or "none"
+        remedy = f"; {details['remedy']}" if details.get("remedy") else ""
+        raise RuntimeUnavailableError(
+            info.kind, f"its walls are not those of the profile {profile!r}; here it serves {names}{remedy}"
+        )
+
+
+def _offered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}

@@ -1,0 +1,154 @@
+"""Runs untrusted code that calls tools, within limits that the host keeps."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.errors import (
+    CodeError,
+    LimitExceededError,
+    RuntimeUnavailableError,
+    SandboxViolationError,
+)
+from toolcrib.model import Tool, ToolGateway
+from toolcrib.runtime.attempt import Attempt
+from toolcrib.runtime.check import Checker
+from toolcrib.runtime.choice import DEFAULT, UNSAFE, check_profile, make_sandbox
+from toolcrib.runtime.protocols import Catalogue, Sandbox
+from toolcrib.runtime.records import ExecuteRequest, ExecuteResult
+from toolcrib.runtime.stubs import render
+from toolcrib.runtime.surface import Nothing, Surface
+
+__all__ = ["Prepare", "Runtime"]
+
+_FALLBACK = "process"
+Prepare = Callable[[str], Awaitable[None]]
+
+
+async def _nothing_to_prepare(code: str) -> None:
+    """Let code be looked at as things are."""
+
+
+class Runtime:
+    """Runs code in sandboxes, and lets it call the tools of a gateway.
+
+    In the code each namespace of the catalogue is a name whose attributes are asynchronous functions:
+    `await github.create_issue(title="...")`. There are also `search_tools`, `describe_tool`, `run_tool` and
+    `run_chain`. Every call takes the gateway's way: policy, validation, deadline, audit. What the code leaves
+    in `__out` is the value.
+
+    >>> from toolcrib import Crib
+    >>> async def main() -> object:
+    ...     async with Runtime(Crib()) as runtime:
+    ...         return (await runtime.execute(ExecuteRequest(code="__out = 6 * 7"))).value
+    >>> anyio.run(main)
+    42
+
+    Sandboxes are started when they are first needed, kept warm, and ended with the runtime. It may be used
+    from many tasks of one event loop.
+    """
+
+    def __init__(
+        self,
+        gateway: ToolGateway,
+        catalogue: Catalogue | None = None,
+        *,
+        sandboxes: Iterable[Sandbox] = (),
+        allow_unsafe: bool = False,
+        prepare: Prepare = _nothing_to_prepare,
+    ) -> None:
+        """Make a runtime; nothing is started.
+
+        Args:
+            gateway: what the code reaches tools through.
+            catalogue: which tools it may name; without one it has `run_tool` and its like alone.
+            sandboxes: these stand in for those of their kind.
+            allow_unsafe: whether code that asks for `backend="unsafe"` in the profile `dev` gets a process
+                without walls.
+            prepare: is awaited with the code before it is looked at, such as for tools that it mentions to be
+                listed; what it takes counts towards the deadline.
+        """
+        self._gateway = gateway
+        self._catalogue: Catalogue = catalogue or Nothing()
+        self._given = {sandbox.kind: sandbox for sandbox in sandboxes}
+        self._allow_unsafe = allow_unsafe
+        self._prepare = prepare
+        self._checker = Checker()
+        self._open: dict[str, Sandbox] = {}
+        self._opening = anyio.Lock()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        await self._stack.enter_async_context(self._checker)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    @staticmethod
+    def stubs(tools: Iterable[Tool], *, budget: int | None = None) -> str:
+        """Return tools as Python signatures, as code in a sandbox sees them.
+
+        `budget` is how many tokens the text may take; what had to be left out is said in it.
+        """
+        return render(tools, budget=budget)
+
+    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        """Run code and return what it left in `__out`, what it printed, and which tools it called.
+
+        Raises:
+            CodeError: the code is wrong; where it was found to be before it ran, no tool was called.
+            LimitExceededError: it used more than it was given; `timeout` is one of the limits.
+            SandboxViolationError: it tried to break the rules.
+            RuntimeUnavailableError: the sandbox cannot run here, or is not for this profile.
+                The first three have in `result` what there was until then.
+        """
+        attempt = Attempt(request, self._gateway)
+        try:
+            with attempt.deadline:
+                await self._prepare(request.code)
+                attempt.begin(Surface(request.code, self._catalogue))
+                return await self._run(request, attempt)
+        except (CodeError, LimitExceededError, SandboxViolationError) as error:
+            raise attempt.told(error) from error.__cause__
+        raise attempt.told(attempt.why_ended())
+
+    async def _run(self, request: ExecuteRequest, attempt: Attempt) -> ExecuteResult:
+        kind = request.backend or DEFAULT
+        sandbox = await self._sandbox(kind, request)
+        try:
+            return await self._run_in(sandbox, attempt)
+        except CodeError as error:
+            if not (error.unsupported and request.language_fallback) or attempt.has_run or kind == _FALLBACK:
+                raise
+            attempt.move(f"moved from {kind!r} to {_FALLBACK!r}: {error}")
+        return await self._run_in(await self._sandbox(_FALLBACK, request), attempt)
+
+    async def _run_in(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
+        attempt.enter(sandbox)
+        await self._checker.check(
+            attempt.request.code, attempt.stubs(), engine="monty" if sandbox.kind == "monty" else "python"
+        )
+        return await attempt.run()
+
+    async def _sandbox(self, kind: str, request: ExecuteRequest) -> Sandbox:
+        """Return the sandbox of a kind, entered, if it may be used for this request."""
+        if kind == UNSAFE and not (self._allow_unsafe and request.profile == "dev"):
+            asked = "it runs code without any wall: allow_unsafe=True and profile='dev' ask for that"
+            raise RuntimeUnavailableError(kind, asked)
+        async with self._opening:
+            if kind not in self._open:
+                made = self._given.get(kind) or make_sandbox(kind)
+                info = await to_thread.run_sync(made.info)  # the first look at a wall may take a moment
+                check_profile(info, request.profile)
+                self._open[kind] = await self._stack.enter_async_context(made)
+        sandbox = self._open[kind]
+        check_profile(sandbox.info(), request.profile)
+        return sandbox

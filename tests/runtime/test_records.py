@@ -1,0 +1,106 @@
+"""What is asked of a sandbox, what is kept of its output, and what a guest is told."""
+
+from typing import Any
+
+import pytest
+
+from toolcrib.errors import (
+    BackendUnavailableError,
+    PolicyDeniedError,
+    ToolcribError,
+    ToolExecutionError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+    ValidationError,
+)
+from toolcrib.runtime import ExecuteRequest, Limits, LimitsEnforced, Output, SecurityProfile, ToldError
+from toolcrib.runtime.telling import told
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"code": ""}, "/code"),
+        ({"code": " \n "}, "/code"),
+        ({"code": "x" * (1 << 20 | 1)}, "/code"),
+        ({"code": 3}, "/code"),
+        ({"code": "x", "language": "go"}, "/language"),
+        ({"code": "x", "timeout": 0}, "/timeout"),
+        ({"code": "x", "timeout": float("inf")}, "/timeout"),
+        ({"code": "x", "timeout": "1"}, "/timeout"),
+        ({"code": "x", "profile": "lax"}, "/profile"),
+        ({"code": "x", "limits": {"max_tool_calls": -1}}, "/limits/max_tool_calls"),
+        ({"code": "x", "limits": {"memory_bytes": 1}}, "/limits/memory_bytes"),
+        ({"code": "x", "limits": {"cpu": -1.0}}, "/limits/cpu"),
+        ({"code": "x", "limits": {"pids": True}}, "/limits/pids"),
+        ({"code": "x", "gateway": 1}, "/gateway"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused_with_the_place(fields: dict[str, Any], path: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ExecuteRequest(**fields)
+    assert path in {problem.path for problem in caught.value.problems}
+
+
+def test_all_that_is_wrong_with_a_request_is_told_at_once() -> None:
+    with pytest.raises(ValidationError) as caught:
+        ExecuteRequest(code="", timeout=-1, profile="lax")
+    assert len(caught.value.problems) == 3
+
+
+def test_a_request_has_safe_defaults() -> None:
+    request = ExecuteRequest(code="x")
+    assert (request.profile, request.language, request.timeout) == ("standard", "python", 30.0)
+    assert request.limits == Limits()
+    assert request.limits.max_tool_calls == 100
+    assert ExecuteRequest(code="x", profile="dev").profile is SecurityProfile.DEV
+
+
+def test_nothing_is_enforced_unless_it_is_said() -> None:
+    assert not any(LimitsEnforced().model_dump().values())
+
+
+def test_output_is_kept_up_to_its_limit_and_what_is_missing_is_told() -> None:
+    output = Output(limit=4)
+    output.write("stdout", "ab")
+    output.write("stdout", "cdef")
+    output.write("stdout", b"gh")
+    output.write("stderr", "é")
+    assert output.text("stdout") == "abcd\n[4 more bytes were printed]"
+    assert output.text("stderr") == "é"
+
+
+def test_output_that_is_no_text_is_shown_as_well_as_can_be() -> None:
+    output = Output(limit=10)
+    output.write("stdout", b"\xff\xfe ok")
+    output.write("stderr", "\ud800")
+    assert output.text("stdout") == "\ufffd\ufffd ok"
+    assert output.text("stderr") == "?"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ToolNotFoundError("a:b", ()), "LookupError"),
+        (ToolTimeoutError(tool_id="a:b", timeout=1.0), "TimeoutError"),
+        (PolicyDeniedError(tool_id="a:b", reason="no"), "PermissionError"),
+        (BackendUnavailableError(tool_id="a:b", reason="gone"), "OSError"),
+        (ValidationError(()), "ValueError"),
+        (ToolExecutionError(tool_id="a:b", reason="no"), "RuntimeError"),
+        (ZeroDivisionError("by zero"), "RuntimeError"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_guest_is_told_of_a_failure_by_a_builtin_exception(error: Exception, kind: str) -> None:
+    assert told(error).kind == kind
+
+
+def test_what_a_guest_is_told_shows_no_paths_but_its_own() -> None:
+    error: ToolcribError = ToolExecutionError(
+        tool_id="a:b", reason="no /srv/data/x, no /mine/y; token=4f8a91c2d7"
+    )
+    said = told(error, {"path": "/mine/y"})
+    assert isinstance(said, ToldError)
+    assert "/srv" not in said.message
+    assert "/mine/y" in said.message
+    assert "4f8a" not in str(said)

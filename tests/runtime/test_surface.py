@@ -1,0 +1,163 @@
+"""Which tools code mentions, and under which names it reaches them."""
+
+from typing import Any
+
+import pytest
+
+from toolcrib import Crib
+from toolcrib.crib.code import CribCatalogue
+from toolcrib.model import LocalBackend, Tool
+from toolcrib.runtime.protocols import Catalogue
+from toolcrib.runtime.surface import Nothing, Surface, mentioned
+
+
+def crib_of(*ids: str, **fields: Any) -> Crib:
+    crib = Crib()
+    for text in ids:
+        namespace, _, name = text.rpartition(":")
+        schema = {"type": "object", "properties": {"b": {}, "a": {}}, "required": ["a"]}
+        crib.add(
+            Tool(
+                name=name,
+                namespace=namespace or None,
+                input_schema=schema,
+                backend=LocalBackend(name=text),
+                **fields,
+            )
+        )
+    return crib
+
+
+def surface(code: str, *ids: str) -> Surface:
+    return Surface(code, CribCatalogue(crib_of(*ids)))
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "attributes"),
+    [
+        ("await github.create_issue()", "github", {"create_issue"}),
+        ("x.github.create_issue()", "x", {"github"}),
+        ("github . create_issue()", "github", {"create_issue"}),
+        ("(github\n.create_issue())", "github", set()),
+        ("(github.\n  create_issue())", "github", {"create_issue"}),
+        ("github.a; github.b", "github", {"a", "b"}),
+        ("# github.comment", "github", {"comment"}),
+        ("f'{github.a()}'", "github", {"a"}),
+    ],
+)
+def test_names_are_seen_with_their_attributes(code: str, name: str, attributes: set[str]) -> None:
+    assert mentioned(code)[name] == attributes
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "code", ["a" * 1_000_000, "a." * 500_000, "a " * 500_000, "a" + " " * 1_000_000, "(" * 1_000_000]
+)
+def test_hostile_code_is_looked_at_in_no_time(code: str) -> None:
+    assert len(mentioned(code)) <= 1
+
+
+def test_only_what_the_code_mentions_is_there() -> None:
+    seen = surface("await github.create_issue(title='x')", "github:create_issue", "github:close", "mail:send")
+    assert seen.names == ("github",)
+    assert list(seen.tools) == ["github.create_issue"]
+    assert seen.functions == ("search_tools", "describe_tool", "run_tool", "run_chain")
+
+
+@pytest.mark.parametrize(
+    ("path", "reference"),
+    [
+        ("github.create_issue", "github:create_issue"),
+        ("github.close", "github:close"),
+        ("github.list_all", "github:list-all"),
+        ("github.nothing", None),
+        ("my_files.read", "my-files:read"),
+        ("time.now", None),
+        ("greet", "greet"),
+        ("print_", "print"),
+        ("print", None),
+        ("other", None),
+    ],
+)
+def test_a_name_stands_for_a_tool(path: str, reference: str | None) -> None:
+    ids = (
+        "github:create_issue",
+        "github:close",
+        "github:list-all",
+        "my-files:read",
+        "greet",
+        "print",
+        "other",
+    )
+    code = "github.create_issue(); my_files.read; greet(); print(1); print_(2)"
+    assert surface(code, *ids).reference(path) == reference
+
+
+def test_arguments_may_be_given_in_the_order_of_the_signature() -> None:
+    seen = surface("github.close(1); greet(2)", "github:close", "github:open", "greet")
+    assert list(seen.parameters("github.close")) == ["a", "b"]
+    assert list(seen.parameters("github.open")) == ["a", "b"]
+    assert list(seen.parameters("greet")) == ["a", "b"]
+    assert list(seen.parameters("github.nothing")) == []
+
+
+def test_a_name_that_is_none_gets_the_nearest() -> None:
+    seen = surface("github.create_isue()", "github:create_issue", "github:close")
+    assert (
+        seen.unknown("github.create_isue")
+        == "'github' has no tool 'create_isue'; did you mean 'create_issue'?"
+    )
+    assert list(seen.tools) == ["github.create_issue"]
+    assert seen.unknown("nobody") == "name 'nobody' is not defined"
+
+
+def test_of_two_names_that_would_be_the_same_each_has_its_own() -> None:
+    ids = ("shop:a-b", "shop:a_b", "shop:a.b")
+    seen = surface("shop.a_b(); shop.a_b_2(); shop.a_b_3()", *ids)
+    assert {seen.reference(path) for path in ("shop.a_b", "shop.a_b_2", "shop.a_b_3")} == set(ids)
+    assert seen.reference("shop.a_b") == "shop:a_b"
+
+
+def test_a_catalogue_without_tools_offers_the_functions_of_every_guest() -> None:
+    nothing = Nothing()
+    assert isinstance(nothing, Catalogue)
+    seen = Surface("github.close(); x", nothing)
+    assert (seen.names, seen.tools) == ((), {})
+    assert seen.reference("github.close") is None
+
+
+def test_the_catalogue_of_a_crib_follows_it() -> None:
+    crib = crib_of("shop:one")
+    catalogue = CribCatalogue(crib)
+    assert isinstance(catalogue, Catalogue)
+    assert catalogue.names("shop") == ("one",)
+    crib.add(Tool(name="two", namespace="shop", input_schema={}, backend=LocalBackend(name="two")))
+    assert catalogue.names("shop") == ("one", "two")
+    assert catalogue.namespaces() == ("shop",)
+
+
+def test_a_namespace_of_many_pages_is_listed_whole_and_each_name_once() -> None:
+    crib = Crib()
+    backend = LocalBackend(name="x")
+    tools = [Tool(name=f"t{n}", namespace="shop", input_schema={}) for n in range(2_100)]
+    versions = [Tool(name="t7", namespace="shop", version=f"1.{n}.0", input_schema={}) for n in range(3)]
+    crib.discovery.register_many([(each, backend) for each in (*tools, *versions)])
+    names = CribCatalogue(crib).names("shop")
+    assert len(names) == len(set(names)) == 2_100
+
+
+@pytest.mark.anyio
+async def test_a_tool_without_an_output_schema_has_what_was_learnt_of_its_results() -> None:
+    crib = Crib()
+
+    @crib.add(namespace="shop")
+    def order(number: int) -> Any:
+        """Return an order."""
+        return {"number": number, "total": 5.0}
+
+    catalogue = CribCatalogue(crib)
+    assert catalogue.tools(["shop:order"])["shop:order"].output_schema is None
+    await crib.run("shop:order", {"number": 1})
+    learnt = catalogue.tools(["shop:order", "shop:nothing", "not an id"])
+    assert list(learnt) == ["shop:order"]
+    assert learnt["shop:order"].output_schema["properties"].keys() == {"number", "total"}
