@@ -1,0 +1,113 @@
+"""Runs every attack and every program on every backend, then writes docs/code-mode-walls.md.
+
+`--write` writes without running, and `--check` only compares: the page is made from what the tests run.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from runtime.attacks import ATTACKS, Attack  # noqa: E402 - they are found by the line above
+from runtime.languages import PROGRAMS, STRANDED, Program  # noqa: E402
+
+PAGE = ROOT / "docs" / "code-mode-walls.md"
+TESTS = ("tests/runtime/test_attacks.py", "tests/runtime/test_languages.py")
+KINDS = ("monty", "process", "unsafe")
+GROUPS = {
+    "time": "Time",
+    "memory": "Memory",
+    "processes": "Processes",
+    "host": "The host's files, environment and devices",
+    "network": "Network",
+    "kernel": "Kernel",
+    "language": "Language",
+    "output": "Output and values",
+    "tools": "Calls of tools",
+    "frames": "Forged messages",
+}
+VERDICTS = {"runs": "runs", "unsupported": "not in the language", "refused": "an error"}
+HEAD = """# What the walls hold
+
+Made by `.venv/bin/python scripts/wall_tables.py`, which runs all of it; do not edit it by hand. The tests run
+the same definitions, and fail where a backend does anything else than this page says.
+
+## Attacks
+
+{attacks} pieces of code that mean harm, and how each ends. After each of them the host goes on, the next run
+in the same sandbox works, nothing that was planted in the host's environment and files is found in anything
+that came back, nobody has reached the host's sockets, and the memory of host and guests has stayed bounded.
+That an attempt failed is no proof that every other one does.
+
+- **limit `...`**: a `LimitExceededError` of that limit. Where several ways are named, it depends on the
+  machine, its load and its Python which is met first.
+- **violation**: a `SandboxViolationError`; the guest broke the protocol, or died of the attempt.
+- the name of an **exception**: a `CodeError` that says so, which the code could have caught.
+- **not in the language**: a `CodeError`, because there is nothing of the kind in that sandbox's Python.
+- **refused**: the code saw each of its attempts fail, and went on.
+- other words: the code ended well, and this is what it had.
+- **-**: not tried. `unsafe` has no walls: only what the host keeps by itself is tried there.
+
+Monty speaks to the host in its engine's own way, over a pipe that code has no name for: there is no
+descriptor to forge a message on, and so each of those ends where it first looks for one.
+"""
+LANGUAGE = """
+## Language
+
+{programs} small programs as models write them, each with the value that it must give. `process` and `unsafe`
+are CPython and run all of them; `monty` runs {monty}. **Not in the language** is a `CodeError` with
+`unsupported` set: `language_fallback` moves such code to `process`, if no tool was called yet. **An error**
+is a `CodeError` that does not say so. With the fallback {saved} run; not saved are {stranded}.
+
+"""
+
+
+def rows(attacks: Iterable[Attack]) -> Iterator[str]:
+    """Yield the table of some attacks."""
+    yield f"| attack | {' | '.join(KINDS)} |"
+    yield f"|---|{'---|' * len(KINDS)}"
+    for attack in attacks:
+        cells = [attack.expected[kind].said if kind in attack.expected else "-" for kind in KINDS]
+        yield f"| {attack.name} | {' | '.join(cells)} |"
+
+
+def page() -> str:
+    """Return the page."""
+    lines = [HEAD.format(attacks=len(ATTACKS))]
+    for group, title in GROUPS.items():
+        table = rows(attack for attack in ATTACKS if attack.group == group)
+        lines.append("\n".join([f"### {title}", "", *table, ""]))
+    return "\n".join(lines) + _language(PROGRAMS)
+
+
+def _language(programs: tuple[Program, ...]) -> str:
+    facts = {
+        "programs": len(programs),
+        "monty": sum(program.monty == "runs" for program in programs),
+        "saved": len(programs) - len(STRANDED),
+        "stranded": " and ".join(f"“{name}”" for name in sorted(STRANDED)) or "none",
+    }
+    lines = ["| program | monty | process, unsafe |", "|---|---|---|"]
+    lines += [f"| {program.name} | {VERDICTS[program.monty]} | runs |" for program in programs]
+    return LANGUAGE.format(**facts) + "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run everything and write the page, or say that it is out of date."""
+    if "--check" in sys.argv:
+        return 0 if PAGE.exists() and PAGE.read_text() == page() else 1
+    if "--write" not in sys.argv:
+        tests = [sys.executable, "-m", "pytest", "-q", *TESTS, "--deselect", f"{TESTS[0]}::{_PAGE_TEST}"]
+        if code := subprocess.run(tests, cwd=ROOT, check=False).returncode:
+            return code
+    PAGE.write_text(page())
+    return 0
+
+
+_PAGE_TEST = "test_the_page_says_what_the_tests_do"
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Every attack on every backend: it ends as it must, the host does not notice, and the next run works."""
+
+import gc
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import anyio
+import pytest
+from runtime.attacks import ATTACKS, Attack, unsupported
+from runtime.backends import BACKENDS
+from runtime.workbench import LIMIT, SMALL, Bench, Ran, descendants, descriptors, resident
+
+from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
+
+CANARY = "canary-9c1f7e55"
+pytestmark = pytest.mark.filterwarnings("ignore:code runs without a sandbox")
+CASES = [(kind, attack) for attack in ATTACKS for kind in attack.expected]
+GROWTH = 96 << 20
+"""Bytes by which the host, or all guests together beyond their limit, may grow."""
+
+
+@dataclass
+class Ears:
+    """Listens where a guest may try to reach the host."""
+
+    folder: Path
+    sockets: list[socket.socket] = field(default_factory=list)
+    port: int = 0
+
+    def open(self) -> None:
+        stream = socket.create_server(("127.0.0.1", 0))
+        self.port = stream.getsockname()[1]
+        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        datagrams.bind(("127.0.0.1", self.port))
+        self.sockets += [stream, datagrams]
+        for address in (f"\0{self.abstract}", self.path):
+            local = socket.socket(socket.AF_UNIX)
+            local.bind(address)
+            local.listen()
+            self.sockets.append(local)
+        for each in self.sockets:
+            each.setblocking(False)
+
+    @property
+    def abstract(self) -> str:
+        return f"toolcrib-ears-{os.getpid()}"
+
+    @property
+    def path(self) -> str:
+        return str(self.folder / "ears.sock")
+
+    def heard(self) -> list[str]:
+        found = []
+        for each in self.sockets:
+            with suppress(BlockingIOError):
+                if each.type == socket.SOCK_DGRAM:
+                    each.recv(1)
+                else:
+                    each.accept()[0].close()
+                found.append(str(each))
+        return found
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+@dataclass
+class Watch:
+    """Samples how much memory the guests and the host take while an attack runs."""
+
+    guests: int = 0
+    host: int = 0
+
+    async def __call__(self) -> None:
+        while True:
+            self.guests = max(self.guests, resident(*descendants()))
+            self.host = max(self.host, resident(os.getpid()))
+            await anyio.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def ears(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ears]:
+    found = Ears(tmp_path_factory.mktemp("ears"))
+    found.open()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def places(ears: Ears, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what the words in the code of attacks stand for."""
+    hidden = tmp_path_factory.mktemp("hidden") / "file"
+    hidden.write_text(CANARY)
+    hidden.chmod(0o644)
+    checkout = Path(__file__).parent.parent.parent
+    facts = {"CHECKOUT": checkout, "HIDDEN": hidden, "PORT": ears.port, "ABSTRACT": ears.abstract}
+    return {**facts, "SOCKET": ears.path, "CANARY": CANARY}
+
+
+@pytest.fixture(scope="module")
+async def benches(needs_bubblewrap: None) -> AsyncIterator[dict[str, Bench]]:  # noqa: ARG001 - not without
+    os.environ["TOOLCRIB_CANARY"] = CANARY
+    async with AsyncExitStack() as stack:
+        yield {kind: Bench(await stack.enter_async_context(make())) for kind, make in BACKENDS.items()}
+    del os.environ["TOOLCRIB_CANARY"]
+
+
+async def ended(bench: Bench, attack: Attack, places: dict[str, Any]) -> Ran | ToolcribError:
+    """Return how an attack ended."""
+    code = Template(attack.code).safe_substitute(places)
+    try:
+        with anyio.fail_after(attack.timeout + LIMIT):
+            return await bench.run(code, timeout=attack.timeout, **{"cpu": 0.7, **attack.limits})
+    except (CodeError, LimitExceededError, SandboxViolationError) as error:
+        return error
+
+
+def told(end: Ran | ToolcribError) -> str:
+    """Return everything that came out."""
+    ran = end if isinstance(end, Ran) else getattr(end, "result", None)
+    return f"{end!r} {end} {getattr(end, 'traceback', '')} {ran!r}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("kind", "attack"), CASES, ids=[f"{kind}-{attack.group}-{attack.name}" for kind, attack in CASES]
+)
+async def test_an_attack_ends_as_it_must_and_the_next_run_works(
+    benches: dict[str, Bench], kind: str, attack: Attack, ears: Ears, places: dict[str, Any]
+) -> None:
+    bench = benches[kind]
+    bench.shelf.meetings.clear()
+    watch = Watch()
+    gc.collect()
+    host, guests = resident(os.getpid()), resident(*descendants())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        end = await ended(bench, attack, places)
+        tasks.cancel_scope.cancel()
+    said = told(end)
+    assert attack.expected[kind].fits(end), f"{attack.expected[kind].said} expected, not {said[:3000]}"
+    assert CANARY not in said
+    assert isinstance(end, Ran) or len(str(end)) < 20_000
+    assert ears.heard() == []
+    if attack.calls is not None and attack.expected[kind] is not unsupported:
+        seen = len((end if isinstance(end, Ran) else end.result).tool_calls)  # type: ignore[attr-defined]
+        assert seen == attack.calls or (isinstance(end, CodeError) and seen < attack.calls)
+    assert (await bench.run("__out = await calc.add(a=40, b=2)")).value == 42
+    if kind != "unsafe":  # which keeps no limit of memory
+        assert watch.guests - guests < SMALL["memory_bytes"] + GROWTH
+    assert watch.host - host < (GROWTH if "bomb" not in attack.name else 6 * GROWTH)
+
+
+@pytest.mark.anyio
+async def test_nothing_is_left_of_them(benches: dict[str, Bench]) -> None:
+    for bench in benches.values():
+        await bench.run("__out = 1")
+    with anyio.fail_after(LIMIT):
+        while len(descendants()) > 40 or descriptors() > 400:  # noqa: ASYNC110 - nothing tells of it
+            await anyio.sleep(0.05)
+
+
+def test_the_page_says_what_the_tests_do(root: Path) -> None:
+    subprocess.run([sys.executable, root / "scripts" / "wall_tables.py", "--check"], check=True)
+
+
+def test_every_attack_has_a_name_of_its_own() -> None:
+    names = [(attack.group, attack.name) for attack in ATTACKS]
+    assert len(names) == len(set(names))
