@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from runtime.attacks import ATTACKS, Attack  # noqa: E402 - they are found by the line above
-from runtime.languages import PROGRAMS, STRANDED, Program  # noqa: E402
+from runtime.languages import PROGRAMS, Program  # noqa: E402
 
 PAGE = ROOT / "docs" / "code-mode-walls.md"
 TESTS = ("tests/runtime/test_attacks.py", "tests/runtime/test_languages.py")
@@ -29,7 +29,7 @@ GROUPS = {
     "tools": "Calls of tools",
     "frames": "Forged messages",
 }
-VERDICTS = {"runs": "runs", "unsupported": "not in the language", "refused": "an error"}
+VERDICTS = {"runs": "runs", "unsupported": "not in the language"}
 HEAD = """# What the walls hold
 
 Made by `.venv/bin/python scripts/wall_tables.py`, which runs all of it; do not edit it by hand. The tests run
@@ -59,8 +59,7 @@ LANGUAGE = """
 
 {programs} small programs as models write them, each with the value that it must give. `process` and `unsafe`
 are CPython and run all of them; `monty` runs {monty}. **Not in the language** is a `CodeError` with
-`unsupported` set: `language_fallback` moves such code to `process`, if no tool was called yet. **An error**
-is a `CodeError` that does not say so. With the fallback {saved} run; not saved are {stranded}.
+`unsupported` set, and none of their tools had been called: with `language_fallback` all of them run.
 
 """
 
@@ -87,8 +86,6 @@ def _language(programs: tuple[Program, ...]) -> str:
     facts = {
         "programs": len(programs),
         "monty": sum(program.monty == "runs" for program in programs),
-        "saved": len(programs) - len(STRANDED),
-        "stranded": " and ".join(f"“{name}”" for name in sorted(STRANDED)) or "none",
     }
     lines = ["| program | monty | process, unsafe |", "|---|---|---|"]
     lines += [f"| {program.name} | {VERDICTS[program.monty]} | runs |" for program in programs]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any, Literal
 
-__all__ = ["PROGRAMS", "STRANDED", "Program", "Verdict"]
+__all__ = ["PROGRAMS", "Program", "Verdict"]
 
-Verdict = Literal["runs", "unsupported", "refused"]
-"""`unsupported`: the error says that the language of the sandbox lacks it; `refused`: another `CodeError`."""
+Verdict = Literal["runs", "unsupported"]
+"""`unsupported`: the error says that the language of the sandbox lacks it."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,11 @@ MONTY: dict[str, Verdict] = {
     "semaphore": "unsupported",
     "wait_for": "unsupported",
     "tool in a generator's consumer": "unsupported",
-    "special methods": "refused",
+    "special methods": "unsupported",
+    "comparing one's own objects": "unsupported",
+    "truth of one's own objects": "unsupported",
 }
 """What Monty does not run; everything else it does."""
-STRANDED = frozenset({"special methods", "gather with return_exceptions"})
-"""What `language_fallback` does not save: Monty gives a reason that any mistake may have, or tools had been
-called when it found that it lacks something."""
 
 
 def _program(name: str, code: str, value: Any) -> Program:
@@ -87,6 +86,30 @@ PLAIN = (
         __out = [{w: len(w) for w in words}, sorted({len(w) for w in words})]
         """,
         [{"apple": 5, "fig": 3, "plum": 4}, [3, 4, 5]],
+    ),
+    _program(
+        "comparing one's own objects",
+        """
+        class Version:
+            def __init__(self, text):
+                self.parts = [int(part) for part in text.split(".")]
+            def __lt__(self, other):
+                return self.parts < other.parts
+        __out = [v.parts[1] for v in sorted([Version("1.10"), Version("1.9"), Version("1.2")])]
+        """,
+        [2, 9, 10],
+    ),
+    _program(
+        "truth of one's own objects",
+        """
+        class Basket:
+            def __init__(self, items):
+                self.items = items
+            def __bool__(self):
+                return bool(self.items)
+        __out = ["full" if basket else "empty" for basket in (Basket([1]), Basket([]))]
+        """,
+        ["full", "empty"],
     ),
     _program("generator expression", "__out = sum(x * x for x in range(10) if x % 2)", 165),
     _program(

@@ -294,3 +294,15 @@ def test_a_violation_ends_the_run_once() -> None:
     assert bridge.failure is first
     assert str(second) == "the code was stopped: two"
     assert ended == [True]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("path", "args"), [("shop.nothing", ()), ("shop.add", (1, 2, 3)), ("run_tool", ())])
+async def test_calling_without_end_what_cannot_be_called_ends_the_run(path: str, args: tuple[Any, ...]) -> None:
+    bridge = bridge_to(Shop().crib)
+    for _ in range(200):
+        await refused(bridge, path, *args)
+    with pytest.raises(LimitExceededError) as caught:
+        await called(bridge, path, *args)
+    assert caught.value.limit == "lookups"
+    assert bridge.failure is caught.value

@@ -25,7 +25,7 @@ FUNCTIONS = ("search_tools", "describe_tool", "run_tool", "run_chain")
 MAX_PARALLEL = 64
 """How many calls of one guest run at once; the others wait their turn."""
 _MAX_LOOKUPS = 200
-"""How often a guest may search and describe: these run no tool, and are not counted as calls of one."""
+"""How often a guest may search, describe, and call what is not there: none of it is a call of a tool."""
 
 
 class Names(Protocol):
@@ -90,19 +90,37 @@ class Bridge:
         """
         if self.failure is not None:
             raise SandboxViolationError("it went on after its end")
-        is_own = path in FUNCTIONS
-        reference = path if is_own else self._names.reference(path)
-        if reference is None:
-            raise ToldError("AttributeError" if "." in path else "NameError", self._names.unknown(path))
-        parameters = _PARAMETERS[path] if is_own else self._names.parameters(path)
-        given = bound(path, read_arguments(args), read_arguments(kwargs), parameters)
+        given: dict[str, Any] = {}
         try:
-            return await (self._serve(path, given) if is_own else self._run(reference, given))
+            meant, parameters = self._meant(path)
+            given = bound(path, read_arguments(args), read_arguments(kwargs), parameters)
+            return await (self._serve if path in FUNCTIONS else self._run)(meant, given)
+        except ToldError:
+            self._look()
+            raise
         except LimitExceededError as error:
             self._fail(error)
             raise
         except ToolcribError as error:
             raise told(error, given) from error
+
+    def _meant(self, path: str) -> tuple[str, Sequence[str]]:
+        """Return the function or the tool that a name stands for, and the names of what it takes."""
+        if path in FUNCTIONS:
+            return path, _PARAMETERS[path]
+        reference = self._names.reference(path)
+        if reference is None:
+            raise ToldError("AttributeError" if "." in path else "NameError", self._names.unknown(path))
+        return reference, self._names.parameters(path)
+
+    def _look(self) -> None:
+        """Count something that is asked of the host and runs no tool."""
+        self._lookups += 1
+        if self._lookups > _MAX_LOOKUPS:
+            said = f"more than {_MAX_LOOKUPS} searches, descriptions, and calls that could not be made"
+            failure = LimitExceededError("lookups", said)
+            self._fail(failure)
+            raise failure
 
     async def _serve(self, path: str, options: dict[str, Any]) -> Any:
         """Return what one of the guest's own functions gives."""
@@ -111,11 +129,7 @@ class Bridge:
             return await self._run(options["tool_id"], options.get("args") or {})
         if path == "run_chain":
             return await self._run_chain(options["steps"])
-        self._lookups += 1
-        if self._lookups > _MAX_LOOKUPS:
-            raise LimitExceededError(
-                "lookups", f"the code searched and described more than {_MAX_LOOKUPS} times"
-            )
+        self._look()
         async with self._turns:
             if path == "search_tools":
                 found = await self._gateway.search(options["query"], limit=options.get("limit", 10))

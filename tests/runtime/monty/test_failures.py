@@ -19,7 +19,7 @@ LIMITS = {
     "sleeping": ("import time\ntime.sleep(90)", "timeout"),
     "sleeping asynchronously": ("import asyncio\nawait asyncio.sleep(90)", "timeout"),
     "calling out": (
-        "while True:\n    try:\n        await box.nothing()\n    except AttributeError:\n        pass",
+        "import time\nwhile True:\n    time.sleep(0)",
         "max_tool_calls",
     ),
     "what the engine does not interrupt": ("str(7**10**7)", "cpu"),
@@ -65,7 +65,8 @@ UNSUPPORTED = {
     "a builtin": ("bytearray()", "the builtin 'bytearray'", 1),
     "a method": ("'a'.__class__", "str.__class__", 1),
     "a method of an output": ("import sys\nsys.stdout.write('x')", "_io.TextIOWrapper.write", 2),
-    "an option": ("import asyncio\nawait asyncio.gather(box.echo(1), return_exceptions=True)", "keyword arguments", 2),
+    "an option": ("import asyncio\nawait asyncio.gather(box.echo(1), return_exceptions=True)", "`return_exceptions`", 2),
+    "a method that it would not call": ("class A:\n    def __bool__(self): return False\n__out = bool(A())", "`__bool__`", 2),
     "a callback": ("import re\nre.sub('a', lambda m: 'b', 'a')", "callable replacement", 2),
     "a call in a synchronous place": ("list(map(box.echo, [1]))", "where it cannot be awaited", 1),
     "something unfinished": ("raise SystemExit(3)", "Internal error", None),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pydantic_monty import Frame, MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
 
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
-from toolcrib.runtime.monty.lacking import lacking, lacking_syntax
+from toolcrib.runtime.monty.lacking import foreseen, lacking, lacking_syntax
 
-__all__ = ["failure", "in_value"]
+__all__ = ["check_foreseen", "failure", "in_value"]
 
 _LIMITS: tuple[tuple[str, str, str], ...] = (
     (r"TimeoutError: (?:feed|turn) time limit exceeded: ", "cpu", "it computed for longer than it may"),
@@ -78,6 +78,17 @@ def _missing(error: MontyError, frames: Sequence[Frame], said: str, code: str) -
         return lacking(said)
     reading = not frames or frames[-1].function_name is None  # rather than in an `eval` of the code itself
     return f"this: {error}" if reading and lacking_syntax(code) else None
+
+
+def check_foreseen(code: str) -> None:
+    """Refuse code that the engine would run wrongly.
+
+    Raises:
+        CodeError: with the first thing in it that the engine lacks.
+    """
+    found = foreseen(code)
+    if found is not None:
+        raise CodeError(_unsupported(found[1]), found[0], unsupported=True)
 
 
 def _unsupported(what: str) -> str:

@@ -8,10 +8,17 @@ import re
 import sys
 from collections.abc import Callable
 
-__all__ = ["lacking", "lacking_syntax"]
+__all__ = ["foreseen", "lacking", "lacking_syntax"]
 
 _MAX_PARSED = 1 << 16
 """How long code may be to be read a second time; longer code takes too long for what it tells."""
+
+
+_METHOD = re.compile(
+    r"\s+(?:async\s+)?def\s+(__(?:len|bool|lt|le|gt|ge|format|bytes|reversed|getattr|getattribute|setattr|new"
+    r"|get|set|delete|set_name|class_getitem|i(?:add|sub|mul|truediv|floordiv|mod|pow|and|or|xor))__)\s*\("
+)
+_GATHERED = re.compile(r"^[^#]*\breturn_exceptions\s*=")
 
 
 def lacking(said: str) -> str | None:
@@ -24,6 +31,23 @@ def lacking(said: str) -> str | None:
     for pattern, told in _MESSAGES:
         if found := re.match(pattern, said, re.DOTALL):
             return told(found)
+    return None
+
+
+def foreseen(code: str) -> tuple[int, str] | None:
+    r"""Return the line of the first thing that the engine would get wrong, and what it is.
+
+    It ignores these methods without a word, so that code would go on with a wrong value; and it refuses
+    `return_exceptions` only once the tools that are gathered have been called.
+
+    >>> foreseen("class Bag:\n    def __len__(self): return 3")
+    (2, 'classes with `__len__`')
+    """
+    for number, line in enumerate(code.splitlines(), 1):
+        if found := _METHOD.match(line):
+            return number, f"classes with `{found[1]}`"
+        if _GATHERED.search(line):
+            return number, "`return_exceptions`"
     return None
 
 

@@ -13,7 +13,7 @@ from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, OSPolicy, 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.monty.calls import Calls
-from toolcrib.runtime.monty.failures import failure, in_value
+from toolcrib.runtime.monty.failures import check_foreseen, failure, in_value
 from toolcrib.runtime.monty.surroundings import Printed, environment
 from toolcrib.runtime.monty.values import EXPLAINING, read_value, with_value
 from toolcrib.runtime.monty.wall import MAX_MEMORY, Wall
@@ -88,6 +88,7 @@ class Pool:
         Raises:
             RuntimeUnavailableError: there is no worker, and this pool will have none again.
         """
+        check_foreseen(job.code)
         async with self._turns:
             return await _read(await self._run(job, calls), job.limits.output_bytes)
 
