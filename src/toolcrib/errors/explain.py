@@ -12,12 +12,14 @@ from toolcrib.errors.definitions import (
 from toolcrib.errors.running import (
     BackendUnavailableError,
     ChainError,
+    CodeError,
     InputValidationError,
     InvalidChainError,
     LimitExceededError,
     NoBackendError,
     OutputValidationError,
     PolicyDeniedError,
+    RuntimeUnavailableError,
     SandboxViolationError,
     ServerUnavailableError,
     StreamNotSupportedError,
@@ -41,6 +43,8 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (StreamNotSupportedError, "stream_not_supported"),
     (PolicyDeniedError, "denied"),
     (SandboxViolationError, "denied"),
+    (RuntimeUnavailableError, "backend_unavailable"),
+    (CodeError, "execution_failed"),
     (LimitExceededError, "limit_exceeded"),
     (ToolExecutionError, "execution_failed"),
     (ToolError, "execution_failed"),
@@ -95,6 +99,8 @@ def _details(error: ToolcribError) -> dict[str, Any]:
         details["backend"] = error.backend
     if isinstance(error, LimitExceededError):
         details["limit"] = error.limit
+    if isinstance(error, CodeError) and error.line is not None:
+        details["line"] = error.line
     if isinstance(error, ChainError) and isinstance(error.__cause__, ToolcribError):
         details["cause"] = explain(error.__cause__)
     return details

@@ -61,7 +61,10 @@ class Surface:
         self._spaces = {name: spaces[name] for name in mentions if name in spaces}
         alone = _table(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces))
         self._alone = {name: alone[name] for name in mentions if name in alone}
-        self._tools = self._find(mentions)
+        self._references = self._find(mentions)
+        found = catalogue.tools(list(self._references.values()))
+        self._tools = {path: found[ref] for path, ref in self._references.items() if ref in found}
+        self._orders: dict[str, Sequence[str]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,11 +87,11 @@ class Surface:
 
     def reference(self, path: str) -> str | None:
         """Return the tool that a name stands for; None where there is none."""
+        if path in self._tools:
+            return self._references[path]
         first, _, rest = path.partition(".")
-        if not rest:
-            return self._alone.get(first)
         namespace = self._spaces.get(first)
-        if namespace is None:
+        if namespace is None or not rest:
             return None
         exact = f"{namespace}:{rest}"
         if self._catalogue.tools([exact]):
@@ -98,11 +101,11 @@ class Surface:
 
     def parameters(self, path: str) -> Sequence[str]:
         """Return the names of a tool's arguments, in the order in which they may be given without them."""
-        tool = self._tools.get(path)
-        if tool is None:
+        if path not in self._orders:
             reference = self.reference(path) or path
-            tool = self._catalogue.tools([reference]).get(reference)
-        return () if tool is None else parameters(tool)
+            tool = self._tools.get(path) or self._catalogue.tools([reference]).get(reference)
+            self._orders[path] = () if tool is None else parameters(tool)
+        return self._orders[path]
 
     def unknown(self, path: str) -> str:
         """Return what to tell of a name that stands for nothing."""
@@ -114,12 +117,12 @@ class Surface:
     def _named(self, namespace: str) -> Mapping[str, str]:
         return _table(tuple(self._catalogue.names(namespace)), frozenset())
 
-    def _find(self, mentions: _Mentions) -> dict[str, Tool]:
+    def _find(self, mentions: _Mentions) -> dict[str, str]:
+        """Return the references of all tools that are mentioned, by their paths."""
         wanted = dict(self._alone)
         for space, namespace in self._spaces.items():
             wanted |= self._find_in(space, namespace, mentions[space])
-        found = self._catalogue.tools(list(wanted.values()))
-        return {path: found[reference] for path, reference in wanted.items() if reference in found}
+        return wanted
 
     def _find_in(self, space: str, namespace: str, attributes: frozenset[str]) -> dict[str, str]:
         """Return the references of the tools of one namespace that are mentioned, by their paths."""

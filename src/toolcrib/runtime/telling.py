@@ -44,7 +44,7 @@ def told(error: BaseException, args: Any = None) -> ToldError:
     """Return what a guest is told of an error; paths that its own arguments name are left as they are.
 
     >>> str(told(ToolNotFoundError("git:comit", ("git:commit",))))
-    "LookupError: tool 'git:comit' not found; did you mean 'git:commit'?"
+    "LookupError: no tool named 'git:comit'; did you mean 'git:commit'?"
     """
     kind = next((name for known, name in _KINDS if isinstance(error, known)), "RuntimeError")
     if not isinstance(error, ToolcribError):  # foreign, and its text may say anything

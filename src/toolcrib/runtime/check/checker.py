@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import anyio
 
@@ -100,7 +100,13 @@ class Checker:
 
         if self._pool is None:
             wall = self._stack.enter_context(Wall(wall_here()))
-            pool = Monty(binary_path=wall.script, min_processes=0, request_timeout=self._deadline)
+            pool = Monty(
+                binary_path=wall.script,
+                min_processes=0,
+                max_processes=_MAX_PARALLEL * len(get_args(Engine)),  # each keeps its sessions
+                checkout_timeout=self._deadline,
+                request_timeout=self._deadline,
+            )
             self._pool = self._stack.enter_context(pool)
         others = sorted(sys.stdlib_module_names) if engine == "python" else ()
         sessions = Sessions(self._pool, ExternalModule, others)

@@ -87,6 +87,7 @@ class Wall:
         return "\n".join(["#!/bin/sh", "exec 2>/dev/null", *limits, f"exec {line}", ""])
 
 
+@cache
 def monty_binary() -> str:
     """Return the path of the engine's worker.
 
@@ -152,6 +153,7 @@ def _seen(worker: str, *others: str) -> list[str]:
     return [*options, "--remount-ro", "/", "--chdir", "/"]
 
 
+@cache
 def _libraries(program: str) -> Sequence[str]:
     """Return the shared libraries that a program loads; none where it is a static one."""
     told = subprocess.run(["ldd", program], capture_output=True, text=True, check=False, timeout=_PATIENCE)  # noqa: S603, S607 - programs of our own

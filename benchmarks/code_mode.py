@@ -1,0 +1,401 @@
+"""What code mode costs: our sandboxes beside the bare engine and the code modes of others, by the clock.
+
+`--write` puts the tables into docs/code-measurements.md.
+"""
+
+import argparse
+import gc
+import logging
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median, quantiles
+
+import anyio
+from code_mode_contenders import (
+    ARRIVED,
+    LANES,
+    MONTY,
+    NAMED,
+    OURS,
+    PAUSE,
+    PROCESS,
+    Contender,
+    Run,
+    Task,
+    below,
+    contenders,
+    make_crib,
+)
+from code_mode_tokens import tokens_part, two_talks
+
+from toolcrib import Crib
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "code-measurements.md"
+ROUNDS = 11
+"""How often the contenders take turns; the median of the rounds is what counts."""
+COLD_ROUNDS = 5
+SLOW_ROUNDS = 3
+CALL_ROUNDS = 7
+MANY = 60
+"""How many calls follow each other where the price of one is measured."""
+AT_ONCE = 50
+SUSTAINED = 0.4
+"""For how many seconds runs follow each other without a pause, in a round."""
+QUIET = 0.01
+BEGAN = time.perf_counter()
+LONGEST_WAIT = 3.0
+
+PLAIN = Task("__out = 1 + 1", 2)
+ONE = Task("i = 2\n__out = await {add}", 3)
+GATHERED = Task(
+    f"import asyncio\n__out = len(await asyncio.gather(*[{{wait}} for i in range({AT_ONCE})]))", AT_ONCE
+)
+LOOK = Task("__out = await {look}", None)
+
+PACKAGES = ("pydantic-monty", "fastmcp", "pydantic-ai-harness", "anyio", "pydantic")
+
+Measure = Callable[[Contender, Run], Awaitable[float]]
+
+INTRO = """\
+# Code mode measurements
+
+Made by `.venv/bin/python benchmarks/code_mode.py --write`; do not edit it by hand.
+"""
+MEANING = """\
+Milliseconds by the clock, all processes of a run included: the median of the rounds in which the contenders
+take turns ({rounds} of them where nothing else is said), and the best of them. A ratio is the median of those
+of the rounds, to the contender in the first row of its table, with the range of their middle half. Before its
+turn a contender waits until its processes are idle, so that a sandbox which is started ahead of its run has
+been started.
+"""
+WHO = """\
+- **engine** is `pydantic_monty` itself: a session is checked out for each run, and one piece of code fed to
+  it. *Checked* is with its type check on, against toolcrib's stubs of the tools that the code mentions.
+- **toolcrib** is `Runtime.execute`: stubs of the tools that the code mentions, type check, sandbox, and every
+  call by way of policy, validation, deadline and audit. `monty` is a fresh session of that engine, whose
+  worker is kept, within bubblewrap and seccomp; `process` is a fresh CPython for each run, within bubblewrap,
+  seccomp and rlimits, as a user without rights. Types are checked in a session that is kept for that.
+- **fastmcp** checks no types, and starts and ends a worker of the engine for each run. *Client* is its tool
+  `execute` through its client in memory; *provider* is its `MontySandboxProvider` alone, with plain functions
+  for tools. Its limit of 50 calls is lifted.
+- **harness** is the tool `run_code` of pydantic-ai-harness, its toolset called without an agent or a model.
+  *Restarted* has a fresh, checked session for each run; *same session* keeps what earlier runs left behind,
+  and checks the first of them alone. Its limit of 1,000 exchanges in a session is raised.
+"""
+COLD = """\
+From making a runtime (a pool, a server, a toolset) to the value of its first run, in a process that has done
+the same before: {rounds} rounds.
+"""
+CALLS = """\
+The round trip of a call of a local coroutine: code makes {many} calls, one after the other, and the time from
+when the first comes to the tool until the last does is divided by their number. {rounds} rounds.
+"""
+AT_ONCE_SAID = """\
+Tools that each take {pause:.0f} ms, called with `asyncio.gather`; {rounds} rounds.
+"""
+MEMORY = """\
+The processes below this one while one piece of code waits for a tool, those that stand ready for later runs
+among them: how many, the largest, and all of them, each at its peak (`VmHWM`, where a page that several
+share counts for each).
+"""
+SUSTAINED_SAID = """\
+Runs that call one tool and follow each other without a pause, {lanes} at once: sandboxes that serve one run
+have to be started meanwhile. {rounds} rounds.
+"""
+
+
+@dataclass
+class Row:
+    """What one contender needed, by round."""
+
+    name: str
+    taken: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Table:
+    """What all contenders needed for one thing; the first is what the others are compared with."""
+
+    title: str
+    said: str
+    rows: list[Row]
+    unit: str = "ms"
+    best: Callable[[Sequence[float]], float] = min
+    bars: dict[str, str] = field(default_factory=dict)
+    """What is asked of a contender, by its name."""
+
+    def text(self) -> str:
+        """Return it in Markdown."""
+        first = self.rows[0]
+        lines = []
+        for row in self.rows:
+            ratios = [mine / base for mine, base in zip(row.taken, first.taken, strict=True)]
+            low, middle, high = quantiles(ratios, n=4)
+            shown = "1" if row is first else f"{middle:.2f} ({low:.2f}-{high:.2f})"
+            best = number(self.best(row.taken))
+            lines.append((row.name, number(median(row.taken)), best, shown, self.bars.get(row.name, "")))
+        return section(self.title, self.said, table(("", self.unit, "best", "to the first", "bar"), lines))
+
+
+def number(value: float) -> str:
+    """Return a number with as many places as mean something.
+
+    >>> number(0.1234), number(12.34), number(1234.5)
+    ('0.12', '12.3', '1,234')
+    """
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table in Markdown."""
+    rule = ("---", *["--:"] * (len(head) - 1))
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def section(title: str, said: str, body: str) -> str:
+    """Return a part of the page."""
+    return "\n\n".join(part for part in (f"## {title}", said.rstrip(), body) if part)
+
+
+def progress(text: str) -> None:
+    """Say what is being done, where it does not end up in the tables."""
+    print(f"{time.perf_counter() - BEGAN:5.0f} s  {text}", file=sys.stderr)
+
+
+class Unchecked(logging.Handler):
+    """Keeps what is said of code that ran without a type check, for that is another race."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.said.append(record.getMessage())
+
+
+def busy() -> dict[int, str]:
+    """Return how long each process below this one has computed."""
+    found = {}
+    for pid in below(os.getpid()):
+        try:
+            found[pid] = Path(f"/proc/{pid}/schedstat").read_text(encoding="utf-8").split()[0]
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+async def settle() -> None:
+    """Wait until the processes below this one do nothing."""
+    with anyio.move_on_after(LONGEST_WAIT):
+        calm, before = 0, busy()
+        while calm < 2:  # noqa: PLR2004 - twice in a row
+            await anyio.sleep(QUIET)
+            after = busy()
+            calm, before = (calm + 1 if after == before else 0), after
+
+
+class Contest:
+    """Lets contenders that are open take turns."""
+
+    def __init__(self, opened: list[tuple[Contender, Run]]) -> None:
+        self._opened = opened
+
+    async def rounds(self, measure: Measure, rounds: int) -> list[Row]:
+        """Return what `measure` says of each contender, round by round."""
+        taking = [(each, run, Row(each.name)) for each, run in self._opened]
+        for turn in range(rounds):
+            for each, run, row in taking if turn % 2 else taking[::-1]:
+                gc.collect()
+                await settle()
+                row.taken.append(await measure(each, run))
+        return [row for *_, row in taking]
+
+
+def one_run(task: Task) -> Measure:
+    """Return what measures a run."""
+
+    async def measure(contender: Contender, run: Run) -> float:
+        began = time.perf_counter()
+        await contender.once(run, task)
+        return (time.perf_counter() - began) * 1e3
+
+    return measure
+
+
+async def one_call(contender: Contender, run: Run) -> float:
+    """Return how many milliseconds pass from one call of a tool to the next."""
+    ARRIVED.clear()
+    await contender.once(run, Task(f"for i in range({MANY}):\n    await {{add}}\n__out = {MANY}", MANY))
+    return (ARRIVED[-1] - ARRIVED[0]) / (MANY - 1) * 1e3
+
+
+async def per_second(contender: Contender, run: Run) -> float:
+    """Return how many runs end in a second where they follow each other without a pause."""
+    made, began = 0, time.perf_counter()
+
+    async def lane() -> None:
+        nonlocal made
+        while time.perf_counter() - began < SUSTAINED:
+            await contender.once(run, ONE)
+            made += 1
+
+    async with anyio.create_task_group() as lanes:
+        for _ in range(LANES):
+            lanes.start_soon(lane)
+    return made / (time.perf_counter() - began)
+
+
+async def cold(contender: Contender, _: Run) -> float:
+    """Return how many milliseconds pass until the first run of something fresh has ended."""
+    began = time.perf_counter()
+    async with contender.open() as run:
+        await contender.once(run, ONE)
+        return (time.perf_counter() - began) * 1e3
+
+
+async def memory(every: list[Contender]) -> str:
+    """Return the table of what the processes of each contender take."""
+    rows = []
+    for contender in every:
+        before = set(below(os.getpid()))  # what toolcrib keeps for the life of this process
+        async with contender.open() as run:
+            await contender.once(run, ONE)
+            await settle()
+            seen = await contender.once(run, LOOK)
+            found = [size for pid, size in seen.items() if int(pid) not in before]
+        rows.append((contender.name, str(len(found)), f"{max(found) / 1024:.0f}", f"{sum(found) / 1024:.0f}"))
+    head = ("", "processes", "the largest, MiB", "all, MiB")
+    return section("Memory of the guests", MEMORY, table(head, rows))
+
+
+async def willing(every: list[Contender]) -> tuple[list[Contender], list[str]]:
+    """Return the contenders that run here, and what is to be said of the others."""
+    found, failed = [], []
+    for each in every:
+        try:
+            async with each.open() as run:
+                await each.once(run, ONE)
+        except Exception as error:  # noqa: BLE001 - most of this is foreign, and may raise anything
+            failed.append(f"- {each.name}: `{type(error).__name__}`, {str(error).splitlines()[0]}")
+        else:
+            found.append(each)
+    return found, ["These did not run here:\n\n" + "\n".join(failed)] if failed else []
+
+
+@asynccontextmanager
+async def opened(every: list[Contender]) -> AsyncIterator[Contest]:
+    """Start every contender."""
+    async with AsyncExitStack() as stack:
+        started = [(each, await stack.enter_async_context(each.open())) for each in every]
+        for each, run in started:
+            await each.once(run, ONE)  # what is made once and kept is made here
+        yield Contest(started)
+
+
+async def race(crib: Crib) -> list[str]:
+    """Run every contest and return the parts of the page."""
+    every, absent = await willing(contenders(crib))
+    async with opened(every) as contest:
+        parts = [
+            *absent,
+            await warm(contest, "A run that calls nothing, warm", PLAIN),
+            await warm(contest, "A run that calls one tool, warm", ONE),
+            await calls(contest),
+            await gathered(contest),
+            await sustained(contest),
+            await started(contest),
+        ]
+    progress("memory")
+    return [*parts, await memory(every)]
+
+
+async def warm(contest: Contest, title: str, task: Task) -> str:
+    """Compare single runs."""
+    progress(title)
+    rows = await contest.rounds(one_run(task), ROUNDS)
+    said = f"```python\n{task.spelt(NAMED)}\n```"
+    return Table(title, said, rows, bars={MONTY: "ratio at most 1.5", PROCESS: "at most 5 ms"}).text()
+
+
+async def calls(contest: Contest) -> str:
+    """Compare what a call takes."""
+    progress("calls")
+    rows = await contest.rounds(one_call, CALL_ROUNDS)
+    said = CALLS.format(many=MANY, rounds=CALL_ROUNDS)
+    return Table("A call of a tool", said, rows, bars=dict.fromkeys(OURS, "at most 1 ms")).text()
+
+
+async def gathered(contest: Contest) -> str:
+    """Compare calls that are made at once."""
+    progress("gathered")
+    rows = await contest.rounds(one_run(GATHERED), SLOW_ROUNDS)
+    said = AT_ONCE_SAID.format(pause=PAUSE * 1e3, rounds=SLOW_ROUNDS)
+    return Table(f"{AT_ONCE} calls at once", said, rows, bars=dict.fromkeys(OURS, "at most 250 ms")).text()
+
+
+async def sustained(contest: Contest) -> str:
+    """Compare how many runs there are in a second."""
+    progress("sustained")
+    rows = await contest.rounds(per_second, SLOW_ROUNDS)
+    said = SUSTAINED_SAID.format(lanes=LANES, rounds=SLOW_ROUNDS)
+    return Table("Runs without a pause", said, rows, unit="runs per second", best=max).text()
+
+
+async def started(contest: Contest) -> str:
+    """Compare first runs."""
+    progress("cold")
+    rows = await contest.rounds(cold, COLD_ROUNDS)
+    return Table("A run that calls one tool, cold", COLD.format(rounds=COLD_ROUNDS), rows).text()
+
+
+async def measure() -> list[str]:
+    """Return every part of the page that is measured."""
+    async with make_crib() as crib:
+        parts = await race(crib)
+    return [*parts, section("What a model reads and writes", "", tokens_part(*await two_talks()))]
+
+
+def main() -> None:
+    """Print the tables, and write them where that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    wanted = parser.parse_args()
+    logging.disable(logging.INFO)  # the peers would print every request
+    unchecked = Unchecked()
+    logging.getLogger("toolcrib.runtime").addHandler(unchecked)
+    parts = anyio.run(measure)
+    if unchecked.said:
+        parts.insert(0, f"The type check was given up in {len(unchecked.said)} runs: {unchecked.said[0]}.")
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    machine = f"Python {platform.python_version()}, {os.cpu_count()} cores ({platform.machine()})"
+    head = [
+        INTRO.rstrip(),
+        MEANING.format(rounds=ROUNDS).rstrip(),
+        WHO.rstrip(),
+        f"{machine}, {versions}, {bubblewrap()}.",
+    ]
+    page = "\n\n".join([*head, *parts]) + "\n"
+    print(page)
+    if wanted.write:
+        PAGE.write_text(page, encoding="utf-8")
+        progress(f"wrote {PAGE}")
+
+
+def bubblewrap() -> str:
+    """Return which bubblewrap there is."""
+    found = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""Everything that runs code which calls tools: our sandboxes, the bare engine, the code modes of others.
+
+What is not installed is missed when it is opened.
+"""
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from toolcrib import Crib
+from toolcrib.crib.code import CodeGateway, CribCatalogue
+from toolcrib.runtime.records import ExecuteRequest
+from toolcrib.runtime.runtime import Runtime
+from toolcrib.runtime.stubs import render
+from toolcrib.runtime.surface import Surface
+
+PAUSE = 0.1
+"""Seconds that a slow tool takes."""
+LANES = 4
+"""How many runs go on at once where it is measured how many there are in a second."""
+
+Run = Callable[[str], Awaitable[Any]]
+Opened = AbstractAsyncContextManager[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be run, where the calls of tools stand in braces."""
+
+    code: str
+    gives: Any
+
+    def spelt(self, calls: Mapping[str, str]) -> str:
+        """Return the code, with the calls as somebody wants them written."""
+        text = self.code
+        for name, call in calls.items():
+            text = text.replace(f"{{{name}}}", call)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to run code."""
+
+    name: str
+    open: Callable[[], Opened]
+    """Starts what is kept between runs, and gives what makes one."""
+    calls: Mapping[str, str]
+    """How code calls the tools."""
+    last: str = "\n__out"
+    """What has to stand at the end for the value to be given back."""
+
+    async def once(self, run: Run, task: Task) -> Any:
+        """Run a task and make sure that it did what it should."""
+        value = await run(task.spelt(self.calls) + self.last)
+        if isinstance(value, dict) and value.keys() == {"result"}:
+            value = value["result"]
+        if task.gives is not None and value != task.gives:
+            raise SystemExit(f"{self.name}: expected {task.gives!r}, got {value!r}")
+        return value
+
+
+ARRIVED: list[float] = []
+"""When calls of `add` came to it."""
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    ARRIVED.append(time.perf_counter())
+    return a + b
+
+
+async def wait(i: int) -> int:
+    """Take a while."""
+    await anyio.sleep(PAUSE)
+    return i
+
+
+async def look() -> dict[str, int]:
+    """Tell how much memory the processes have taken that run below this one."""
+    return {str(pid): peak(pid) for pid in below(os.getpid())}
+
+
+def peak(pid: int) -> int:
+    """Return how many KiB of memory a process has taken at most."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:  # it has ended
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def below(pid: int) -> Iterator[int]:
+    """Yield the processes that one has started, and those that they have."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = path.read_text(encoding="utf-8").split()
+        except OSError:
+            continue
+        for child in map(int, children):
+            yield child
+            yield from below(child)
+
+
+TOOLS = (add, wait, look)
+NAMED = {"add": "add(a=i, b=1)", "wait": "wait(i=i)", "look": "look()"}
+SPACED = {name: f"kit.{call}" for name, call in NAMED.items()}
+LISTED = {
+    "add": "call_tool('add', {'a': i, 'b': 1})",
+    "wait": "call_tool('wait', {'i': i})",
+    "look": "call_tool('look', {})",
+}
+
+
+def make_crib() -> Crib:
+    """Return our tools, with and without a namespace."""
+    crib = Crib()
+    for function in TOOLS:
+        crib.add(function)
+        crib.add(function, namespace="kit")
+    return crib
+
+
+def ours(crib: Crib, backend: str, **options: Any) -> Callable[[], Opened]:
+    """Return what runs code in one of our sandboxes; options are for a sandbox that is not as usual."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Run]:
+        from toolcrib.runtime.monty import MontySandbox  # noqa: PLC0415
+
+        sandboxes = [MontySandbox(**options)] if options else []
+        async with Runtime(CodeGateway(crib), CribCatalogue(crib), sandboxes=sandboxes) as runtime:
+
+            async def run(code: str) -> Any:
+                return (await runtime.execute(ExecuteRequest(code=code, backend=backend))).value
+
+            yield run
+
+    return opened
+
+
+def bare(stubs: Callable[[str], str] | None) -> Callable[[], Opened]:
+    """Return what runs code in the engine itself, a session for each run."""
+    limits: Any = {"max_memory": 256 << 20, "max_feed_duration_secs": 10.0}
+    lookup = {function.__name__: function for function in TOOLS}
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Run]:
+        import pydantic_monty  # noqa: PLC0415
+
+        async with pydantic_monty.AsyncMonty() as pool:
+
+            async def run(code: str) -> Any:
+                checked: Any = {} if stubs is None else {"type_check": True, "type_check_stubs": stubs(code)}
+                async with pool.checkout(limits=limits, **checked) as session:
+                    return await session.feed_run(code, external_lookup=lookup)
+
+            yield run
+
+    return opened
+
+
+@asynccontextmanager
+async def fastmcp_client() -> AsyncIterator[Run]:
+    """Start fastmcp's code mode, called as its users do: the tool `execute`, through a client in memory."""
+    import fastmcp  # noqa: PLC0415
+    from fastmcp.experimental.transforms.code_mode import CodeMode  # noqa: PLC0415
+
+    server: Any = fastmcp.FastMCP("tools", transforms=[CodeMode(max_tool_calls=None)])
+    for function in TOOLS:
+        server.tool()(function)
+    async with fastmcp.Client(server) as client:
+
+        async def run(code: str) -> Any:
+            result = await client.call_tool("execute", {"code": code})
+            return result.structured_content or int(result.content[0].text)
+
+        yield run
+
+
+@asynccontextmanager
+async def fastmcp_provider() -> AsyncIterator[Run]:
+    """Start fastmcp's sandbox alone; the tools are functions, without any server."""
+    from fastmcp.experimental.transforms.code_mode import MontySandboxProvider  # noqa: PLC0415
+
+    provider = MontySandboxProvider()
+    functions = {function.__name__: function for function in TOOLS}
+
+    async def call_tool(name: str, params: dict[str, Any]) -> Any:
+        return await functions[name](**params)
+
+    async def run(code: str) -> Any:
+        return await provider.run(code, external_functions={"call_tool": call_tool})
+
+    yield run
+
+
+def harness(*, restart: bool) -> Callable[[], Opened]:
+    """Return what calls the `run_code` of pydantic-ai-harness: its toolset, without an agent or a model."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Run]:
+        async with AsyncExitStack() as stack:
+            idle = [await stack.enter_async_context(harness_lane(restart=restart)) for _ in range(LANES)]
+
+            async def run(code: str) -> Any:
+                lane = idle.pop()  # a toolset has one session
+                try:
+                    return await lane(code)
+                finally:
+                    idle.append(lane)
+
+            yield run
+
+    return opened
+
+
+@asynccontextmanager
+async def harness_lane(*, restart: bool) -> AsyncIterator[Run]:
+    """Enter one toolset; nothing is started until it is first called."""
+    from pydantic_ai import FunctionToolset, RunContext  # noqa: PLC0415
+    from pydantic_ai.models.test import TestModel  # noqa: PLC0415
+    from pydantic_ai.tool_manager import ToolManager  # noqa: PLC0415
+    from pydantic_ai.usage import RunUsage  # noqa: PLC0415
+    from pydantic_ai_harness.code_mode import CodeModeToolset  # noqa: PLC0415
+
+    limits: Any = {"max_duration_secs": 30.0, "max_memory": 256 << 20, "max_suspensions": 1_000_000}
+    toolset = CodeModeToolset(FunctionToolset(list(TOOLS)), resource_limits=limits)
+    context: Any = RunContext(deps=None, model=TestModel(), usage=RunUsage())
+    async with toolset:
+        context = replace(context, tool_manager=ToolManager(toolset=toolset))
+        tool = (await toolset.get_tools(context))["run_code"]
+
+        async def run(code: str) -> Any:
+            asked = {"code": code, "restart": restart}
+            return (await toolset.call_tool("run_code", asked, context, tool)).return_value
+
+        yield run
+
+
+MONTY, PLAIN_MONTY, PROCESS = (
+    "toolcrib, `monty`",
+    "toolcrib, `monty` without bubblewrap",
+    "toolcrib, `process`",
+)
+OURS = (MONTY, PLAIN_MONTY, PROCESS)
+
+
+def contenders(crib: Crib) -> list[Contender]:
+    """Return everybody, first the engine that does what we do."""
+    return [
+        Contender("engine, checked", bare(lambda code: stubs_of(crib, code)), NAMED),
+        Contender("engine, not checked", bare(None), NAMED),
+        Contender(MONTY, ours(crib, "monty"), NAMED, last=""),
+        Contender(f"{MONTY}, tools in a namespace", ours(crib, "monty"), SPACED, last=""),
+        Contender(PLAIN_MONTY, ours(crib, "monty", bubblewrap=False), NAMED, last=""),
+        Contender(PROCESS, ours(crib, "process"), NAMED, last=""),
+        Contender("fastmcp, client", fastmcp_client, LISTED),
+        Contender("fastmcp, provider", fastmcp_provider, LISTED),
+        Contender("harness, restarted", harness(restart=True), NAMED),
+        Contender("harness, same session", harness(restart=False), NAMED),
+    ]
+
+
+def stubs_of(crib: Crib, code: str) -> str:
+    """Return what we check a piece of code against."""
+    return render(Surface(code, CribCatalogue(crib)).tools)
