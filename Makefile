@@ -33,6 +33,8 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python benchmarks/adapters.py --write
 	$(BIN)/python benchmarks/discovery.py --write
 	$(BIN)/python benchmarks/execution.py --write
+	$(BIN)/python benchmarks/code_mode.py --write
+	$(BIN)/python scripts/wall_tables.py
 
 docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -43,6 +45,7 @@ bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README
 	$(BIN)/python benchmarks/adapters.py
 	$(BIN)/python benchmarks/discovery.py
 	$(BIN)/python benchmarks/execution.py
+	$(BIN)/python benchmarks/code_mode.py
 
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --group build --output-file requirements/run.txt

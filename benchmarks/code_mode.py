@@ -323,7 +323,7 @@ async def warm(contest: Contest, title: str, task: Task) -> str:
     """Compare single runs."""
     progress(title)
     rows = await contest.rounds(one_run(task), ROUNDS)
-    said = f"```python\n{task.spelt(NAMED)}\n```"
+    said = f"```text\n{task.spelt(NAMED)}\n```"
     return Table(title, said, rows, bars={MONTY: "ratio at most 1.5", PROCESS: "at most 5 ms"}).text()
 
 

@@ -198,7 +198,7 @@ def tokens_part(calls: Talk, code: Talk) -> str:
     return "\n\n".join(
         [
             SAID.format(question=QUESTION, orders=PAGES * ON_PAGE, pages=PAGES).rstrip(),
-            f"```python\n{CODE}```",
+            f"```text\n{CODE}```",
             COUNTED.rstrip(),
             "\n".join(lines),
         ]

@@ -155,3 +155,20 @@ async def test_a_program_that_ends_right_after_a_check_ends_well() -> None:
     for _ in range(3):
         done = await anyio.run_process([sys.executable, "-c", code], check=False)
         assert (done.returncode, done.stderr) == (0, b"")
+
+
+async def test_many_checks_for_both_engines_wait_for_each_other(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+
+    async def check(number: int) -> None:
+        try:
+            await checker.check(f"await add({number}, c=1)", STUBS, engine="monty" if number % 2 else "python")
+        except CodeError as error:
+            told.append(str(error))
+
+    with anyio.fail_after(60):
+        async with Checker(deadline=30) as checker, anyio.create_task_group() as tasks:
+            for number in range(16):
+                tasks.start_soon(check, number)
+    assert len(told) == 16
+    assert caplog.records == []
