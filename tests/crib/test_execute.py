@@ -84,18 +84,76 @@ except PermissionError as error:
         await crib.run("shop:refund", {"number": 1}, caller="code")
 
 
-async def test_what_a_tool_was_seen_to_give_is_checked_before_it_runs_again() -> None:
+async def test_what_a_tool_was_seen_to_give_is_told_and_may_be_gone_beyond() -> None:
     crib = Crib()
 
     @crib.add(namespace="shop")
     async def stock(sku: str) -> Any:
         """Tell what is there."""
-        return {"sku": sku, "count": 3}
+        return {"sku": sku, "at": {"count": 3}, **({"next": "ordered"} if sku == "plum" else {})}
 
-    for sku in ("fig", "plum"):
-        await crib.execute(f"__out = await shop.stock(sku={sku!r})")
-    with pytest.raises(CodeError, match="did you mean 'count'"):
-        await crib.execute("__out = (await shop.stock(sku='fig'))['cuont']")
+    await crib.execute("__out = await shop.stock(sku='fig')")
+    assert "count: int" in await crib.stubs(["shop:stock"])
+    code = "it = await shop.stock(sku='plum')\n__out = [it['next'], it['at']['count']]"
+    assert (await crib.execute(code)).value == ["ordered", 3]
+
+
+async def test_stubs_name_tools_as_code_does() -> None:
+    crib = crib_of_tools()
+    for space in ("a_b", "a-b"):
+
+        @crib.add(namespace=space)
+        async def wipe() -> str:
+            """Wipe something."""
+            return "wiped"
+
+    found = next(item for item in await crib.search("wipe something") if item.summary.id == "a-b:wipe")
+    for named in (["a-b:wipe"], [wipe], [found], [found.summary], [wipe.tool]):
+        assert "a_b_2: _AB2" in await crib.stubs(named)
+    assert (await crib.execute("__out = await a_b_2.wipe()")).tool_calls[0].tool_id == "a-b:wipe"
+    assert "async def refund" in await crib.stubs(namespace="shop")
+    assert "wipe" not in await crib.stubs(namespace="shop")
+    everything = await crib.stubs()
+    assert all(name in everything for name in ("a_b:", "a_b_2:", "shop:"))
+    assert len(await crib.stubs(budget=20)) <= 80
+
+
+async def test_a_limit_that_is_given_leaves_the_others_as_they_are_configured() -> None:
+    crib = crib_of_tools({"code": {"limits": {"max_tool_calls": 1}}})
+    code = "for n in range(3):\n    await shop.order(number=n)"
+    for limits in (Limits(cpu=5.0), {"cpu": 5.0}):
+        with pytest.raises(LimitExceededError, match="more than 1 times"):
+            await crib.execute(code, limits=limits)
+    assert len((await crib.execute(code, limits={"max_tool_calls": 3})).tool_calls) == 3
+
+
+async def test_a_server_that_is_away_is_told_as_such(little: Any) -> None:
+    crib = Crib({"mcpServers": {"gone": {"command": "no-such-program-at-all"}, "text": little("plain")}})
+    async with crib:
+        with pytest.raises(CodeError, match="no program 'no-such-program-at-all'"):
+            await crib.execute("__out = await gone.shout(text='hi')")
+        with pytest.raises(CodeError, match="name 'txet' is not defined; did you mean 'text'"):
+            await crib.execute("__out = await txet.shout(text='hi')")
+
+
+async def test_a_module_that_hides_tools_is_told() -> None:
+    crib = Crib()
+
+    @crib.add(namespace="time")
+    async def now() -> int:
+        """Tell the time."""
+        return 5
+
+    assert (await crib.execute("__out = await time.now()")).value == 5
+    assert (await crib.execute("import time as t\n__out = await time.now()")).value == 5
+    with pytest.raises(CodeError, match="`import time` hides the tools of that name"):
+        await crib.execute("import time\n__out = await time.now()")
+
+
+async def test_code_that_leaves_nothing_is_told_so() -> None:
+    ran = await crib_of_tools().execute("total = (await shop.order(number=1))['total']\ntotal")
+    assert ran.value is None
+    assert "__out" in ran.notes[0]
 
 
 async def test_the_settings_say_what_a_caller_does_not(tmp_path: Path) -> None:

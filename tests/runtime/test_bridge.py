@@ -8,6 +8,7 @@ import pytest
 
 from toolcrib import Crib
 from toolcrib.errors import LimitExceededError, SandboxViolationError
+from toolcrib.model import RunResult
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.telling import ToldError
@@ -141,7 +142,8 @@ async def test_wrong_arguments_are_told_and_recorded_as_such() -> None:
         ("search_tools", ("x",), {"limit": -1}, "ValueError", "at least 1"),
         ("describe_tool", ("shop:add", "deep"), {}, "ValueError", "deep"),
         ("run_chain", ("shop:add",), {}, "TypeError", "'steps' must be an array"),
-        ("run_chain", ([{"tool": "shop:add"}],), {}, "RuntimeError", "tool"),
+        ("run_chain", ([{"tool": "shop:add"}],), {}, "ValueError", "tool"),
+        ("run_tool", ("shop:add", {"a": [[]] * 60_000}), {}, "ValueError", "more than 50,000 values"),
     ],
 )
 async def test_a_call_that_cannot_be_made_is_told_and_no_tool_runs(
@@ -249,8 +251,9 @@ async def test_a_step_that_repeats_may_not_repeat_beyond_the_calls_that_are_left
     step = {"tool_id": "shop:add", "args": {"a": {"$ref": "item"}}, "for_each": [1, 2, 3]}
     assert (await called(bridge, "run_chain", [step]))["final"] == [2, 3, 4]
     assert len(bridge.records) == 3
-    await refused(bridge, "run_chain", [step])
-    assert len(bridge.records) <= 5
+    with pytest.raises(LimitExceededError, match="more than 5 times"):
+        await called(bridge, "run_chain", [step])
+    assert len(bridge.records) == 5
 
 
 @pytest.mark.anyio
@@ -298,7 +301,9 @@ def test_a_violation_ends_the_run_once() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("path", "args"), [("shop.nothing", ()), ("shop.add", (1, 2, 3)), ("run_tool", ())])
-async def test_calling_without_end_what_cannot_be_called_ends_the_run(path: str, args: tuple[Any, ...]) -> None:
+async def test_calling_without_end_what_cannot_be_called_ends_the_run(
+    path: str, args: tuple[Any, ...]
+) -> None:
     bridge = bridge_to(Shop().crib)
     for _ in range(200):
         await refused(bridge, path, *args)
@@ -306,3 +311,139 @@ async def test_calling_without_end_what_cannot_be_called_ends_the_run(path: str,
         await called(bridge, path, *args)
     assert caught.value.limit == "lookups"
     assert bridge.failure is caught.value
+
+
+@pytest.mark.anyio
+async def test_the_calls_of_a_chain_that_is_given_up_are_counted_and_recorded() -> None:
+    bridge = bridge_to(Shop().crib, Limits(max_tool_calls=12))
+    steps = [
+        {"tool_id": "shop:add", "args": {"a": {"$ref": "item"}}, "for_each": [1, 2, 3, 4, 5]},
+        {"tool_id": "shop:slow"},
+    ]
+    for _ in range(2):
+        with anyio.move_on_after(0.3):
+            await called(bridge, "run_chain", steps)
+    assert len(bridge.records) == 12
+    assert [record.args for record in bridge.records[:5]] == [{"a": n} for n in (1, 2, 3, 4, 5)]
+    assert bridge.records[5].error == "it was cancelled"
+    with pytest.raises(LimitExceededError):
+        await called(bridge, "shop.add", a=1)
+
+
+@pytest.mark.anyio
+async def test_calls_beside_one_that_fails_are_counted_and_recorded() -> None:
+    bridge = bridge_to(Shop().crib)
+    await refused(
+        bridge,
+        "run_chain",
+        [{"tool_id": "shop:meet", "args": {"$ref": "item"}, "for_each": [{}, {}, {"x": 1}]}],
+    )
+    assert len(bridge.records) == 3
+    assert [record.error_op for record in bridge.records].count("validate_input") == 1
+
+
+@pytest.mark.anyio
+async def test_a_chain_that_is_told_to_go_on_cannot_go_on_after_the_last_call() -> None:
+    ended: list[bool] = []
+    bridge = bridge_to(Shop().crib, Limits(max_tool_calls=2), end=lambda: ended.append(True))
+    step = {"tool_id": "shop:add", "args": {"a": 1}, "on_error": "continue"}
+    await called(bridge, "run_chain", [step] * 5)
+    assert isinstance(bridge.failure, LimitExceededError)
+    assert ended == [True]
+    assert len(bridge.records) == 2
+
+
+@pytest.mark.anyio
+async def test_chains_that_call_nothing_are_not_for_free() -> None:
+    bridge = bridge_to(Shop().crib)
+    for _ in range(200):
+        await called(bridge, "run_chain", [])
+    with pytest.raises(LimitExceededError) as caught:
+        await called(bridge, "run_chain", [])
+    assert caught.value.limit == "lookups"
+
+
+@pytest.mark.anyio
+async def test_arguments_that_the_host_would_have_to_keep_are_bounded_in_all() -> None:
+    bridge = bridge_to(Shop().crib, Limits(memory_bytes=16 << 20))
+    for _ in range(18):
+        await refused(bridge, "shop.add", a="x" * 900_000)
+    with pytest.raises(LimitExceededError, match="arguments of its calls") as caught:
+        await called(bridge, "shop.add", a="x" * 900_000)
+    assert caught.value.limit == "memory_bytes"
+    assert len(bridge.records) == 18
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_does_not_stop_is_left_alone() -> None:
+    crib = Crib()
+    going = anyio.Event()
+
+    @crib.add(namespace="shop")
+    async def slow() -> None:
+        """Never stop."""
+        going.set()
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(5)
+
+    bridge = bridge_to(crib)
+    began = anyio.current_time()
+    with anyio.move_on_after(0.2):
+        await called(bridge, "shop.slow")
+    assert going.is_set()
+    assert anyio.current_time() - began < 4
+    assert bridge.records[0].error == "it was cancelled"
+
+
+class Plain:
+    """A gateway of somebody else's: it knows nothing of following chains, and raises what it likes."""
+
+    async def search(self, query: str, *, limit: int = 10) -> Any:
+        return [{"id": query, "limit": limit}]
+
+    async def describe(self, tool_id: str, level: str = "schema") -> Any:
+        return {"id": tool_id, "level": level}
+
+    async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
+        if tool_id == "shop:fail":
+            raise KeyError("/srv/secret")
+        return {"tool": tool_id, "args": args}
+
+    async def run_chain(self, steps: Sequence[Any]) -> Any:  # noqa: ARG002 - the protocol's signature
+        raise AssertionError("its calls could not be followed")
+
+
+@pytest.mark.anyio
+async def test_any_gateway_will_do() -> None:
+    bridge = Bridge(Plain(), Named(), Limits(), end=lambda: None)
+    assert await called(bridge, "shop.add", 1) == {"tool": "shop:add", "args": {"a": 1}}
+    assert await called(bridge, "search_tools", "x") == [{"id": "x", "limit": 10}]
+    assert await called(bridge, "describe_tool", "x") == {"id": "x", "level": "schema"}
+    told = await refused(bridge, "shop.fail")
+    assert (told.kind, "/srv" in told.message) == ("RuntimeError", False)
+    assert bridge.records[1].error is not None
+
+
+def test_of_somebody_elses_gateway_the_host_runs_chains_itself() -> None:
+    async def main() -> None:
+        bridge = Bridge(Plain(), Named(), Limits(), end=lambda: None)
+        with pytest.raises(ToldError, match="tool"):
+            await called(bridge, "run_chain", [{"tool": "x"}])
+        result = RunResult.of_checked(tool=None, backend=None, structured=5, duration=0.0)
+        gateway = Plain()
+        gateway.run = AsyncRun(result)  # type: ignore[method-assign]
+        bridge = Bridge(gateway, Named(), Limits(), end=lambda: None)
+        assert (await called(bridge, "run_chain", [{"tool_id": "shop:add"}]))["final"] == 5
+        assert [record.tool_id for record in bridge.records] == ["shop:add"]
+
+    anyio.run(main)
+
+
+class AsyncRun:
+    """Gives the same result whatever is run."""
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    async def __call__(self, tool_id: str, args: dict[str, Any]) -> Any:  # noqa: ARG002 - the protocol's signature
+        return self._result

@@ -303,8 +303,8 @@ async def test_sandboxes_are_entered_once_and_left_with_the_runtime() -> None:
     [
         ({"backend": "montey"}, "did you mean 'monty'?"),
         ({"backend": "scripted", "profile": "hardened"}, "here it serves standard; get a wall"),
-        ({"backend": "unsafe"}, "allow_unsafe=True and profile='dev'"),
-        ({"backend": "unsafe", "profile": "dev"}, "allow_unsafe=True and profile='dev'"),
+        ({"backend": "unsafe"}, "asked for twice; there is no `allow_unsafe`"),
+        ({"backend": "unsafe", "profile": "dev"}, "asked for twice; there is no `allow_unsafe`"),
     ],
 )
 async def test_a_sandbox_that_may_not_be_used_is_refused_with_what_to_do(

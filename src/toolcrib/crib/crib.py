@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, overload
 
 from anyio import to_thread
 
-from toolcrib.crib.code import CodeMode
+from toolcrib.crib.code import CodeMode, Named
 from toolcrib.crib.convert import convert
 from toolcrib.crib.engine import Doors, Engine
 from toolcrib.crib.files import Config, load
@@ -18,7 +18,7 @@ from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
-from toolcrib.execution.chain import ChainLimits, ChainProgress, ChainResult, Plan, Steps
+from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.progress import Progress
 from toolcrib.model import LocalBackend, LocalTool, Tool, ToolDoc, ToolExample, ToolId, tool
@@ -78,7 +78,7 @@ class Crib:
         """
         doors = Doors(policy, tuple(middleware), tuple(observers), environ)
         self._engine = Engine(load(config), doors, self._way_in)
-        self._code = CodeMode(self, self._engine.waiting.for_code)
+        self._code = CodeMode(self, self._engine)
         self._state: Literal["fresh", "open", "closed"] = "fresh"
 
     def __repr__(self) -> str:
@@ -282,6 +282,7 @@ class Crib:
         dry_run: Literal[False] = False,
         caller: str | None = None,
         limits: ChainLimits | None = None,
+        around: Around | None = None,
     ) -> ChainResult: ...
 
     @overload
@@ -289,7 +290,7 @@ class Crib:
         self, steps: Steps, *, dry_run: Literal[True], limits: ChainLimits | None = None
     ) -> Plan: ...
 
-    async def run_chain(
+    async def run_chain(  # noqa: PLR0913 - as for the runner
         self,
         steps: Steps,
         *,
@@ -298,6 +299,7 @@ class Crib:
         dry_run: bool = False,
         caller: str | None = None,
         limits: ChainLimits | None = None,
+        around: Around | None = None,
     ) -> ChainResult | Plan:
         """Run steps one after another and return what each gave, as `Runner.run_chain` does.
 
@@ -310,7 +312,7 @@ class Crib:
         if dry_run:
             return await self._engine.runner.run_chain(steps, dry_run=True, limits=limits)
         return await self._engine.runner.run_chain(
-            steps, timeout=timeout, progress=progress, caller=caller, limits=limits
+            steps, timeout=timeout, progress=progress, caller=caller, limits=limits, around=around
         )
 
     async def execute(
@@ -320,15 +322,17 @@ class Crib:
         backend: str | None = None,
         profile: SecurityProfile | str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the code's, told apart from the caller's
-        limits: Limits | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
 
         In the code each namespace is a name: `await github.create_issue(title="...")`. What it leaves in
-        `__out` is the value. What is not said here is as the configuration says under `code`.
+        `__out` is the value. What is not said here, each of the limits too, is as the configuration says
+        under `code`.
 
         Raises:
+            ValidationError: what is asked makes no sense.
             CodeError: the code is wrong, or raised.
             LimitExceededError: it used more than it was given, or took longer.
             SandboxViolationError: it tried to break the rules.
@@ -338,13 +342,18 @@ class Crib:
         said = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
         said["language_fallback"] = language_fallback
         request = self.settings.code.request(code, said)
-        if self._state == "open":
-            return await self._code.execute(request)
-        once = CodeMode(self, self._engine.waiting.for_code)  # nobody would end sandboxes that are kept
-        try:
-            return await once.execute(request)
-        finally:
-            await once.close()
+        return await self._code.execute(request, keep=self._state == "open")
+
+    async def stubs(
+        self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
+    ) -> str:
+        """Return tools as Python signatures, under the names by which code reaches them in `execute`.
+
+        Of those named, or of what a search found; else of a namespace, or of all. `budget` is how many
+        tokens the text may take, as for `Runtime.stubs`. `toolcrib.runtime.GUIDE` says the rest to a model.
+        """
+        await self._waiting.for_listing({"namespace": namespace})
+        return self._code.stubs(tools, namespace, budget)
 
     def convert(
         self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any

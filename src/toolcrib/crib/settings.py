@@ -1,6 +1,6 @@
 """What can be configured, as one record."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -152,7 +152,13 @@ class CodeSettings(_Section):
         """
         fields = ExecuteRequest.model_fields.keys() & type(self).model_fields.keys()
         usual = {name: getattr(self, name) for name in fields}
-        return ExecuteRequest(code=code, **usual | {name: it for name, it in said.items() if it is not None})
+        asked = {name: value for name, value in said.items() if value is not None}
+        limits = asked.get("limits")
+        if isinstance(limits, Limits):
+            limits = limits.model_dump(include=limits.model_fields_set)
+        if isinstance(limits, Mapping):
+            asked["limits"] = self.limits.model_dump(include=self.limits.model_fields_set) | dict(limits)
+        return ExecuteRequest(code=code, **usual | asked)
 
 
 class Settings(_Section):

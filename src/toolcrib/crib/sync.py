@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from toolcrib.crib.code import Named
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.files import Config
 from toolcrib.crib.loop import LoopThread
@@ -18,6 +19,7 @@ from toolcrib.execution.chain import Steps
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.progress import Progress
 from toolcrib.model import Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.runtime import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
@@ -159,9 +161,25 @@ class SyncCrib:
         """Run tools one after another and return what each gave."""
         return self._loop.ask(partial(self._crib.run_chain, steps, **options))
 
-    def execute(self, code: str, **options: Any) -> Any:
-        """Run code that calls tools, in a sandbox."""
-        return self._loop.ask(partial(self._crib.execute, code, **options))
+    def stubs(
+        self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
+    ) -> str:
+        """Return tools as Python signatures, as `Crib.stubs` does."""
+        return self._loop.ask(partial(self._crib.stubs, tools, namespace=namespace, budget=budget))
+
+    def execute(
+        self,
+        code: str,
+        *,
+        backend: str | None = None,
+        profile: SecurityProfile | str | None = None,
+        timeout: float | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
+        language_fallback: bool | None = None,
+    ) -> ExecuteResult:
+        """Run code that calls tools, in a sandbox, as `Crib.execute` does."""
+        run = partial(self._crib.execute, backend=backend, profile=profile, timeout=timeout, limits=limits)
+        return self._loop.ask(partial(run, code, language_fallback=language_fallback))
 
     def convert(
         self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any

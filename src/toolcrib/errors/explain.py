@@ -99,8 +99,12 @@ def _details(error: ToolcribError) -> dict[str, Any]:
         details["backend"] = error.backend
     if isinstance(error, LimitExceededError):
         details["limit"] = error.limit
-    if isinstance(error, CodeError) and error.line is not None:
-        details["line"] = error.line
+    if isinstance(error, CodeError):
+        details |= {"line": error.line} if error.line is not None else {}
+        details |= {"unsupported": True} if error.unsupported else {}
+    ran = getattr(getattr(error, "result", None), "tool_calls", None)
+    if ran is not None:
+        details["tool_calls"] = len(ran)
     if isinstance(error, ChainError) and isinstance(error.__cause__, ToolcribError):
         details["cause"] = explain(error.__cause__)
     return details

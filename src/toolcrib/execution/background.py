@@ -39,10 +39,14 @@ class Background:
         _KEPT.add(task)
         task.add_done_callback(_KEPT.discard)
 
-    async def stop(self) -> None:
+    async def wait(self) -> None:
+        """Wait until the work has ended."""
+        await self._ended.wait()
+
+    async def stop(self, within: float = _CLOSING_TIME) -> None:
         """Cancel the work, and wait until it has cleaned up, for at most a few seconds."""
         self._scope.cancel()
-        with anyio.move_on_after(_CLOSING_TIME, shield=True):
+        with anyio.move_on_after(within, shield=True):
             await self._ended.wait()
 
     async def _run(self) -> None:

@@ -21,10 +21,12 @@ from toolcrib.errors import (
 from toolcrib.execution.arguments import read_arguments, with_defaults
 from toolcrib.execution.background import is_being_cancelled
 from toolcrib.execution.chain import (
+    Around,
     ChainLimits,
     ChainProgress,
     ChainResult,
     Plan,
+    RunTool,
     Steps,
     check_chain,
     plan_chain,
@@ -187,6 +189,7 @@ class Runner:
         dry_run: Literal[False] = False,
         caller: str | None = None,
         limits: ChainLimits | None = None,
+        around: Around | None = None,
     ) -> ChainResult: ...
 
     @overload
@@ -194,7 +197,7 @@ class Runner:
         self, steps: Steps, *, dry_run: Literal[True], limits: ChainLimits | None = None
     ) -> Plan: ...
 
-    async def run_chain(
+    async def run_chain(  # noqa: PLR0913 - each is another wish of the caller
         self,
         steps: Steps,
         *,
@@ -203,10 +206,12 @@ class Runner:
         dry_run: bool = False,
         caller: str | None = None,
         limits: ChainLimits | None = None,
+        around: Around | None = None,
     ) -> ChainResult | Plan:
         """Run steps one after another and return what each gave; with `dry_run`, what they would do.
 
         Every step takes the way of a call. `timeout` is for all of them together; each has its own besides.
+        `around` is given what runs a tool, and returns what is used in its place for each call.
 
         Raises:
             InvalidChainError: they cannot work; nothing was run.
@@ -225,7 +230,8 @@ class Runner:
         async def run(tool_id: str, args: dict[str, Any], within: float | None) -> RunResult:
             return await self._run(tool_id, args, within, None, caller, defaults=False)
 
-        return await run_chain(chain, run, timeout=said, progress=progress, limits=limits, since=began)
+        calling: RunTool = run if around is None else around(run)
+        return await run_chain(chain, calling, timeout=said, progress=progress, limits=limits, since=began)
 
     async def _prepare_all(
         self, steps: Steps, prepare: Prepare, limit: float, limits: ChainLimits | None

@@ -49,5 +49,8 @@ class ToolGateway(Protocol):
         ...
 
     async def run_chain(self, steps: Sequence[Any]) -> Any:
-        """Run tools one after another and return what each gave."""
+        """Run tools one after another and return what each gave.
+
+        One that also takes `around`, as `Runner.run_chain` does, lets whoever asks follow each call.
+        """
         ...

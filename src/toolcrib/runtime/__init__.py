@@ -18,9 +18,11 @@ from toolcrib.runtime.records import (
     SecurityProfile,
 )
 from toolcrib.runtime.runtime import Prepare, Runtime
+from toolcrib.runtime.stubs import GUIDE
 from toolcrib.runtime.telling import ToldError
 
 __all__ = [
+    "GUIDE",
     "BackendInfo",
     "Bridge",
     "Catalogue",

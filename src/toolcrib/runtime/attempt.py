@@ -1,10 +1,12 @@
 """One run of code: its deadline, its bridge, its output, and what is told of it in the end."""
 
 import json
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import anyio
+from anyio import to_thread
 
 from toolcrib.errors import (
     CodeError,
@@ -20,9 +22,12 @@ from toolcrib.runtime.protocols import Job, Sandbox
 from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import Nothing, Surface
+from toolcrib.runtime.telling import ToldError
 
 __all__ = ["Attempt"]
 
+_FEW = 8
+"""How many tools are written down between two turns of the event loop."""
 Failure = CodeError | LimitExceededError | SandboxViolationError
 """What can become of code."""
 
@@ -62,9 +67,13 @@ class Attempt:
         """Note where the code runs."""
         self._sandbox = sandbox
 
-    def stubs(self) -> str:
+    async def stubs(self) -> str:
         """Return the signatures of the tools that the code mentions."""
-        return render(self._surface.tools, names=self._surface.names)
+        surface = self._surface
+        typed = surface.typed
+        if len(typed) > _FEW:
+            return await to_thread.run_sync(partial(render, typed, names=surface.closed)) + surface.anything
+        return render(typed, names=surface.closed) + surface.anything
 
     async def run(self) -> ExecuteResult:
         """Run the code and return what came of it."""
@@ -78,7 +87,12 @@ class Attempt:
             functions=self._surface.functions,
             output=self._output,
         )
-        value = await self._sandbox.run(job, self._bridge)
+        try:
+            value = await self._sandbox.run(job, self._bridge)
+        except ToldError as error:  # a plug-in that lets through what its guest did not catch
+            raise CodeError(str(error)) from error
+        if "__out" not in self.request.code:
+            self._notes = (*self._notes, "the code left nothing in `__out`, so there is no value")
         if self._bridge.failure is not None:
             raise self._bridge.failure
         return self._result(self._checked(value))
@@ -94,6 +108,8 @@ class Attempt:
         """Return an error with what there was until then; what the bridge says comes first."""
         failure = self._bridge.failure
         told = failure if isinstance(failure, LimitExceededError | SandboxViolationError) else error
+        if isinstance(told, CodeError):
+            told.reason += self._surface.advice(told.reason)
         told.result = self._result(None)
         return told
 

@@ -4,15 +4,18 @@ The guest is never believed: how many calls there were, what they were given and
 host saw, and no answer, and no silence, of the guest changes it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
 import anyio
 
 from toolcrib.errors import LimitExceededError, SandboxViolationError, ToolcribError
+from toolcrib.execution.chain import ChainLimits, RunTool
 from toolcrib.model import ToolCallRecord, ToolGateway
-from toolcrib.runtime.chains import chain_records, chain_size, cut_records, with_limits
+from toolcrib.runtime.calls import bounded
+from toolcrib.runtime.chains import chain_size, follow_chain
 from toolcrib.runtime.ledger import Ledger
 from toolcrib.runtime.plain import bound, found_tools, plain, read_arguments, room_for
 from toolcrib.runtime.records import Limits
@@ -58,7 +61,7 @@ class Bridge:
         self._names = names
         self._limits = limits
         self._end = end
-        self._ledger = Ledger(limits.max_tool_calls)
+        self._ledger = Ledger(limits)
         self._lookups = 0
         self._turns = anyio.CapacityLimiter(MAX_PARALLEL)
         self.failure: ToolcribError | None = None
@@ -101,7 +104,9 @@ class Bridge:
         except LimitExceededError as error:
             self._fail(error)
             raise
-        except ToolcribError as error:
+        except Exception as error:  # whatever a gateway raises, the guest is told, and may go on
+            if self.failure is not None:
+                raise self.failure from error
             raise told(error, given) from error
 
     def _meant(self, path: str) -> tuple[str, Sequence[str]]:
@@ -138,37 +143,46 @@ class Bridge:
             return room_for(plain(described), self._limits)
 
     async def _run(self, reference: str, args: dict[str, Any]) -> Any:
-        entry = self._ledger.begin(reference, args)
+        result = await self._called(reference, args, partial(self._gateway.run, reference, args))
+        return room_for(plain(getattr(result, "structured", result)), self._limits)
+
+    async def _called(self, reference: str, args: dict[str, Any], call: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what a call gives, which is counted before it begins and noted however it ends."""
+        try:
+            entry = self._ledger.ask(reference, args)
+        except LimitExceededError as error:  # a chain may be told to go on after errors
+            self._fail(error)
+            raise
         async with self._turns:
+            entry.begin()
             started = perf_counter()
             try:
-                result = await self._gateway.run(reference, args)
+                result = await bounded(call)
             except BaseException as error:
                 entry.fail(error, perf_counter() - started)
                 raise
             entry.succeed(result, perf_counter() - started)
-        return room_for(plain(getattr(result, "structured", result)), self._limits)
+        return result
+
+    def _around(self, run: RunTool) -> RunTool:
+        """Have each call of a chain counted and noted like all others."""
+
+        async def follow(tool_id: str, args: dict[str, Any], within: float | None) -> Any:
+            return await self._called(tool_id, args, partial(run, tool_id, args, within))
+
+        return follow
 
     async def _run_chain(self, steps: list[Any]) -> Any:
-        size, repeats = chain_size(steps)
+        size, before = chain_size(steps), self._ledger.used
         if size > self._limits.max_chain_steps:
             said = f"a chain of {size} steps, where {self._limits.max_chain_steps} are allowed"
             raise LimitExceededError("max_chain_steps", said)
-        self._ledger.reserve(size)
-        options = with_limits(self._limits.max_chain_steps, size + self._ledger.left) if repeats else {}
-        records: list[ToolCallRecord] = []
-        async with self._turns:
-            try:
-                result = await self._gateway.run_chain(steps, **options)
-                records = chain_records(getattr(result, "results", ()))
-            except ToolcribError as error:
-                records = chain_records(getattr(error, "results", ()))
-                raise
-            except BaseException:
-                records = cut_records(steps)
-                raise
-            finally:
-                self._ledger.settle(size, records)
+        limits = ChainLimits(max_steps=self._limits.max_chain_steps, max_calls=self._ledger.left + 1)
+        try:
+            result = await follow_chain(self._gateway, steps, self._around, limits)
+        finally:
+            if self._ledger.used == before:
+                self._look()
         return room_for(plain(result), self._limits)
 
     def _fail(self, failure: ToolcribError) -> None:

@@ -1,67 +1,48 @@
-"""Chains that a guest runs: how many calls they are, and what is recorded of them."""
+"""Chains that a guest runs: how many steps they are, and how each of their calls is followed."""
 
 from collections.abc import Iterable
+from inspect import signature
 from typing import Any
 
-from toolcrib.execution.chain import ChainLimits, StepResult
-from toolcrib.model import ToolCallRecord
+from toolcrib.execution.chain import Around, ChainLimits, RunTool, run_chain
+from toolcrib.execution.chain.chain import invalid, read_chain
+from toolcrib.model import ToolGateway
 
-__all__ = ["chain_records", "chain_size", "cut_records", "with_limits"]
-
-_REPEATS = {"for_each", "forEach"}
+__all__ = ["chain_size", "follow_chain"]
 
 
-def chain_size(steps: list[Any]) -> tuple[int, bool]:
-    """Return how many steps a chain has, those in groups included, and whether any of them may repeat.
+def chain_size(steps: list[Any]) -> int:
+    """Return how many steps a chain has, those in groups included.
 
     >>> chain_size([{"tool_id": "a"}, {"parallel": [{"tool_id": "b"}, {"tool_id": "c"}]}])
-    (3, False)
+    3
     """
-    flat = [single for step in steps for single in _singles(step)]
-    return len(flat), any(_REPEATS & single.keys() for single in flat)
+    return sum(1 for step in steps for _ in _singles(step))
 
 
-def _singles(step: Any, depth: int = 0) -> Iterable[dict[str, Any]]:
+def _singles(step: Any, depth: int = 0) -> Iterable[Any]:
     group = step.get("parallel") if isinstance(step, dict) else None
     if isinstance(group, list) and depth < 64:  # noqa: PLR2004 - deeper than any chain that is run
         for member in group:
             yield from _singles(member, depth + 1)
     else:
-        yield step if isinstance(step, dict) else {}
+        yield step
 
 
-def with_limits(steps: int, calls: int) -> dict[str, Any]:
-    """Return the options that keep a chain whose steps repeat within its bounds."""
-    return {"limits": ChainLimits(max_steps=steps, max_calls=calls)}
+async def follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, limits: ChainLimits) -> Any:
+    """Run a chain with something around each of its calls.
 
+    A gateway whose chains cannot be followed is asked to run the steps, one call at a time.
+    """
+    run: Any = gateway.run_chain
+    if "around" in signature(run).parameters:
+        return await run(steps, around=around, limits=limits)
 
-def chain_records(results: Iterable[Any]) -> list[ToolCallRecord]:
-    """Return one record for each call that was made."""
-    return [record for result in results if isinstance(result, StepResult) for record in _records(result)]
+    async def call(tool_id: str, args: dict[str, Any], within: float | None) -> Any:  # noqa: ARG001 - the gateway's own holds
+        return await gateway.run(tool_id, args)
 
-
-def cut_records(steps: list[Any]) -> list[ToolCallRecord]:
-    """Return one record for each step of a chain that was cut off, of which nobody knows how far it came."""
-    said = "the code ended while the chain ran"
-    return [
-        ToolCallRecord.of_checked(tool_id=str(name), args={}, error=said, duration=0.0)
-        for step in steps
-        for single in _singles(step)
-        if (name := single.get("tool_id") or single.get("toolId"))
-    ]
-
-
-def _records(step: StepResult) -> Iterable[ToolCallRecord]:
-    if step.parts:
-        for part in step.parts:
-            yield from _records(part)
-    elif step.args is not None and step.tool_id is not None:
-        error = step.error or {}
-        yield ToolCallRecord.of_checked(
-            tool_id=step.tool_id,
-            args=step.args,
-            backend_kind=getattr(step.backend, "kind", None),
-            error=error.get("message"),
-            error_op=error.get("op"),
-            duration=step.duration,
-        )
+    calling: RunTool = call
+    chain, problems = read_chain(steps, limits)
+    if problems:
+        raise invalid(problems)
+    return await run_chain(chain, around(calling), limits=limits)

@@ -33,7 +33,7 @@ def backends() -> dict[str, BackendInfo]:
     >>> sorted(backends())[:3]
     ['monty', 'process', 'unsafe']
     """
-    return {kind: make_sandbox(kind).info() for kind in kinds()}
+    return {kind: _info(kind) for kind in kinds()}
 
 
 def make_sandbox(kind: str) -> Sandbox:
@@ -59,6 +59,16 @@ def make_sandbox(kind: str) -> Sandbox:
     return made
 
 
+def _info(kind: str) -> BackendInfo:
+    try:
+        return make_sandbox(kind).info()
+    except (
+        RuntimeUnavailableError
+    ) as error:  # one plug-in that is broken is no reason not to tell of the others
+        details = {"available": False, "remedy": error.remedy, "isolation": [], "profiles": []}
+        return BackendInfo(kind=kind, readiness="stub", details=details)
+
+
 def check_profile(info: BackendInfo, profile: SecurityProfile) -> None:
     """Refuse a sandbox that cannot run here, or is not strong enough.
 
@@ -73,7 +83,7 @@ def check_profile(info: BackendInfo, profile: SecurityProfile) -> None:
         names = ", ".join(served) or "none"
         remedy = f"; {details['remedy']}" if details.get("remedy") else ""
         raise RuntimeUnavailableError(
-            info.kind, f"its walls are not those of the profile {profile!r}; here it serves {names}{remedy}"
+            info.kind, f"its walls are not those of the profile '{profile}'; here it serves {names}{remedy}"
         )
 
 

@@ -1,21 +1,27 @@
 """The host's own account of the tools that a guest called."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.errors import LimitExceededError, ToolcribError, ToolError, explain
 from toolcrib.execution.scrub import said_by
 from toolcrib.model import ToolCallRecord
+from toolcrib.model.plain import measure
+from toolcrib.runtime.plain import VALUE_BYTES
+from toolcrib.runtime.records import Limits
 
 __all__ = ["Entry", "Ledger"]
 
 
 class Entry:
-    """One call, from its beginning."""
+    """One call, from when it was asked for."""
 
     def __init__(self, tool_id: str, args: dict[str, Any]) -> None:
         self._tool_id = tool_id
         self._args = args
+        self.record = self._made(0.0, error="it had not begun when the code ended")
+
+    def begin(self) -> None:
+        """Note that it is under way."""
         self.record = self._made(0.0, error="it had not ended when the code did")
 
     def succeed(self, result: Any, duration: float) -> None:
@@ -28,8 +34,8 @@ class Entry:
 
     def fail(self, error: BaseException, duration: float) -> None:
         """Note how it failed."""
-        if not isinstance(error, Exception):  # cancelled with the run
-            self.record = self._made(duration, error="it was cancelled when the code ended")
+        if not isinstance(error, Exception):
+            self.record = self._made(duration, error="it was cancelled")
             return
         said = explain(error)["message"] if isinstance(error, ToolcribError) else said_by(error)
         op = error.op if isinstance(error, ToolError) else None
@@ -41,46 +47,43 @@ class Entry:
 
 
 class Ledger:
-    """Counts calls before they begin, and keeps a record of each."""
+    """Counts calls before they begin, and keeps a record of each; nothing is ever taken back."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._rows: list[Entry | Sequence[ToolCallRecord]] = []
-        self.used = 0
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._entries: list[Entry] = []
+        self._room = limits.memory_bytes
+
+    @property
+    def used(self) -> int:
+        """How many calls there were."""
+        return len(self._entries)
 
     @property
     def left(self) -> int:
         """How many more calls there may be."""
-        return self._most - self.used
+        return self._limits.max_tool_calls - self.used
 
     @property
     def records(self) -> tuple[ToolCallRecord, ...]:
-        """Every call, in the order they began."""
-        rows = [[row.record] if isinstance(row, Entry) else row for row in self._rows]
-        return tuple(record for row in rows for record in row)
+        """Every call, in the order they were asked for."""
+        return tuple(entry.record for entry in self._entries)
 
-    def begin(self, tool_id: str, args: dict[str, Any]) -> Entry:
-        """Count one call and return where it is noted.
+    def ask(self, tool_id: str, args: dict[str, Any]) -> Entry:
+        """Count a call and return where it is noted.
 
         Raises:
-            LimitExceededError: there are no more.
+            LimitExceededError: there are no more, or their arguments together are more than the guest may
+                hold.
         """
-        self.reserve(1)
+        if self.left < 1:
+            most = self._limits.max_tool_calls
+            raise LimitExceededError("max_tool_calls", f"the code called tools more than {most} times")
+        nodes, _, chars, _ = measure(args, max_depth=256)
+        self._room -= chars + nodes * VALUE_BYTES
+        if self._room < 0:
+            held = f"{self._limits.memory_bytes >> 20:,} MB"
+            raise LimitExceededError("memory_bytes", f"the arguments of its calls hold more than {held}")
         entry = Entry(tool_id, args)
-        self._rows.append(entry)
+        self._entries.append(entry)
         return entry
-
-    def reserve(self, count: int) -> None:
-        """Count calls that are about to begin.
-
-        Raises:
-            LimitExceededError: so many are not left.
-        """
-        if count > self.left:
-            raise LimitExceededError("max_tool_calls", f"the code called tools more than {self._most} times")
-        self.used += count
-
-    def settle(self, reserved: int, records: Sequence[ToolCallRecord]) -> None:
-        """Note the calls of a chain, of which some may not have begun, or more where steps repeat."""
-        self._rows.append(records)
-        self.used += len(records) - reserved

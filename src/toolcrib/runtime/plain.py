@@ -4,16 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolcrib.errors import ValidationError
-from toolcrib.model.plain import copy_json, measure
+from toolcrib.model.plain import MAX_DEPTH, measure
 from toolcrib.model.record import Record
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.telling import ToldError
 
-__all__ = ["MAX_ARGUMENTS", "bound", "found_tools", "plain", "read_arguments", "room_for"]
+__all__ = ["MAX_ARGUMENTS", "VALUE_BYTES", "bound", "found_tools", "plain", "read_arguments", "room_for"]
 
 MAX_ARGUMENTS = 1 << 20
 """How many characters the arguments of one call may hold."""
-_VALUE_BYTES, _SHARE = 64, 4
+_MAX_VALUES = 50_000
+"""How many values they may hold."""
+VALUE_BYTES, _SHARE = 64, 4
 """What one value costs in memory at least, and which part of a guest's memory one result may take."""
 
 
@@ -23,14 +25,14 @@ def read_arguments(given: Any) -> Any:
     Raises:
         ToldError: they are not JSON, or too large.
     """
-    value = _lists(given)
+    value = _Lists().read(given)
     try:
         _, _, chars, _ = measure(value)
     except ValidationError as error:
         raise ToldError("TypeError", f"arguments must be JSON: {error.problems[0]}") from error
     if chars > MAX_ARGUMENTS:
         raise ToldError("ValueError", f"arguments hold {chars:,} characters; at most {MAX_ARGUMENTS:,} pass")
-    return copy_json(value)
+    return value
 
 
 def bound(path: str, given: list[Any], named: dict[str, Any], parameters: Sequence[str]) -> dict[str, Any]:
@@ -48,14 +50,23 @@ def bound(path: str, given: list[Any], named: dict[str, Any], parameters: Sequen
     return placed | named
 
 
-def _lists(value: Any, depth: int = 0) -> Any:
-    if depth > 64:  # noqa: PLR2004 - deeper is refused by whoever measures it
+class _Lists:
+    """Copies containers, tuples as arrays, up to so many values, which are looked at later."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_VALUES
+
+    def read(self, value: Any, depth: int = 0) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise ToldError("ValueError", f"arguments hold more than {_MAX_VALUES:,} values; pass fewer")
+        if depth > MAX_DEPTH:
+            raise ToldError("ValueError", f"arguments are nested more than {MAX_DEPTH} levels deep")
+        if isinstance(value, tuple | list):
+            return [self.read(member, depth + 1) for member in value]
+        if isinstance(value, Mapping):
+            return {name: self.read(member, depth + 1) for name, member in value.items()}
         return value
-    if isinstance(value, tuple | list):
-        return [_lists(member, depth + 1) for member in value]
-    if isinstance(value, Mapping):
-        return {name: _lists(member, depth + 1) for name, member in value.items()}
-    return value
 
 
 def plain(value: Any) -> Any:
@@ -92,7 +103,7 @@ def room_for(value: Any, limits: Limits) -> Any:
         nodes, _, chars, _ = measure(value, max_depth=256)
     except ValidationError as error:
         raise ToldError("RuntimeError", f"the result cannot be passed on: {error.problems[0]}") from error
-    size = chars + nodes * _VALUE_BYTES
+    size = chars + nodes * VALUE_BYTES
     if size * _SHARE > limits.memory_bytes:
         said = f"the result takes about {size >> 20:,} MB, for which there is no room here"
         raise ToldError("RuntimeError", f"{said}; ask the tool for less")

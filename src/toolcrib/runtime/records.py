@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from toolcrib.errors import Problem, ToolcribError, ValidationError
 from toolcrib.model import ToolCallRecord
 from toolcrib.model.record import JsonObject, Record
+from toolcrib.model.suggest import did_you_mean
 
 __all__ = [
     "MAX_CODE",
@@ -37,8 +38,8 @@ Readiness = Literal["prod", "beta", "stub"]
 """How far a backend has been tried, which says nothing about how strong its wall is."""
 
 _Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
-_Bytes = Annotated[int, Field(strict=True, ge=0)]
-_Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+_Bytes = Annotated[int, Field(strict=True, ge=0, le=64 << 30)]
+_Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
 
 
 def _bounded(code: str) -> str:
@@ -47,8 +48,18 @@ def _bounded(code: str) -> str:
             "size", "must not be longer than {size} characters", {"size": f"{MAX_CODE:,}"}
         )
     if not code.strip():
-        raise PydanticCustomError("missing", "there is no code")
+        raise PydanticCustomError("empty", "is empty: there is no code to run")
     return code
+
+
+def _advised(problem: Problem, record: type[Record]) -> Problem:
+    """Return a complaint about a field that nobody knows with the field that may have been meant."""
+    if problem.keyword != "extra_forbidden":
+        return problem
+    name = problem.path.rpartition("/")[2]
+    fields = [*record.model_fields] if problem.path.count("/") == 1 else [*Limits.model_fields]
+    hint = did_you_mean(name, fields) or f"; there are {', '.join(fields)}"
+    return Problem(problem.path, problem.keyword, f"is not one of the fields{hint}")
 
 
 class _Asked(Record):
@@ -56,7 +67,7 @@ class _Asked(Record):
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - the base's signature
-        return ValidationError(problems)
+        return ValidationError(tuple(_advised(problem, cls) for problem in problems))
 
 
 class Limits(_Asked):
@@ -70,7 +81,7 @@ class Limits(_Asked):
     """Calls of tools, each step of a chain being one."""
     max_chain_steps: _Count = 50
     """Steps of one chain."""
-    memory_bytes: Annotated[int, Field(strict=True, ge=16 << 20)] = 256 << 20
+    memory_bytes: Annotated[int, Field(strict=True, ge=16 << 20, le=64 << 30)] = 256 << 20
     """Memory of the guest."""
     cpu: _Seconds = 10.0
     """Seconds of computing, without the time that tools take."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 from anyio import to_thread
@@ -11,21 +11,28 @@ from anyio import to_thread
 from toolcrib.errors import (
     CodeError,
     LimitExceededError,
+    Problem,
     RuntimeUnavailableError,
     SandboxViolationError,
+    ToolcribError,
+    ValidationError,
 )
-from toolcrib.model import Tool, ToolGateway
+from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.model import LocalTool, Tool, ToolGateway
 from toolcrib.runtime.attempt import Attempt
 from toolcrib.runtime.check import Checker
+from toolcrib.runtime.check.context import Engine
 from toolcrib.runtime.choice import DEFAULT, UNSAFE, check_profile, make_sandbox
 from toolcrib.runtime.protocols import Catalogue, Sandbox
 from toolcrib.runtime.records import ExecuteRequest, ExecuteResult
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import Nothing, Surface
+from toolcrib.runtime.wording import ELSEWHERE
 
 __all__ = ["Prepare", "Runtime"]
 
 _FALLBACK = "process"
+_STAYS = f"; it is not moved to {_FALLBACK!r}, because tools have been called"
 Prepare = Callable[[str], Awaitable[None]]
 
 
@@ -93,15 +100,22 @@ class Runtime:
         await self._stack.__aexit__(kind, error, trace)
 
     @staticmethod
-    def stubs(tools: Iterable[Tool], *, budget: int | None = None) -> str:
+    def stubs(tools: Iterable[Tool | LocalTool[..., Any]], *, budget: int | None = None) -> str:
         """Return tools as Python signatures, as code in a sandbox sees them.
 
-        `budget` is how many tokens the text may take; what had to be left out is said in it.
-        """
-        return render(tools, budget=budget)
+        `budget` is how many tokens, of four characters each, the text may take; what had to be left out is
+        said in it. The names are those that the tools have among each other: where a catalogue has more of
+        them, `Crib.stubs` knows under which name code reaches each.
 
-    async def execute(self, request: ExecuteRequest) -> ExecuteResult:
+        Raises:
+            ValidationError: something among them is no tool.
+        """
+        return render(_records(tools), budget=budget)
+
+    async def execute(self, request: ExecuteRequest | str) -> ExecuteResult:
         """Run code and return what it left in `__out`, what it printed, and which tools it called.
+
+        A text is code that is run as everything else is by default.
 
         Raises:
             CodeError: the code is wrong; where it was found to be before it ran, no tool was called.
@@ -110,6 +124,8 @@ class Runtime:
             RuntimeUnavailableError: the sandbox cannot run here, or is not for this profile.
                 The first three have in `result` what there was until then.
         """
+        if isinstance(request, str):
+            request = ExecuteRequest(code=request)
         attempt = Attempt(request, self._gateway)
         try:
             with attempt.deadline:
@@ -118,6 +134,11 @@ class Runtime:
                 return await self._run(request, attempt)
         except (CodeError, LimitExceededError, SandboxViolationError) as error:
             raise attempt.told(error) from error.__cause__
+        except ToolcribError:
+            raise
+        except Exception as error:  # a sandbox, which may be a plug-in's, must not lose what there was
+            failure = SandboxViolationError(f"its sandbox failed with {type(error).__name__}")
+            raise attempt.told(failure) from error
         raise attempt.told(attempt.why_ended())
 
     async def _run(self, request: ExecuteRequest, attempt: Attempt) -> ExecuteResult:
@@ -126,22 +147,28 @@ class Runtime:
         try:
             return await self._run_in(sandbox, attempt)
         except CodeError as error:
-            if not (error.unsupported and request.language_fallback) or attempt.has_run or kind == _FALLBACK:
+            if not (error.unsupported and request.language_fallback) or kind == _FALLBACK:
                 raise
-            attempt.move(f"moved from {kind!r} to {_FALLBACK!r}: {error}")
+            if attempt.has_run:
+                error.reason = error.reason.replace(ELSEWHERE, _STAYS)
+                raise
+            attempt.move(f"moved from {kind!r} to {_FALLBACK!r}: {error}".replace(ELSEWHERE, ""))
         return await self._run_in(await self._sandbox(_FALLBACK, request), attempt)
 
     async def _run_in(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
         attempt.enter(sandbox)
-        await self._checker.check(
-            attempt.request.code, attempt.stubs(), engine="monty" if sandbox.kind == "monty" else "python"
-        )
+        stubs = await attempt.stubs()
+        engine: Engine = "monty" if sandbox.kind == "monty" else "python"
+        await self._checker.check(attempt.request.code, stubs, engine=engine)
         return await attempt.run()
 
     async def _sandbox(self, kind: str, request: ExecuteRequest) -> Sandbox:
         """Return the sandbox of a kind, entered, if it may be used for this request."""
         if kind == UNSAFE and not (self._allow_unsafe and request.profile == "dev"):
-            asked = "it runs code without any wall: allow_unsafe=True and profile='dev' ask for that"
+            needed = (
+                "profile='dev'" if self._allow_unsafe else "`allow_unsafe`, in the configuration under `code`"
+            )
+            asked = f"it runs code without any wall, which has to be asked for twice; there is no {needed}"
             raise RuntimeUnavailableError(kind, asked)
         async with self._opening:
             if kind not in self._open:
@@ -152,3 +179,15 @@ class Runtime:
         sandbox = self._open[kind]
         check_profile(sandbox.info(), request.profile)
         return sandbox
+
+
+def _records(tools: Iterable[Any]) -> list[Tool]:
+    found = [tool.tool if isinstance(tool, LocalTool) else tool for tool in tools]
+    problems = [
+        Problem(f"/{place}", "type", f"must be a Tool, not {type(tool).__name__}; Crib.stubs takes ids")
+        for place, tool in enumerate(found)
+        if not isinstance(tool, Tool)
+    ]
+    if problems:
+        raise ValidationError(tuple(problems[:MAX_PROBLEMS]))
+    return found

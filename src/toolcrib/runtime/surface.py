@@ -5,7 +5,7 @@ comment. That is linear, cannot be made to fail by hostile code, and gives at wo
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from toolcrib.model import Tool
@@ -15,9 +15,13 @@ from toolcrib.runtime.protocols import Catalogue
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, names_of
 from toolcrib.runtime.stubs.signature import parameters
 
-__all__ = ["Nothing", "Surface", "mentioned"]
+__all__ = ["Nothing", "Surface", "mentioned", "named_tools"]
 
 _MENTION = re.compile(r"(?<![\w.])([A-Za-z_]\w*+)(?:[ \t]*+\.\s*+([A-Za-z_]\w*+))?", re.ASCII)
+_IMPORT = re.compile(r"^[ \t]*+import[ \t]++(\w++)[ \t]*+(?:$|[;,#])", re.MULTILINE | re.ASCII)
+_UNDEFINED = re.compile(r"\bname '(\w+)' is not defined$", re.MULTILINE)
+_MAX_LOOKED_UP, _MAX_TYPED, _MAX_GUESSED = 1_000, 100, 5
+"""How many attributes of a namespace are looked up, how many it may have to be told, how many are guessed."""
 _Mentions = Mapping[str, frozenset[str]]
 
 
@@ -61,6 +65,10 @@ class Surface:
         self._spaces = {name: spaces[name] for name in mentions if name in spaces}
         alone = _table(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces))
         self._alone = {name: alone[name] for name in mentions if name in alone}
+        self._known = (*spaces, *alone)
+        self._imported = frozenset(_IMPORT.findall(code)) & self._spaces.keys()
+        self._unlisted = frozenset(name for name in self._spaces if not self._named(self._spaces[name]))
+        self._loose = self._unlisted | {name for name in self._spaces if len(mentions[name]) > _MAX_TYPED}
         self._references = self._find(mentions)
         found = catalogue.tools(list(self._references.values()))
         self._tools = {path: found[ref] for path, ref in self._references.items() if ref in found}
@@ -70,6 +78,22 @@ class Surface:
     def names(self) -> tuple[str, ...]:
         """The names that stand for namespaces."""
         return tuple(self._spaces)
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """The names that stand for namespaces whose tools are told."""
+        return tuple(name for name in self._spaces if name not in self._loose)
+
+    @property
+    def typed(self) -> Mapping[str, Tool]:
+        """The tools that are told of the namespaces, and of none."""
+        return {path: tool for path, tool in self._tools.items() if path.partition(".")[0] not in self._loose}
+
+    @property
+    def anything(self) -> str:
+        """What is written of the namespaces whose server is away, and of those with very many mentions."""
+        lines = [f"{name}: Any\n" for name in sorted(self._loose)]
+        return "".join(["\nfrom typing import Any\n", *lines]) if lines else ""
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -94,7 +118,7 @@ class Surface:
         if namespace is None or not rest:
             return None
         exact = f"{namespace}:{rest}"
-        if self._catalogue.tools([exact]):
+        if first in self._unlisted or self._catalogue.tools([exact]):
             return exact
         name = self._named(namespace).get(rest)
         return None if name is None else f"{namespace}:{name}"
@@ -114,6 +138,14 @@ class Surface:
             return f"name {first!r} is not defined"
         return f"{first!r} has no tool {rest!r}{did_you_mean(rest, self._named(self._spaces.get(first, '')))}"
 
+    def advice(self, reason: str) -> str:
+        """Return what else is to be said of an error in the code: what hides a name, or was meant by one."""
+        hidden = [name for name in sorted(self._imported) if re.search(rf"'{name}\b", reason)]
+        if hidden:
+            return f"; `import {hidden[0]}` hides the tools of that name: import it `as` something else"
+        undefined = _UNDEFINED.findall(reason)
+        return did_you_mean(undefined[0], self._known) if len(undefined) == 1 else ""
+
     def _named(self, namespace: str) -> Mapping[str, str]:
         return _table(tuple(self._catalogue.names(namespace)), frozenset())
 
@@ -126,15 +158,38 @@ class Surface:
 
     def _find_in(self, space: str, namespace: str, attributes: frozenset[str]) -> dict[str, str]:
         """Return the references of the tools of one namespace that are mentioned, by their paths."""
-        exact = self._catalogue.tools([f"{namespace}:{name}" for name in sorted(attributes)])
-        found = {name: f"{namespace}:{name}" for name in attributes if f"{namespace}:{name}" in exact}
-        if len(found) < len(attributes):
+        few = frozenset(sorted(attributes)[:_MAX_LOOKED_UP])  # the others are looked up when they are called
+        exact = self._catalogue.tools([f"{namespace}:{name}" for name in sorted(few)])
+        found = {name: f"{namespace}:{name}" for name in few if f"{namespace}:{name}" in exact}
+        if len(found) < len(few):
             table = self._named(namespace)
-            for name in attributes - found.keys():
-                known = name if name in table else (nearest(name, table) or next(iter(table), None))
-                if known is not None:
-                    found[known] = f"{namespace}:{table[known]}"
+            missing = sorted(few - found.keys())
+            near = [nearest(name, table) for name in missing[:_MAX_GUESSED] if name not in table]
+            known = {*table.keys() & set(missing), *filter(None, near)} or {*list(table)[:1]}
+            found |= {name: f"{namespace}:{table[name]}" for name in known}
         return {f"{space}.{name}": found[name] for name in sorted(found)}
+
+
+def named_tools(catalogue: Catalogue, refs: Iterable[str]) -> dict[str, Tool]:
+    """Return tools of a catalogue by the names that code has for them."""
+    spaces = _places(tuple(name for name in catalogue.namespaces() if name), TOP_RESERVED)
+    alone = _places(tuple(catalogue.names("")), TOP_RESERVED | frozenset(spaces.values()))
+    found: dict[str, Tool] = {}
+    for tool in catalogue.tools([*refs]).values():
+        space = tool.namespace
+        base = f"{space}:{tool.name}" if space else tool.name
+        meant = catalogue.tools([base]).get(base)  # of several versions code reaches one
+        if meant is not None:
+            inside = _places(tuple(catalogue.names(space)), frozenset()) if space else alone
+            path = f"{spaces[space]}.{inside[tool.name]}" if space else inside[tool.name]
+            found[path] = meant
+    return dict(sorted(found.items()))
+
+
+@lru_cache(maxsize=256)
+def _places(names: tuple[str, ...], reserved: frozenset[str]) -> Mapping[str, str]:
+    """Return the identifiers that stand for names."""
+    return {name: spelt for spelt, name in _table(names, reserved).items()}
 
 
 @lru_cache(maxsize=256)

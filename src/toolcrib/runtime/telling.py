@@ -5,6 +5,7 @@ from typing import Any
 
 from toolcrib.errors import (
     ChainError,
+    InvalidChainError,
     PolicyDeniedError,
     ToolcribError,
     ToolNotFoundError,
@@ -18,6 +19,7 @@ __all__ = ["ToldError", "told"]
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (ToolNotFoundError, "LookupError"),
+    (InvalidChainError, "ValueError"),
     (ToolTimeoutError, "TimeoutError"),
     (PolicyDeniedError, "PermissionError"),
     (ChainError, "RuntimeError"),

@@ -43,7 +43,9 @@ class UnsafeSandbox:
     def info(self) -> BackendInfo:
         """Return that there is no wall."""
         details: dict[str, Any] = {"available": os.name == "posix", "isolation": [], "profiles": ["dev"]}
-        if os.name != "posix":
+        if os.name == "posix":
+            details |= {"language": "Python", "host_uid": os.geteuid(), "cgroup": False}
+        else:
             details |= {"remedy": "it needs a POSIX system", "profiles": []}
         return BackendInfo(kind=self.kind, readiness="beta", details=details)
 

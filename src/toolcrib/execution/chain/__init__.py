@@ -9,10 +9,11 @@ from toolcrib.execution.chain.check import check_chain
 from toolcrib.execution.chain.limits import ChainLimits
 from toolcrib.execution.chain.plan import Plan, PlannedStep, plan_chain
 from toolcrib.execution.chain.results import ChainResult, StepResult
-from toolcrib.execution.chain.run import ChainProgress, RunTool, run_chain
+from toolcrib.execution.chain.run import Around, ChainProgress, RunTool, run_chain
 from toolcrib.execution.chain.steps import ChainStep
 
 __all__ = [
+    "Around",
     "Chain",
     "ChainLimits",
     "ChainProgress",

@@ -31,11 +31,13 @@ from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.model.plain import copy_json
 from toolcrib.model.results import RunResult
 
-__all__ = ["ChainProgress", "RunTool", "run_chain"]
+__all__ = ["Around", "ChainProgress", "RunTool", "run_chain"]
 
 RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
 """Runs one tool with arguments, which it may only read, within so many seconds; raises a `ToolcribError`."""
 
+Around = Callable[[RunTool], RunTool]
+"""Puts something around each call of a chain."""
 ChainProgress = Callable[[int, int, str], Any]
 """Told how many steps are done, of how many, and what happened: `started`, `step_completed`, `step_skipped`,
 `step_error`; sync or async."""
