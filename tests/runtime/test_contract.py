@@ -1,19 +1,14 @@
-"""Every sandbox against the contract: those that are built in, with and without their second wall, and a plug-in's."""
+"""Every sandbox against the contract, with and without its second wall."""
 
-import sys
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from contracts.sandbox import SandboxContract
 
-from toolcrib.runtime.choice import make_sandbox
 from toolcrib.runtime.monty import MontySandbox
 from toolcrib.runtime.process import ProcessSandbox
 from toolcrib.runtime.protocols import Sandbox
 from toolcrib.runtime.unsafe import UnsafeSandbox
-
-PLUGIN = str(Path(__file__).parent / "plugin")
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
@@ -47,15 +42,3 @@ class TestUnsafe(SandboxContract):
 
     def make(self) -> Sandbox:
         return UnsafeSandbox()
-
-
-@pytest.mark.usefixtures("needs_bubblewrap")
-class TestPlugin(SandboxContract):
-    profiles: ClassVar[set[str]] = {"dev", "standard", "hardened"}
-
-    def make(self) -> Sandbox:
-        sys.path.append(PLUGIN)
-        try:
-            return make_sandbox("tiny")
-        finally:
-            sys.path.remove(PLUGIN)
