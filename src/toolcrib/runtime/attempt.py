@@ -49,14 +49,18 @@ class Attempt:
 
     def begin(self, surface: Surface) -> None:
         """Begin with the names that the code has for tools, and with nothing called and printed."""
-        self._surface = surface
-        self._bridge = Bridge(self._gateway, self._surface, self.request.limits, end=self.deadline.cancel)
+        self.surface = surface
+        self._bridge = Bridge(self._gateway, self.surface, self.request.limits, end=self.deadline.cancel)
         self._output = Output(limit=self.request.limits.output_bytes)
 
     def move(self, note: str) -> None:
         """Begin again in another sandbox, and note why."""
-        self._notes = (*self._notes, note)
-        self.begin(self._surface)
+        self.note(note)
+        self.begin(self.surface)
+
+    def note(self, note: str | None) -> None:
+        """Note what else happened on the way, if anything did."""
+        self._notes = (*self._notes, note) if note else self._notes
 
     @property
     def has_run(self) -> bool:
@@ -69,7 +73,7 @@ class Attempt:
 
     async def stubs(self) -> str:
         """Return the signatures of the tools that the code mentions."""
-        surface = self._surface
+        surface = self.surface
         typed = surface.typed
         if len(typed) > _FEW:
             return await to_thread.run_sync(partial(render, typed, names=surface.closed)) + surface.anything
@@ -83,8 +87,8 @@ class Attempt:
             limits=self.request.limits,
             timeout=max(0.0, self.deadline.deadline - anyio.current_time()),
             profile=self.request.profile,
-            names=self._surface.names,
-            functions=self._surface.functions,
+            names=self.surface.names,
+            functions=self.surface.functions,
             output=self._output,
         )
         try:
@@ -92,7 +96,7 @@ class Attempt:
         except ToldError as error:  # a plug-in that lets through what its guest did not catch
             raise CodeError(str(error)) from error
         if "__out" not in self.request.code:
-            self._notes = (*self._notes, "the code left nothing in `__out`, so there is no value")
+            self.note("the code left nothing in `__out`, so there is no value")
         if self._bridge.failure is not None:
             raise self._bridge.failure
         return self._result(self._checked(value))
@@ -109,7 +113,7 @@ class Attempt:
         failure = self._bridge.failure
         told = failure if isinstance(failure, LimitExceededError | SandboxViolationError) else error
         if isinstance(told, CodeError):
-            told.reason += self._surface.advice(told.reason)
+            told.reason += self.surface.advice(told.reason)
         told.result = self._result(None)
         return told
 

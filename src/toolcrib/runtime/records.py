@@ -47,6 +47,7 @@ def _bounded(code: str) -> str:
         raise PydanticCustomError(
             "size", "must not be longer than {size} characters", {"size": f"{MAX_CODE:,}"}
         )
+    code = code.removeprefix("\ufeff")  # with which some editors begin a file
     if not code.strip():
         raise PydanticCustomError("empty", "is empty: there is no code to run")
     return code

@@ -159,7 +159,8 @@ class Runtime:
         attempt.enter(sandbox)
         stubs = await attempt.stubs()
         engine: Engine = "monty" if sandbox.kind == "monty" else "python"
-        await self._checker.check(attempt.request.code, stubs, engine=engine)
+        members = attempt.surface.members
+        attempt.note(await self._checker.check(attempt.request.code, stubs, engine=engine, members=members))
         return await attempt.run()
 
     async def _sandbox(self, kind: str, request: ExecuteRequest) -> Sandbox:

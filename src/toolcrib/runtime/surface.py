@@ -96,6 +96,11 @@ class Surface:
         return "".join(["\nfrom typing import Any\n", *lines]) if lines else ""
 
     @property
+    def members(self) -> Mapping[str, Sequence[str]]:
+        """The names of all tools of the namespaces that are told."""
+        return {name: tuple(self._named(self._spaces[name])) for name in self.closed}
+
+    @property
     def functions(self) -> tuple[str, ...]:
         """The names that are functions."""
         return (*FUNCTIONS, *self._alone)

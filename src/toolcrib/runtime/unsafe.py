@@ -13,7 +13,7 @@ import anyio
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.process.child import Child, boot, spawn
-from toolcrib.runtime.process.sandbox import converse
+from toolcrib.runtime.process.sandbox import converse, process_limits
 from toolcrib.runtime.process.wall import interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
@@ -60,7 +60,7 @@ class UnsafeSandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for child in self._children:
-            child.kill()
+            child.evict()
         with anyio.move_on_after(_CLOSING_TIME, shield=True):
             while self._children:  # noqa: ASYNC110 - their runs collect them, and each is bounded
                 await anyio.sleep(0.001)
@@ -83,7 +83,10 @@ class UnsafeSandbox:
             self._children.discard(child)
 
     def _spawned(self) -> Child:
-        folder = tempfile.mkdtemp(prefix="toolcrib-")
+        try:
+            folder = tempfile.mkdtemp(prefix="toolcrib-")
+        except OSError as error:
+            raise RuntimeUnavailableError(self.kind, f"it needs a temporary folder ({error})") from error
         try:
             return spawn(
                 interpreter(),
@@ -98,5 +101,5 @@ class UnsafeSandbox:
 
 def _rlimits(limits: Limits) -> dict[str, int]:
     """Return what the process is asked to keep; macOS knows no limit of addresses."""
-    asked = {"CPU": int(limits.cpu * 1000), "FSIZE": limits.disk_bytes}
-    return asked if sys.platform == "darwin" else {**asked, "AS": limits.memory_bytes + _ADDRESSES}
+    asked = process_limits(limits, _ADDRESSES)
+    return {name: asked[name] for name in asked if name != "AS" or sys.platform != "darwin"}

@@ -10,7 +10,7 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("await add(1)", "line 1: add needs 'b'"),
     ("await add(1, 2, 3)", "line 1: too many arguments for add; it takes 2"),
     ("await add(1, a=2)", "line 1: add needs 'b'\nline 1: add is given 'a' twice"),
-    ("await add('1', 2)", 'line 1: add: an argument must be float, not "1"'),
+    ("await add('1', 2)", "line 1: add: 'a' must be float, not \"1\""),
     ("await github.create_issue(title=5)", "line 1: github.create_issue: 'title' must be str, not 5"),
     ("await github.create_issue(title=None)", "line 1: github.create_issue: 'title' must be str, not None"),
     (
@@ -43,18 +43,24 @@ MISTAKES: tuple[tuple[str, str], ...] = (
         "await github.create_isue(title='x')",
         "line 1: 'github' has no tool 'create_isue'; did you mean 'create_issue'?",
     ),
-    ("await github.fly()", "line 1: 'github' has no tool 'fly'"),
+    (
+        "await github.fly()",
+        "line 1: 'github' has no tool 'fly'",
+    ),
     ("await githb.close(1)", "line 1: name 'githb' is not defined; did you mean 'github'?"),
     ("await search_tool('x')", "line 1: name 'search_tool' is not defined; did you mean 'search_tools'?"),
     ("await search_tools(limit=3)", "line 1: search_tools needs 'query'"),
-    ("await run_tool('a:b', title='x')", "line 1: unknown argument 'title' of run_tool"),
+    (
+        "await run_tool('a:b', title='x')",
+        "line 1: unknown argument 'title' of run_tool; there are tool_id, args",
+    ),
     (
         "await describe_tool('a:b', 'everything')",
-        'line 1: describe_tool: an argument must be Literal["summary", "schema", "full"], not "everything"',
+        'line 1: describe_tool: \'level\' must be Literal["summary", "schema", "full"], not "everything"',
     ),
     (
         "found = await search_tools('x')\nfound[0]['tool_id']",
-        "line 2: unknown key 'tool_id'; there are category, confidence, id, inputModes, name, namespace, outputModes, score, scoreType, securitySummary, shortDescription, summary",
+        "line 2: unknown key 'tool_id'; there are category, confidence, id, inputModes, name, namespace, outputModes, score, scoreType, securitySummary, shortDescription, summary and 1 more",
     ),
     (
         "issue = await github.create_issue('x')\nissue['nmber']",
@@ -111,6 +117,39 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("github['create_issue']", "line 1: 'github' is a namespace: call one of its tools"),
     ("def f(a):\n    return a\nf()", "line 3: f needs 'a'"),
     ("print(undefined_thing)", "line 1: name 'undefined_thing' is not defined"),
+    ("await add(1, b='ä')", "line 1: add: 'b' must be float, not \"ä\""),
+    ("x = 'äö'; await add(1, x)", "line 1: add: 'b' must be float, not \"äö\""),
+    (
+        "await add(\n    1,\n    [await add(1, 2)],\n)",
+        "line 3: add: 'b' must be float, not list[float]",
+    ),
+    ("await time.now(foo=1)", "line 1: unknown argument 'foo' of time.now; there is zone"),
+    ("await files.stats(deep=True)", "line 1: unknown argument 'deep' of files.stats; it takes none"),
+    ("__out = files.list()", "line 1: files.list gives a coroutine; did you forget await?"),
+    ("names = files.list()\n__out = names", "line 1: files.list gives a coroutine; did you forget await?"),
+    (
+        "__out = {'sum': await add(1, 2), 'names': files.list()}",
+        "line 1: files.list gives a coroutine; did you forget await?",
+    ),
+    ("__out = [add(1, 2), 3]", "line 1: add gives a coroutine; did you forget await?"),
+    (
+        "import asyncio\n__out = asyncio.gather(add(1, 2), add(3, 4))",
+        "line 2: asyncio.gather gives a coroutine; did you forget await?",
+    ),
+    (
+        "async def main():\n    return await add(1, 2)\n__out = main()",
+        "line 3: main gives a coroutine; did you forget await?",
+    ),
+    ("return await add(1, 2)", "line 1: `return` outside of a function; leave the value in `__out`"),
+    (
+        "import github\nawait github.close(1)",
+        "line 1: 'github' is there without an import: await github.<tool>(...)",
+    ),
+    ("from files import list", "line 1: 'files' is there without an import: await files.<tool>(...)"),
+    (
+        "import re\nx = re.sub('\\d\\'', '\\\\', 'a1'); await add(1, 'x')",
+        "line 2: add: 'b' must be float, not \"x\"",
+    ),
     ("for x in [1, 2]\n    pass", "line 1: syntax: expected `:`, found newline"),
 )
 """Code, and the error as text."""

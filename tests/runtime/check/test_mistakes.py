@@ -43,6 +43,18 @@ async def test_all_mistakes_are_told_at_once_with_the_place_of_the_first(checker
     assert (error.line, error.column) == (2, 7)
 
 
+async def test_what_a_namespace_has_is_listed_where_all_of_it_is_known(checker: Checker) -> None:
+    members = {"github": ["close", "merge"], "files": [f"tool_{n}" for n in range(20)]}
+    with pytest.raises(CodeError) as caught:
+        await checker.check(
+            "await github.fly()\nawait github.merg()\nawait files.x()", STUBS, engine="monty", members=members
+        )
+    first, second, third = str(caught.value).split("\n")
+    assert first == "line 1: 'github' has no tool 'fly'; there are close, merge"
+    assert second == "line 2: 'github' has no tool 'merg'; did you mean 'merge'?"
+    assert third.endswith("tool_11 and 8 more")
+
+
 async def test_no_more_than_ten_mistakes_are_told(checker: Checker) -> None:
     error = await refusal(checker, "\n".join(f"nothing_{n}" for n in range(25)))
     assert error.reason.count("\n") == 10
@@ -57,7 +69,7 @@ async def test_a_module_of_others_is_not_there_for_monty_and_no_other_engine_is_
     checker: Checker,
 ) -> None:
     error = await refusal(checker, "import requests")
-    assert error.reason == "module 'requests' is not available in this sandbox"
+    assert error.reason == "there is no module 'requests': code has Python's own, and no installed packages"
     assert not error.unsupported
 
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from runtime.check.programs import FULL, PROGRAMS
+from runtime.check.shop import ANSWERS, PURCHASES, SHOP_STUBS
 from runtime.check.workshop import STUBS, run
 
 from toolcrib.errors import CodeError
@@ -27,7 +28,16 @@ async def checker() -> AsyncIterator[Checker]:
 async def test_a_program_that_works_passes(checker: Checker, name: str, code: str, engine: Engine) -> None:
     assert name
     await run(code)
-    await checker.check(code, STUBS, engine=engine)
+    assert await checker.check(code, STUBS, engine=engine) is None
+
+
+@pytest.mark.parametrize("engine", ["monty", "python"])
+@pytest.mark.parametrize("name", PURCHASES)
+async def test_a_program_that_reads_objects_in_objects_passes(
+    checker: Checker, name: str, engine: Engine
+) -> None:
+    await run(PURCHASES[name], ANSWERS)
+    assert await checker.check(PURCHASES[name], SHOP_STUBS, engine=engine) is None
 
 
 async def test_there_are_many_programs() -> None:
@@ -41,4 +51,4 @@ async def test_what_monty_lacks_is_unsupported_there(checker: Checker, name: str
     with pytest.raises(CodeError) as caught:
         await checker.check(FULL[name], STUBS, engine="monty")
     assert caught.value.unsupported
-    assert "is not available in this sandbox" in caught.value.reason
+    assert "the 'monty' sandbox does not support" in caught.value.reason

@@ -3,6 +3,7 @@
 # ruff: noqa: ARG001, ARG002 - the answers do not depend on what is asked
 
 import inspect
+from collections.abc import Mapping
 from types import CodeType, SimpleNamespace
 from typing import Any
 
@@ -198,10 +199,11 @@ async def _result(of: str) -> Any:
     return {"value": len(of)}
 
 
-async def run(code: str) -> Any:
+async def run(code: str, more: Mapping[str, Any] | None = None) -> Any:
     """Run code on this interpreter, with tools that answer, and return what it left in `__out`."""
     answers = _Answers()
     names: dict[str, Any] = {"__name__": "__main__", "add": _add, "result": _result}
+    names |= more or {}
     names |= dict.fromkeys(("github", "files", "weather", "store", "time"), answers)
     names |= {
         "search_tools": _search,

@@ -292,3 +292,32 @@ def test_the_order_of_tools_does_not_matter() -> None:
 def test_the_stub_of_the_guests_own_functions_is_python() -> None:
     names = {node.name for node in ast.parse(GUEST).body if isinstance(node, ast.AsyncFunctionDef)}
     assert names == {"search_tools", "describe_tool", "run_tool", "run_chain"}
+
+
+def test_an_object_of_very_many_keys_is_said_to_have_them() -> None:
+    many = {"type": "object", "properties": {f"k{n}": {"type": "string"} for n in range(3_000)}}
+    text = render([Tool(name="t", input_schema={"type": "object", "properties": {"x": many}})])
+    assert "x: dict[str, Any] = ..." in text
+    assert "x: has 3,000 keys" in text
+
+
+def test_of_very_many_arguments_some_are_listed_and_the_others_counted() -> None:
+    text = render([tool({f"k{n}": {} for n in range(3_000)})])
+    assert "'k119' (Any), and 2,880 more" in text
+
+
+def test_the_same_object_in_several_tools_is_written_once_also_where_it_is_referred_to() -> None:
+    point = {"type": "object", "properties": {"x": {"type": "number"}}}
+    given = {"type": "object", "properties": {"at": {"$ref": "#/$defs/P"}}, "$defs": {"P": point}}
+    other = {
+        "type": "object",
+        "properties": {"at": {"$ref": "#/$defs/P"}},
+        "$defs": {"P": {**point, "title": "Q"}},
+    }
+    text = render(
+        [
+            Tool(name=name, input_schema=schema)
+            for name, schema in zip("abc", (given, given, other), strict=True)
+        ]
+    )
+    assert text.count("(TypedDict") == 2

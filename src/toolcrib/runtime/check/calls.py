@@ -1,6 +1,7 @@
 """What is wrong with how tools are called, and with what is read from their results."""
 
 import re
+from collections.abc import Sequence
 
 from toolcrib.model.suggest import nearest
 from toolcrib.runtime.check.clash import arms, clash, plainly
@@ -11,6 +12,7 @@ __all__ = [
     "given_twice",
     "missing_argument",
     "missing_key",
+    "there_are",
     "too_many",
     "unknown_argument",
     "unknown_key",
@@ -44,14 +46,16 @@ def unknown_argument(finding: Finding, context: Context) -> Problem | None:
     guess = nearest(name, context.words.arguments.get(path, ()))
     if guess is not None:
         context.echoes.add((finding.line, f"{path} needs {guess!r}"))
-    return finding.say(f"unknown argument {name!r} of {path}{_guessed(guess)}")
+    takes = context.words.arguments.get(path, ())
+    there = there_are(takes) if takes else "; it takes none" if path in context.words.arguments else ""
+    return finding.say(f"unknown argument {name!r} of {path}{_guessed(guess) or there}")
 
 
 def too_many(finding: Finding, context: Context) -> Problem | None:
     """Tell of more arguments than there are."""
     path = context.called(finding)
-    if path is None:
-        return None
+    if path is None or context.source.follows_unpacked(finding.line, finding.column):
+        return None  # how many there are is not known
     takes = context.words.arguments.get(path)
     return finding.say(
         f"too many arguments for {path}" + ("" if takes is None else f"; it takes {len(takes)}")
@@ -77,12 +81,16 @@ def wrong_type(finding: Finding, context: Context) -> Problem | None:
     if len(arms(found)) == 1 and found.startswith("CoroutineType["):
         wanted = path in context.words.arguments and "Any" not in arms(expected)
         return _coroutine(finding, context) if wanted or expected == "Sized" else None
-    if path not in context.words.arguments:
+    if path is None or path not in context.words.arguments:
         return None
     named = _KEYWORD.match(at)
-    return _mismatch(
-        finding, context, (expected, found), f"{path}: {repr(named[1]) if named else 'an argument'}"
-    )
+    what = repr(named[1]) if named else _by_place(finding, context, path)
+    return _mismatch(finding, context, (expected, found), f"{path}: {what}")
+
+
+def _by_place(finding: Finding, context: Context, path: str) -> str:
+    place, takes = context.source.argument(finding.line, finding.column), context.words.arguments[path]
+    return repr(takes[place]) if place is not None and place < len(takes) else "an argument"
 
 
 def _mismatch(finding: Finding, context: Context, types: tuple[str, str], what: str) -> Problem | None:
@@ -123,20 +131,34 @@ def unknown_key(finding: Finding, context: Context) -> Problem | None:
     kinds = [arm for arm in arms(union[1]) if arm != "None"] if union else [kind]
     if context.unknown_keys[finding.line, finding.column] < len(kinds):  # one of them has it
         return None
-    if follows not in {"]", ":"} or (follows == "]" and _may_be_there(key, context.code)):
+    if follows not in {"]", ":"} or (follows == "]" and _may_be_there(key, finding, context)):
         return None
     known = sorted({name for arm in kinds for name in context.words.keys.get(arm, ())})
     guess = nearest(key, known)
     if guess is not None:
         context.echoes.add((finding.line, f"the object passed here needs the key {guess!r}"))
-    there = f"; there are {', '.join(known[:_MAX_LISTED])}" if known else ""
-    return finding.say(f"unknown key {key!r}{_guessed(guess) or there}")
+    return finding.say(f"unknown key {key!r}{_guessed(guess) or there_are(known)}")
 
 
-def _may_be_there(key: str, code: str) -> bool:
-    """Whether the code itself adds a key somewhere, or asks whether it is there."""
-    quoted = rf"""["']{re.escape(key)}["']"""
-    return re.search(rf"{quoted}\s*+(?:\]\s*+=(?!=)|:|in\b|not\s+in\b)|\({quoted}\s*+,", code) is not None
+def _may_be_there(key: str, finding: Finding, context: Context) -> bool:
+    """Whether the code itself adds a key somewhere, asks whether it is there, or can do without it."""
+    quoted, code = rf"""["']{re.escape(key)}["']""", context.code
+    read = re.findall(rf"(?<=[\w\])])\[\s*+{quoted}\s*+\](?!\s*+=(?!=))", code)
+    if len(re.findall(quoted, code)) > len(read):
+        return True
+    added = re.search(rf"\b(?:update|dict)\([^()]*\b{re.escape(key)}\s*+=(?!=)", code)
+    return added is not None or context.source.catches(finding.line, "KeyError", "LookupError")
+
+
+def there_are(known: Sequence[str]) -> str:
+    """Return what there is, for who has asked for something else.
+
+    >>> there_are(["title"]), there_are(["a", "b"]), there_are([])
+    ('; there is title', '; there are a, b', '')
+    """
+    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    said = f"; there {'is' if len(known) == 1 else 'are'} {', '.join(known[:_MAX_LISTED])}{more}"
+    return said if known else ""
 
 
 def _guessed(guess: str | None) -> str:

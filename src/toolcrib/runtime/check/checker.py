@@ -7,7 +7,7 @@ in time or breaks, code is not checked: a check is a service to whoever writes t
 import logging
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from types import TracebackType
@@ -19,14 +19,19 @@ from toolcrib.errors import CodeError, ToolcribError
 from toolcrib.runtime.check.context import Context, Engine, Problem
 from toolcrib.runtime.check.rules import judge
 from toolcrib.runtime.check.sessions import OWN, Sessions, Skipped
-from toolcrib.runtime.check.threads import Threads
+from toolcrib.runtime.check.threads import Busy, Threads
 from toolcrib.runtime.check.vocabulary import read_stub
 
 __all__ = ["Checker"]
 
+_ENGINES: tuple[Engine, ...] = get_args(Engine)
 _LOG = logging.getLogger("toolcrib.runtime")
-_DEADLINE = 3.0
-_MAX_PARALLEL = 2
+_DEADLINE = 1.0
+"""Seconds for one check; most take a few thousandths, the first one of a worker thirty of them."""
+_PATIENCE = 0.3
+_MAX_PARALLEL = 4
+_ADDRESS_SPACE = 1 << 20
+"""Kilobytes for a worker, which begins with less than a fifth of them."""
 _MAX_CODE = 200_000
 _MAX_PROBLEMS = 10
 _MAX_FINDINGS = 100
@@ -42,15 +47,19 @@ class Checker:
 
     Entering starts nothing: the type checker starts with the first check, as a process of its own. Checks
     may come from many tasks at once.
+
+    Args:
+        deadline: Seconds that a check may take; then its worker is ended, and the code runs unchecked.
+        patience: Seconds to wait for one of the few workers, where all are busy; then the same.
     """
 
-    def __init__(self, *, deadline: float = _DEADLINE) -> None:
-        self._deadline = deadline
+    def __init__(self, *, deadline: float = _DEADLINE, patience: float = _PATIENCE) -> None:
+        self._deadline, self._patience = deadline, patience
         self._stack = ExitStack()
         self._pool: Any = None
         self._sessions: dict[Engine, Sessions] = {}
         self._opening = anyio.Lock()
-        self._threads = Threads(_MAX_PARALLEL)
+        self._threads = {engine: Threads(_MAX_PARALLEL) for engine in _ENGINES}
         self._available = _is_installed("pydantic_monty")
 
     @property
@@ -65,32 +74,61 @@ class Checker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._sessions.clear()
-        await self._threads.close(self._stack.close)
+        with anyio.CancelScope(shield=True):
+            for threads in self._threads.values():
+                await threads.idle()
+            await self._threads[_ENGINES[0]].run(self._stack.close)
+        for threads in self._threads.values():
+            threads.end()
 
-    async def check(self, code: str, stubs: str, *, engine: Engine) -> None:
-        """Return, if nothing is known to be wrong with the code.
+    async def check(
+        self, code: str, stubs: str, *, engine: Engine, members: Mapping[str, Sequence[str]] | None = None
+    ) -> str | None:
+        """Return None, if nothing is known to be wrong with the code, or why it was not looked at.
+
+        Args:
+            code: What is to run.
+            stubs: The tools that it mentions, as `render` writes them.
+            engine: What it is for.
+            members: The names of all tools of namespaces, for who has asked for one that is not there.
 
         Raises:
             CodeError: with everything that is, up to ten things; `unsupported` where all that is wrong is
                 that this engine lacks something that a full Python has.
         """
-        if not self._available or len(code) > _MAX_CODE:
-            return
         try:
-            with anyio.fail_after(self._deadline):
-                sessions = await self._open(engine)
-                problems = await self._threads.run(_problems, sessions, code, stubs, engine)
-        except (Skipped, ToolcribError, TimeoutError, OSError, ValueError) as error:
-            _LOG.warning("code runs unchecked: %s", str(error) or type(error).__name__)
-            return
+            problems = await self._found(code, stubs, engine, members or {})
+        except (Skipped, ToolcribError, OSError, ValueError) as error:
+            note = f"the code was not checked before it ran: {str(error) or type(error).__name__}"
+            _LOG.log(logging.WARNING if self._available else logging.DEBUG, "%s", note)
+            return note
         if problems:
             raise _error(problems)
+        return None
+
+    async def _found(
+        self, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
+    ) -> list[Problem]:
+        if not self._available:
+            raise Skipped("there is no type checker here; pip install 'toolcrib[code]'")
+        if len(code) > _MAX_CODE:
+            raise Skipped(f"it has {len(code):,} characters, more than {_MAX_CODE:,}")
+        sessions, threads = await self._open(engine), self._threads[engine]
+        try:
+            with anyio.fail_after(self._patience + self._deadline):
+                return await threads.run(
+                    _problems, sessions, code, stubs, engine, members, patience=self._patience
+                )
+        except Busy as error:
+            raise Skipped("too much else is being checked") from error
+        except TimeoutError as error:
+            raise Skipped("it takes too long") from error
 
     async def _open(self, engine: Engine) -> Sessions:
         async with self._opening:
             if engine not in self._sessions:
                 with anyio.CancelScope(shield=True):  # a start given up halfway would leave its worker behind
-                    self._sessions[engine] = await self._threads.run(self._start, engine)
+                    self._sessions[engine] = await self._threads[engine].run(self._start, engine)
             return self._sessions[engine]
 
     def _start(self, engine: Engine) -> Sessions:
@@ -99,13 +137,14 @@ class Checker:
         from toolcrib.runtime.monty.wall import Wall, wall_here  # noqa: PLC0415 - needs the extra
 
         if self._pool is None:
-            wall = self._stack.enter_context(Wall(wall_here()))
+            wall = self._stack.enter_context(Wall(wall_here(), address_space=_ADDRESS_SPACE))
             pool = Monty(
                 binary_path=wall.script,
                 min_processes=0,
-                max_processes=_MAX_PARALLEL * len(get_args(Engine)),  # each keeps its sessions
+                max_processes=_MAX_PARALLEL * len(_ENGINES),  # each keeps its sessions
                 checkout_timeout=self._deadline,
                 request_timeout=self._deadline,
+                max_checkouts_per_worker=1,  # a session ends because its worker has grown, or may have
             )
             self._pool = self._stack.enter_context(pool)
         others = sorted(sys.stdlib_module_names) if engine == "python" else ()
@@ -121,12 +160,14 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def _problems(sessions: Sessions, code: str, stubs: str, engine: Engine) -> list[Problem]:
+def _problems(
+    sessions: Sessions, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
+) -> list[Problem]:
     words = read_stub(stubs)
     shadowed = _bound(code, {*words.names, *OWN})
     names = [name for name in words.names if name not in shadowed]
     found = sessions.check(code, stubs, names, shadowed)
-    return judge(Context(code, words.with_guest(), engine, found[:_MAX_FINDINGS]))
+    return judge(Context(code, words.with_guest(), engine, found[:_MAX_FINDINGS], shadowed, members))
 
 
 def _bound(code: str, names: Iterable[str]) -> list[str]:

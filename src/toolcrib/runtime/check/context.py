@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from toolcrib.runtime.check.source import Source
 from toolcrib.runtime.check.vocabulary import Vocabulary
 
 __all__ = ["Context", "Engine", "Finding", "Problem"]
@@ -16,7 +17,6 @@ Engine = Literal["monty", "python"]
 
 _TICKED = re.compile(r"`([^`]*)`")
 _FUNCTION = re.compile(r"(?:function|bound method) `([^`]*)`")
-_LINES = re.compile(r"\r\n|\r|\n")
 _MAX_BEFORE = 200
 
 
@@ -63,13 +63,22 @@ class Context:
     words: Vocabulary
     engine: Engine
     findings: Sequence[Finding]
+    shadowed: Collection[str] = ()
+    """Names that the code gives a meaning of its own."""
+    members: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """All tools of namespaces, where they are known: a stub may have only those that the code mentions."""
     echoes: set[tuple[int, str]] = field(default_factory=set)
     """Lines, and what is said of them that follows from what is said anyway."""
 
     @cached_property
+    def source(self) -> Source:
+        """The code as a tree."""
+        return Source(self.code)
+
+    @property
     def lines(self) -> list[str]:
         """The lines of the code."""
-        return _LINES.split(self.code)
+        return self.source.lines
 
     @cached_property
     def unknown_keys(self) -> Counter[tuple[int, int]]:

@@ -4,15 +4,18 @@ import builtins
 import re
 import sys
 import typing
+from collections.abc import Iterator
 
 from toolcrib.model.suggest import did_you_mean
-from toolcrib.runtime.check.calls import FORGOTTEN, written_call
+from toolcrib.runtime.check.calls import FORGOTTEN, there_are, written_call
 from toolcrib.runtime.check.clash import arms
 from toolcrib.runtime.check.context import Context, Finding, Problem
+from toolcrib.runtime.wording import lacks
 
 __all__ = [
     "MONTY_HAS",
     "bad_syntax",
+    "left_over",
     "misused",
     "never_awaited",
     "unknown_attribute",
@@ -40,6 +43,8 @@ def bad_syntax(finding: Finding, context: Context) -> Problem | None:  # noqa: A
         return (
             None  # the first line is ours, so that theirs is the second; and all of the code is asynchronous
         )
+    if said.startswith("`return`"):
+        return finding.say("`return` outside of a function; leave the value in `__out`")
     return finding.say(f"syntax: {said[:1].lower()}{said[1:]}")
 
 
@@ -54,26 +59,31 @@ def unknown_name(finding: Finding, context: Context) -> Problem | None:
     if _LAZY.search(context.code) and _ANNOTATION.search(context.before(finding)):
         return None
     if hasattr(builtins, name):
-        return finding.say(f"{name!r} is not available in this sandbox", unsupported=True) if monty else None
+        return finding.say(lacks(f"the builtin {name!r}"), unsupported=True) if monty else None
     return finding.say(f"name {name!r} is not defined{did_you_mean(name, context.words.names)}")
 
 
 def unknown_module(finding: Finding, context: Context) -> Problem | None:
     """Tell of a module, or a member of one, that Monty lacks; a full Python tells of it itself."""
     module, *member = finding.ticked or ("",)
-    if context.engine == "python" or module == "__future__" or _CATCHES_IMPORT.search(context.code):
+    if module == "__future__" or _CATCHES_IMPORT.search(context.code):
+        return None
+    if module in context.words.members:
+        return finding.say(f"{module!r} is there without an import: await {module}.<tool>(...)")
+    if context.engine == "python":
         return None
     if member:
         return _member(finding, context)
-    known = module.partition(".")[0] in sys.stdlib_module_names
-    return finding.say(f"module {module!r} is not available in this sandbox", unsupported=known)
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return finding.say(lacks(f"the module {module!r}"), unsupported=True)
+    return finding.say(f"there is no module {module!r}: code has Python's own, and no installed packages")
 
 
 def _member(finding: Finding, context: Context) -> Problem | None:
     path = ".".join(finding.ticked[:2])
     if context.engine == "python" or path in MONTY_HAS or path.endswith(("Error", "Exception")):
         return None
-    return finding.say(f"{path!r} is not available in this sandbox", unsupported=True)
+    return finding.say(lacks(f"{path!r}"), unsupported=True)
 
 
 def unknown_attribute(finding: Finding, context: Context) -> Problem | None:
@@ -88,17 +98,34 @@ def unknown_attribute(finding: Finding, context: Context) -> Problem | None:
         space = words.spaces[kind]
         # under another name the namespace may have tools that the stub need not have
         literally = re.match(rf"{re.escape(space)}\s*\.\s*{re.escape(name)}\b", context.at(finding))
-        guess = did_you_mean(name, words.members[space])
+        there = context.members.get(space, ())
+        guess = did_you_mean(name, there or words.members[space]) or there_are(there)
         return finding.say(f"{space!r} has no tool {name!r}{guess}") if literally else None
     if kind in words.keys:
+        if _ready_for_both(name, finding, context):
+            return None
         guess = f'; write ["{name}"]' if name in words.keys[kind] else did_you_mean(name, words.keys[kind])
         return finding.say(f"a dict has no attribute {name!r}{guess}")
     return misused(finding, context)
 
 
+def _ready_for_both(name: str, finding: Finding, context: Context) -> bool:
+    """Whether the code looks whether a result is a dict, and reads attributes only where it is not."""
+    asks = rf"""\bhasattr\([^()]*["']{re.escape(name)}["']|\btype\([^()]*\)\s*+(?:is|==|!=)"""
+    return re.search(asks, context.code) is not None or context.source.catches(finding.line, "AttributeError")
+
+
 def never_awaited(finding: Finding, context: Context) -> Problem | None:
     """Tell of a call whose coroutine is thrown away."""
     return finding.say(f"{written_call(finding, context)} is never awaited, so it does not run; {FORGOTTEN}")
+
+
+def left_over(context: Context) -> Iterator[Problem]:
+    """Tell of coroutines that are left in `__out`, where only their results can be given back."""
+    given = (*context.words.arguments, "asyncio.gather")
+    paths = {path for path in given if path.partition(".")[0] not in context.shadowed}
+    for call in context.source.left_unawaited(paths):
+        yield Problem(call.line, call.column, f"{call.path} gives a coroutine; {FORGOTTEN}")
 
 
 def misused(finding: Finding, context: Context) -> Problem | None:

@@ -46,6 +46,8 @@ def judge(context: Context) -> list[Problem]:
     found = [
         RULES[finding.rule][0](finding, context) for finding in context.findings if finding.rule in RULES
     ]
-    problems = dict.fromkeys(problem for problem in found if problem is not None)
+    problems = dict.fromkeys(
+        problem for problem in (*found, *names.left_over(context)) if problem is not None
+    )
     kept = [problem for problem in problems if (problem.line, problem.said) not in context.echoes]
     return sorted(kept, key=lambda problem: (problem.line, problem.column))

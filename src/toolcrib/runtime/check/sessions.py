@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 from toolcrib.runtime.check.context import Finding
+from toolcrib.runtime.check.memory import resident
 from toolcrib.runtime.stubs.guest import GUEST
 
 __all__ = ["OWN", "Sessions", "Skipped"]
@@ -22,6 +23,8 @@ OWN = ("search_tools", "describe_tool", "run_tool", "run_chain")
 _ANY = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"
 _MAX_STUBS = 64
 _MAX_CHECKS = 200
+_MAX_RESIDENT = 200 << 20
+"""Bytes of memory from which on a session ends; one that has just begun takes a tenth of it."""
 _MAX_ANSWER = 8 << 20
 
 
@@ -119,19 +122,25 @@ class _Session:
                 self._session = self._made.__enter__()
             self._session.feed_run(text, print_callback=CollectString(1_024))
         except MontyTypingError as error:
-            self.usable = self._checks < _MAX_CHECKS
+            grown = resident(self._session.worker_pid) > _MAX_RESIDENT
+            self.usable = self._checks < _MAX_CHECKS and not grown
             return str(error)
         except MontyError as error:
-            raise Skipped(f"{type(error).__name__}: {str(error)[:200]}") from error
+            late = getattr(error, "timed_out", False)
+            raise Skipped("it takes too long" if late else _told(error)) from error
         finally:
             if not self.usable and self._session is not None:
                 self.close()
         raise Skipped("the type checker did not look at the code")
 
 
+def _told(error: Exception) -> str:
+    return f"the type checker ended: {type(error).__name__}: {str(error)[:200]}"
+
+
 def _read(said: str) -> list[Finding]:
     if len(said) > _MAX_ANSWER:
-        raise Skipped(f"its answer has {len(said):,} characters")
+        raise Skipped(f"the answer of the type checker has {len(said):,} characters")
     found = json.loads(said)
     return [
         Finding(item["code"], item["message"], item["location"]["row"] - 1, item["location"]["column"])

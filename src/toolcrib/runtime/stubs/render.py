@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import groupby
 
 from toolcrib.model import Tool
@@ -46,9 +47,8 @@ def render(
     paths = dict(tools) if isinstance(tools, Mapping) else paths_of(tools)
     spaces = sorted({*names} - {path.partition(".")[0] for path in paths})
     for detail in STEPS:
-        text = _module(paths, spaces, detail)
-        if budget is None or tokens(text) <= budget:
-            return text
+        with suppress(_TooMuch):
+            return _module(paths, spaces, detail, budget)
     return _listing(sorted([*paths, *spaces]), budget or 0)
 
 
@@ -81,18 +81,27 @@ def _rank(tool: Tool) -> tuple[bool, Version | None]:
     return (version is not None and not version.prerelease, version or Version.parse("0.0.0-0"))
 
 
-def _module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail) -> str:
+class _TooMuch(Exception):  # noqa: N818 - less is written then
+    """There is no room for all of it."""
+
+
+def _module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail, budget: int | None) -> str:
     top = {path.partition(".")[0] for path in paths} | {path.rpartition(".")[2] for path in paths}
     types = Types(detail, {*TOP_RESERVED, *top, *spaces})
     parts: list[str] = []
     aliases: set[str] = set()
+    left = budget
     for space, members in groupby(sorted(paths, key=_by_space), key=_by_space):
         functions = list(members)
         shadowed = frozenset(path.rpartition(".")[2] for path in functions).intersection(_ALIASES)
         shadowed = shadowed if space else frozenset()
         types.blocks.clear()
         kind = types.name(f"_{camel(space)}")
-        written = [signature(path, paths[path], types, shadowed=shadowed) for path in functions]
+        written = list[str]()
+        for path in functions:
+            blocks = len(types.blocks)
+            written.append(signature(path, paths[path], types, shadowed=shadowed))
+            left = _less(left, written[-1:], types.blocks[blocks:])
         aliases |= shadowed
         parts += types.blocks
         parts.append(
@@ -104,7 +113,23 @@ def _module(paths: Mapping[str, Tool], spaces: list[str], detail: Detail) -> str
     used = sorted(set(_TYPING.findall(body)))
     head = [f"from typing import {', '.join(used)}"] * bool(used)
     last = [f"# left out: {detail.left_out}"] * bool(detail.left_out)
-    return "\n\n".join([*head, *([body] if body else []), *last]) + "\n"
+    text = "\n\n".join([*head, *([body] if body else []), *last]) + "\n"
+    _less(budget, [text])
+    return text
+
+
+def _less(budget: int | None, *texts: Iterable[str]) -> int | None:
+    """Return how much room is left beside some texts.
+
+    Raises:
+        _TooMuch: there is none, so that what follows need not be written.
+    """
+    if budget is None:
+        return None
+    left = budget - sum(tokens(text) for texts_ in texts for text in texts_)
+    if left < 0:
+        raise _TooMuch
+    return left
 
 
 def _by_space(path: str) -> str:

@@ -115,7 +115,9 @@ def _docs(tool: Tool, fields: Fields, order: tuple[str, ...], others: list[str],
     if detail.docs:
         said += [_argument(key, fields.properties.get(key)) for key in order]
     if others:
-        said.append("others: " + ", ".join(_other(key, fields, reader) for key in others[:_MAX_OTHERS]))
+        more = [f"and {len(others) - _MAX_OTHERS:,} more"] * (len(others) > _MAX_OTHERS)
+        listed = [_other(key, fields, reader) for key in others[:_MAX_OTHERS]]
+        said.append("others: " + ", ".join(listed + more))
     if detail.docs:
         said.append(", ".join(_hints(tool)))
     return said

@@ -5,13 +5,13 @@ Each tool has a fixed amount of work; what lies beyond it is `Any`.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any
 
 from toolcrib.runtime.stubs.naming import camel
-from toolcrib.runtime.stubs.schema import Fields, contents, fields_of, parts_of, resolve, typed
+from toolcrib.runtime.stubs.schema import Fields, contents, fields_of, is_small, parts_of, resolve, typed
 from toolcrib.runtime.stubs.text import comment, docstring, literal, one_line
 
 __all__ = ["OPEN", "Detail", "Reader", "Types", "facts"]
@@ -28,6 +28,9 @@ _MAX_NAME = 60
 _MAX_KEY = 100
 _MAX_NOTE = 80
 _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_FACTS = frozenset(
+    "format minimum maximum minLength maxLength minItems maxItems pattern deprecated properties".split()  # noqa: SIM905
+)
 _SHADOWED = frozenset({"str", "int", "float", "bool", "list", "dict", "Any", "Literal", "NotRequired"})
 
 
@@ -53,7 +56,7 @@ class Types:
     taken: set[str]
     """Names that mean something else."""
     blocks: list[str] = field(default_factory=list)
-    alike: dict[tuple[str, str], str] = field(default_factory=dict)
+    alike: dict[tuple[str, bytes], str] = field(default_factory=dict)
     """The names of objects, by what they are called and what is said of them."""
     _numbers: dict[str, int] = field(default_factory=dict)
 
@@ -81,6 +84,7 @@ class Reader:
         self._hint = hint
         self._shadowed = shadowed
         self._work = _MAX_WORK
+        self._small = is_small(root)
         self._named: dict[int, str] = {}
         self._pending: deque[tuple[str, Fields]] = deque()
 
@@ -165,7 +169,11 @@ class Reader:
     def _object(self, schema: dict[str, Any], hint: str, depth: int) -> str:
         if id(schema) in self._named:
             return self._named[id(schema)]
-        key = (hint, contents(schema, self._root)) if self._types.detail.nested else ("", "")
+        key = (
+            (hint, contents(schema, self._root, small=self._small))
+            if self._types.detail.nested
+            else ("", b"")
+        )
         if key[1] and key in self._types.alike:
             return self._types.alike[key]
         fields = fields_of(schema, self._root) if self._types.detail.nested else Fields()
@@ -218,12 +226,14 @@ class Reader:
             if text and not isinstance(value, float)
         ]
         if len(values) > _MAX_VALUES or len(plain) < len(values):
-            return self._union(self.word(kind) for kind in dict.fromkeys(map(_kind, values[:1_000])))
+            return self._union([self.word(kind) for kind in dict.fromkeys(map(_kind, values[:1_000]))])
         said = [text for text in dict.fromkeys(plain) if text != "None"]
         arms = [f"{self.word('Literal')}[{', '.join(said)}]"] if said else []
         return self._union(arms + ["None"] * ("None" in plain))
 
-    def _union(self, arms: Iterable[str]) -> str:
+    def _union(self, arms: Sequence[str]) -> str:
+        if len(arms) == 1:
+            return arms[0]
         different = list(dict.fromkeys(part for arm in arms for part in _split(arm)))
         if self.word("Any") in different or not different or len(different) > 2 * _MAX_ARMS:
             return self.word("Any")
@@ -260,6 +270,8 @@ def _key(key: str) -> str:
 
 def facts(schema: dict[str, Any]) -> list[str]:
     """Return what a schema demands of a value beyond its type, in a few words each."""
+    if _FACTS.isdisjoint(schema):
+        return []
     said = [one_line(schema.get("format"), 20)]
     for low, high, unit in (
         ("minimum", "maximum", ""),
@@ -271,6 +283,8 @@ def facts(schema: dict[str, Any]) -> list[str]:
         said.append(f"matches {one_line(pattern, _MAX_NAME)}")
     if schema.get("deprecated") is True:
         said.append("deprecated")
+    if isinstance(properties := schema.get("properties"), dict) and len(properties) > _MAX_FIELDS:
+        said.append(f"has {len(properties):,} keys")
     return [part for part in said if part]
 
 
