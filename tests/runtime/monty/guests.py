@@ -87,6 +87,12 @@ class Guests:
         raise self.bridge.failure or LimitExceededError("timeout", "the deadline")
 
 
+def job_of(code: str, **limits: Any) -> Job:
+    """Return a job that is not run."""
+    bounds = Limits(**SMALL | limits)
+    return Job(code, bounds, LIMIT, SecurityProfile.DEV, ("box",), FUNCTIONS, Output(limit=1000))
+
+
 @asynccontextmanager
 async def guests(*, bubblewrap: bool | None = None, workers: int = 8) -> AsyncIterator[Guests]:
     async with MontySandbox(bubblewrap=bubblewrap, workers=workers) as sandbox:

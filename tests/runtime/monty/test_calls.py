@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from runtime.monty.guests import Guests, Names, Tools, echo
+from runtime.monty.guests import LIMIT, Guests, Names, Tools, echo, job_of
 
 from toolcrib.errors import CodeError, LimitExceededError
 from toolcrib.runtime.bridge import Bridge
@@ -32,7 +32,10 @@ pytestmark = pytest.mark.anyio
         ("__out = await run_tool('box:echo')", None),
         ("__out = await search_tools('a')", [{"id": "box:echo", "query": "a"}]),
         ("__out = await describe_tool('box:echo')", {"id": "box:echo", "level": "schema"}),
-        ("__out = await run_chain([{'tool_id': 'box:echo'}])", {"steps": 1}),
+        (
+            "__out = await describe_tool(tool_id='box:echo', level='full')",
+            {"id": "box:echo", "level": "full"},
+        ),
     ],
 )
 async def test_names_stand_for_tools(bare: Guests, code: str, value: Any) -> None:
@@ -66,16 +69,39 @@ async def test_the_end_of_a_run_cannot_be_caught(bare: Guests) -> None:
     assert len(bare.bridge.records) == 1
 
 
-async def test_an_exception_of_the_host_ends_the_run_and_is_let_through(bare: Guests) -> None:
-    async def broken() -> None:
+class Broken(Bridge):
+    async def call(self, *_: Any) -> Any:
         raise ZeroDivisionError("of the host")
 
-    guests = Guests(bare.sandbox, broken=broken)
-    code = "import asyncio\ntry:\n    await asyncio.gather(box.broken(), box.broken(), box.hang())\nexcept BaseException:\n    print('went on')"
+
+async def test_an_exception_of_the_host_ends_the_run_and_is_let_through(bare: Guests) -> None:
+    code = "import asyncio\ntry:\n    await asyncio.gather(box.a(), box.b())\nexcept BaseException:\n    print('went on')"
+    job = job_of(code)
     with pytest.raises(ZeroDivisionError, match="of the host"):
-        await guests.run(code)
-    assert guests.output.text("stdout") == ""
-    assert await guests.run("__out = 1") == 1
+        await bare.sandbox.run(job, Broken(Tools(), Names(), job.limits, end=print))
+    assert job.output.text("stdout") == ""
+    assert await bare.run("__out = 1") == 1
+
+
+async def test_a_tool_that_does_not_end_is_left_and_its_guest_is_not(
+    bare: Guests, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended, enough = anyio.Event(), anyio.Event()
+
+    async def stubborn() -> None:
+        with anyio.CancelScope(shield=True):
+            await enough.wait()
+        ended.set()
+
+    guests = Guests(bare.sandbox, stubborn=stubborn)
+    with anyio.fail_after(LIMIT):
+        with pytest.raises(LimitExceededError):
+            await guests.run("await box.stubborn()", timeout=0.3)
+        assert not ended.is_set()
+        assert "1 calls of tools go on after their run" in caplog.text
+        assert await guests.run("__out = 1") == 1
+        enough.set()
+        await ended.wait()
 
 
 async def test_a_call_that_is_not_awaited_ends_with_the_code(bare: Guests) -> None:

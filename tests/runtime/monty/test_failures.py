@@ -25,6 +25,13 @@ LIMITS = {
     "what the engine does not interrupt": ("str(7**10**7)", "cpu"),
 }
 
+SAID = {
+    "cpu": "for more than 0.3 s",
+    "memory_bytes": "more than 64 MB",
+    "timeout": "longer than the 30 s",
+    "max_tool_calls": "more than 10,400 times",
+}
+
 
 @pytest.mark.parametrize("name", LIMITS)
 async def test_a_limit_of_the_engine_is_one_of_ours(bare: Guests, name: str) -> None:
@@ -32,6 +39,7 @@ async def test_a_limit_of_the_engine_is_one_of_ours(bare: Guests, name: str) -> 
     with pytest.raises(LimitExceededError) as caught:
         await bare.run(code, cpu=5.0 if limit == "max_tool_calls" else 0.3)
     assert caught.value.limit == limit
+    assert SAID[limit] in str(caught.value)
     assert await bare.run("__out = 'next'") == "next"
 
 
@@ -164,3 +172,17 @@ async def test_long_tracebacks_and_texts_are_cut(bare: Guests) -> None:
 async def test_a_value_that_cannot_be_looked_at_is_told_as_it_is(bare: Guests) -> None:
     with pytest.raises(CodeError, match="no luck"):
         await bare.run("def isinstance(*args):\n    raise RuntimeError('no luck')\n__out = {1}")
+
+
+async def test_a_tool_that_the_code_does_not_name_is_told_how_to_reach(bare: Guests) -> None:
+    for code in ("getattr(box, 'or' + 'ders')", "f = getattr\nf(box, 'orders')"):
+        with pytest.raises(CodeError) as caught:
+            await bare.run(code)
+        assert caught.value.reason == (
+            "AttributeError: 'Namespace' object has no attribute 'orders'"
+            "; write `box.orders` in the code, or call run_tool"
+        )
+    for code in ("class Namespace:\n    pass\nNamespace().orders", "getattr(box, 'a', 1)\nNamespace.b"):
+        with pytest.raises(CodeError) as caught:
+            await bare.run(code)
+        assert "run_tool" not in caught.value.reason

@@ -1,11 +1,15 @@
 """What the engine lacks, told from its messages."""
 
+import subprocess
+import sys
+
 import pytest
 from pydantic_monty import NOT_HANDLED, Monty, MontyConversionError
+from runtime.monty.guests import Guests, job_of
 
 from toolcrib.errors import CodeError
 from toolcrib.runtime.monty.failures import failure
-from toolcrib.runtime.monty.lacking import lacking, lacking_syntax
+from toolcrib.runtime.monty.lacking import foreseen, lacking, lacking_syntax
 from toolcrib.runtime.monty.surroundings import Printed, environment
 from toolcrib.runtime.output import Output
 
@@ -17,6 +21,12 @@ from toolcrib.runtime.output import Output
         ("AttributeError: module 'os.path' has no attribute 'join'", "os.path.join"),
         ("AttributeError: module 'mine' has no attribute 'x'", None),
         ("ImportError: cannot import name 'x' from 'json.nowhere' (unknown location)", None),
+        ("AttributeError: module 'unittest.__main__' has no attribute 'x'", None),
+        ("AttributeError: module 'antigravity' has no attribute 'webbrowser'", None),
+        ("AttributeError: module 'os.path.' has no attribute 'join'", None),
+        ("AttributeError: 'type' object has no attribute '__abstractmethods__'", "type.__abstractmethods__"),
+        ("AttributeError: 'str' object has no attribute '__class__'", "str.__class__"),
+        ("AttributeError: '_io.TextIOWrapper' object has no attribute 'write'", "_io.TextIOWrapper.write"),
         ("AttributeError: 'Mine' object has no attribute 'x'", None),
         ("AttributeError: 'print' object has no attribute '__name__'", None),
         ("ValueError: something else", None),
@@ -24,6 +34,81 @@ from toolcrib.runtime.output import Output
 )
 def test_a_message_is_compared_with_what_python_has(said: str, what: str | None) -> None:
     assert lacking(said) == what
+
+
+MODULES = [
+    "unittest.__main__",
+    "antigravity",
+    "this",
+    "idlelib.idle",
+    "turtledemo.__main__",
+    "lib2to3.pgen2.driver",
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "AttributeError(\"module '{}' has no attribute 'zzz'\")",
+        "ImportError(\"cannot import name 'zzz' from '{}' (unknown location)\")",
+        "ModuleNotFoundError(\"No module named '{}'\")",
+    ],
+)
+async def test_nothing_is_loaded_by_the_word_of_the_code(bare: Guests, module: str, raised: str) -> None:
+    before = set(sys.modules)
+    for code in (
+        "raise (\n {}\n)",
+        "x = [{}]\ndef f():\n    raise x[\n0]\nf()",
+        "error = {}\nif 1: raise \\\n error",
+    ):
+        with pytest.raises(CodeError):
+            await bare.run(code.format(raised.format(module)))
+    assert module not in set(sys.modules) - before
+
+
+def test_a_message_as_long_as_the_code_likes_is_read_in_no_time() -> None:
+    code = """
+from toolcrib.runtime.monty.lacking import lacking, foreseen
+long = "a" * 3_000_000
+for start in ("ModuleNotFoundError: No module named '", "AttributeError: module '", "AttributeError: '",
+              "NameError: name '", "NotImplementedError: ", "x: not yet ", "ImportError: cannot import name 'a' from '"):
+    for rest in (long, "not yet " * 400_000, " " * 3_000_000, "." * 3_000_000):
+        assert lacking(start + rest) is None
+for part in (" ", "return_exceptions ", "    def ", "    async ", "\\n", "def __len__ ", "raise "):
+    foreseen(part * (3_000_000 // len(part)))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+FINE = {
+    "text": "x = 'return_exceptions=True'",
+    "a docstring": 'def f():\n    """Gather.\n\n    return_exceptions=True is not to be had.\n    def __len__(self): ...\n    """',
+    "a comment": "x = 1  # return_exceptions=True\n    # def __len__(self): 3",
+    "a function": "def f():\n    def __len__(self): return 3",
+    "a variable": "return_exceptions = 1",
+    "wrong code": "gather(return_exceptions=True",
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_is_only_spoken_of_is_not_refused(name: str) -> None:
+    assert foreseen(FINE[name]) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("x = 1 # return_exceptions=\ng(\n  return_exceptions = True)", (3, "`return_exceptions`")),
+        ("class A:\n    x = 'def __len__('\n    async def __bool__(self): 3", (3, "classes with `__bool__`")),
+        ("class A:\n  def __iadd__(s): 1\nclass B:\n  def __len__(s): 1", (2, "classes with `__iadd__`")),
+        ("\n" * 70_000 + "    def __len__(self)", (70_001, "classes with `__len__`")),
+    ],
+    ids=range(4),
+)
+def test_what_the_engine_gets_wrong_is_found_first(code: str, found: tuple[int, str]) -> None:
+    assert foreseen(code) == found
 
 
 def test_code_that_python_reads_is_not_wrong() -> None:
@@ -37,7 +122,7 @@ def test_code_that_python_reads_is_not_wrong() -> None:
 def test_other_failures_of_the_engine_are_told_as_they_are() -> None:
     with Monty() as engine, engine.checkout() as session, pytest.raises(MontyConversionError) as caught:
         session.feed_run("x", inputs={"x": object()})
-    told = failure(caught.value, "x")
+    told = failure(caught.value, job_of("x"))
     assert isinstance(told, CodeError)
     assert told.line is None
 

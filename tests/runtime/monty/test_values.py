@@ -1,10 +1,12 @@
 """What leaves the guest."""
 
+import ast
+
 import pytest
 from runtime.monty.guests import Guests
 
 from toolcrib.errors import CodeError, LimitExceededError
-from toolcrib.runtime.monty.values import read_call
+from toolcrib.runtime.monty.values import read_call, read_value, with_value
 from toolcrib.runtime.telling import ToldError
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +38,7 @@ NOT_JSON = {
     "__out = {(1, 2): 3}": "__out is under a key of type tuple",
     "__out = [b'x']": "__out[0] is of type bytes",
     "x = []\nx.append(x)\n__out = x": "deeper than 64 levels, or contained in itself",
-    "x = []\nfor i in range(70):\n    x = [x]\n__out = x": "deeper than 64 levels",
+    "x = []\nfor i in range(70):\n    x = [x]\n__out = x": "more than 64 levels deep",
     "__out = 10**5000": "an integer of more than 4,300 digits",
     "__out = box.hang()": "a call must be awaited",
     "__out = box": "__out is of type",
@@ -58,6 +60,101 @@ async def test_a_value_is_measured_as_it_is_written(bare: Guests) -> None:
         with pytest.raises(LimitExceededError) as caught:
             await bare.run(code, output_bytes=100)
         assert caught.value.limit == "output_bytes"
+
+
+PREPARED = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass P:\n    x: object\nd = []\nfor i in range(100_000): d = [d]\n"
+RETURNS = [
+    "return 5",
+    "return",
+    "return None",
+    "return b'x'",
+    "return {}",
+    "return ['a']",
+    "return ['a', 'b']",
+    "return ('a', 'b')",
+    "return ()",
+    "return 'x'",
+    "return '5'",
+    "return 'NaN'",
+    "return '1' + '0' * 5000",
+    "return '[' * 100_000",
+    "return '[' * 65 + '\"' + '\\\\\"' * 40_000",
+    "return 'x' * 2_000_000",
+    "return 10**5000",
+    "return {P(1): 2}",
+    "return d",
+    "return box",
+    "return box.echo",
+    "return box.hang()",
+    "if True:\n    return 5",
+    "for i in range(3):\n    return i",
+    "try:\n    return 5\nfinally:\n    pass",
+    "x = [0] * 1000\nfor i in range(4):\n    x = [x] * 1000\nreturn x",
+]
+
+
+@pytest.mark.parametrize("code", RETURNS)
+async def test_what_the_module_itself_returns_is_no_value(bare: Guests, code: str) -> None:
+    with pytest.raises(CodeError, match="`return` outside of a function; leave the value in `__out`"):
+        await bare.run(f"{PREPARED}__out = 1\nawait box.echo(1)\n{code}\n__out = 2")
+    assert bare.bridge is not None
+    assert bare.bridge.records[0].args == {"value": 1}
+    assert await bare.run("def f():\n    return 1\n__out = f()") == 1
+
+
+SHADOWS = [
+    "def isinstance(*a): return True\n__out = b'x'",
+    "def isinstance(*a): return False\n__out = {1}",
+    "def str(x): return ['a', 'b', 'c']\n__out = b'x'",
+    "def repr(x): return 'a' * 10_000_000\n__out = {'a': b'x'}",
+    "def len(x): return -1\nx = []\nx.append(x)\n__out = x",
+    "def type(x): return x\n__out = b'x'",
+    "ValueError = 1\n__out = b'x'",
+]
+
+
+@pytest.mark.parametrize("code", SHADOWS)
+async def test_names_that_the_code_takes_from_us_do_not_get_it_further(bare: Guests, code: str) -> None:
+    with pytest.raises(CodeError) as caught:
+        await bare.run(code)
+    assert len(str(caught.value)) < 5000
+
+
+def told(*parts: object) -> tuple[object, ...]:
+    """Return what a guest would tell that has found out what our own code tells first."""
+    last = ast.parse(with_value("")).body[-1]
+    assert isinstance(last, ast.Expr)
+    assert isinstance(last.value, ast.Tuple)
+    return (ast.literal_eval(last.value.elts[0]), *parts)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (),
+        (5,),
+        (None, "a"),
+        ("[", "a", "b"),
+        ("[",),
+        ("NaN",),
+        ("1e999",),
+        ("1" + "0" * 5000,),
+        ("1" * 4250,),
+        ("[" * 100_000,),
+        ("[" * 65 + "]" * 65,),
+        ("[" * 65 + '"' + '\\"' * 300_000,),
+        ('"\\ud800"',),
+        ('"\ud800"',),
+        ("[" + "0," * 500_000 + "0]",),
+        ("x" * 100_000, "y" * 100_000),
+    ],
+    ids=range(16),
+)
+def test_whatever_is_told_is_a_value_or_a_mistake(parts: tuple[object, ...]) -> None:
+    with pytest.raises(CodeError, match="__out is not JSON") as caught:
+        read_value(told(*parts), 1 << 20)
+    assert len(str(caught.value)) < 5000
+    assert read_value(told("[1]"), 100) == [1]
 
 
 BOMB = "x = [0] * 1000\nfor i in range(2):\n    x = [x] * 1000\n"
@@ -142,5 +239,7 @@ def test_what_arguments_hold_is_counted() -> None:
     for given, said in (([[shared] * 1000], "values"), (["x" * 2_000_000], "characters"), ([deep], "deeper")):
         with pytest.raises(ToldError, match=said):
             read_call(given, {})
+    with pytest.raises(ToldError, match="what contains itself"):
+        read_call([[["[...]"]]], {})
     with pytest.raises(ToldError, match="awaited"):
         read_call([], {"a": "<coroutine external_future(0)>"})

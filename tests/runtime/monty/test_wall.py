@@ -2,9 +2,11 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,93 @@ def test_the_filter_refuses_processes_files_and_sockets(tmp_path: Path) -> None:
         ["sh", "-c", script, shutil.which("bwrap") or "", perl], capture_output=True, text=True, check=False
     )
     assert done.stdout == "no forkno socketno fileread"
+
+
+CONTROLS = {1: "no", 4: "no", 15: "yes", 22: "no", 35: "no", 36: "no", 38: "yes", 0x59616D61: "no"}
+"""Options of `prctl`: to outlive a parent, to be looked into, and other things that a worker has no use for."""
+PRCTL = {"x86_64": 157, "aarch64": 167}
+FLAGS = {
+    os.O_RDONLY: "yes",
+    os.O_RDONLY | os.O_CLOEXEC: "yes",
+    os.O_CREAT: "no",
+    os.O_TRUNC: "no",
+    os.O_CREAT | os.O_TRUNC: "no",
+    os.O_APPEND: "no",
+    os.O_WRONLY: "no",
+    os.O_RDWR: "no",
+    os.O_TMPFILE: "no",
+}
+
+
+@needs_bubblewrap
+def test_the_filter_looks_at_options_and_flags(tmp_path: Path) -> None:
+    write_filter(tmp_path / "filter")
+    number = PRCTL[platform.machine()]
+    perl = f"my $name = 'n'; for my $o ({', '.join(map(str, CONTROLS))}) {{ print syscall({number}, $o, $o == 15 ? $name : 1, 0, 0, 0) < 0 && $! == 1 ? 'no ' : 'yes ' }}"
+    perl += f"for my $f ({', '.join(map(str, FLAGS))}) {{ print sysopen(F, '/etc/hostname', $f) || $! != 1 ? 'yes ' : 'no ' }}"
+    script = f'exec "$0" --ro-bind / / --dev /dev --seccomp 9 perl -e "$1" 9<{tmp_path}/filter'
+    done = subprocess.run(
+        ["sh", "-c", script, shutil.which("bwrap") or "", perl], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [*CONTROLS.values(), *FLAGS.values()], done.stderr
+
+
+KILLED = """
+import os, signal, sys
+from toolcrib.runtime.monty.wall import Wall
+print(Wall(()).__enter__().script.parent, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(folder: Path) -> Path:
+    """Return what a process left in a folder that was killed."""
+    given = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], env=given, capture_output=True, text=True, check=False
+    )
+    return Path(done.stdout.strip())
+
+
+def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, lax, linked = killed(tmp_path), killed(tmp_path), tmp_path / "elsewhere"
+    left = lax if not left.exists() else left  # the second has swept the first
+    assert (left / "worker").exists()
+    start, _, rest = left.name.removeprefix("toolcrib-monty-").partition("-")
+    others = [
+        tmp_path / f"toolcrib-monty-{name}"
+        for name in ("x", "1-2", "1-b-3-c", f"{int(start) + 1}-{rest}", "1-²-3-x", f"{start}-{'9' * 30}-1")
+    ]
+    for folder in [*others, linked]:
+        folder.mkdir(mode=0o700)
+    open_to_others = tmp_path / f"toolcrib-monty-{start}-{os.getpid()}-1-open"
+    open_to_others.mkdir(mode=0o755)
+    link = tmp_path / f"toolcrib-monty-{start}-{os.getpid()}-1-link"
+    link.symlink_to(linked)
+    file = tmp_path / f"toolcrib-monty-{start}-{os.getpid()}-1-file"
+    file.touch(mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Wall(()) as one, Wall(()) as two:
+        assert not left.exists()
+        assert one.script.exists()
+        assert two.script.exists()
+        for kept in [*others, linked, open_to_others, link, file]:
+            assert kept.exists()
+
+
+@needs_bubblewrap
+def test_where_nobody_tells_who_is_alive_nothing_is_swept(tmp_path: Path) -> None:
+    left = killed(tmp_path)
+    code = (
+        "from toolcrib.runtime.monty.wall import Wall\nwith Wall(()) as wall:\n    print(wall.script.parent)"
+    )
+    blind = ["bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--tmpfs", "/proc"]
+    given = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [*blind, sys.executable, "-c", code], env=given, capture_output=True, text=True, check=False
+    )
+    assert Path(done.stdout.strip()).name.startswith("toolcrib-monty-host-"), done.stderr
+    assert left.exists()
 
 
 @needs_bubblewrap

@@ -1,6 +1,7 @@
 """The guest's calls while one run lasts: none outlives it, and none that ends it can be caught in it."""
 
 import builtins
+import logging
 import re
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -16,8 +17,9 @@ from toolcrib.runtime.telling import ToldError
 
 __all__ = ["Calls"]
 
-_PATIENCE = 5.0
-"""Seconds for which a run waits for its calls to end, once they are cancelled."""
+_LOG = logging.getLogger("toolcrib.runtime")
+_PATIENCE = 1.0
+"""Seconds for which a run waits for its calls to end, once they are cancelled; then they are left."""
 _BOUND = "__{}__{}"
 """The name under which the engine keeps an attribute of a namespace that is not called at once."""
 
@@ -29,16 +31,20 @@ class Namespace:
 class _Calling(ClassInstance):
     """A namespace, each attribute of which is a function."""
 
-    def __init__(self, call: Callable[[str, Any, Any], Any], bound: dict[str, Any]) -> None:
+    def __init__(
+        self, call: Callable[[str, Any, Any], Any], bound: dict[str, Any], miss: Callable[[str], None]
+    ) -> None:
         super().__init__(Namespace(), lazy_attrs="all")
         self._call = call
         self._bound = bound
+        self._miss = miss
 
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self._call(name, args, kwargs)
 
     def lookup_lazy_attrs(self, name: str) -> Any:
         if name not in self._bound:
+            self._miss(name)
             raise AttributeError(name)
         return self._bound[name]
 
@@ -58,6 +64,8 @@ class Calls:
         self._last: anyio.Event | None = None
         self.failure: Exception | None = None
         """What ended the run, if a call did."""
+        self.missed = ""
+        """The last attribute that a namespace was asked for, where the code does not name it."""
 
     def names(self, job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the names in the code stand for: values to bind, and functions to look up."""
@@ -69,7 +77,7 @@ class Calls:
             if name in job.code:
                 bound = self._bound(name, job.code)
                 functions |= {function.__name__: function for function in bound.values()}
-                values[name] = _Calling(partial(self._method, name), bound)
+                values[name] = _Calling(partial(self._method, name), bound, partial(self._miss, name))
         return values, functions
 
     def _bound(self, name: str, code: str) -> dict[str, Any]:
@@ -89,6 +97,9 @@ class Calls:
 
     def _method(self, namespace: str, name: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
         return self._call(f"{namespace}.{name}", args, kwargs)
+
+    def _miss(self, namespace: str, name: str) -> None:
+        self.missed = f"{namespace}.{name}"
 
     def _call(self, path: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Return the answer to come; what was given is read at once: too much of it must not wait here."""
@@ -127,6 +138,10 @@ class Calls:
             for scope in list(self._scopes):
                 scope.cancel()
             await self._last.wait()
+        if self._scopes:
+            _LOG.warning(
+                "%d calls of tools go on after their run: they do not end when cancelled", len(self._scopes)
+            )
 
 
 async def _refused(error: ToldError) -> None:

@@ -6,39 +6,53 @@ from collections.abc import Sequence
 from pydantic_monty import Frame, MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
 
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
+from toolcrib.runtime.monty.bounds import memory_of, suspensions_of
 from toolcrib.runtime.monty.lacking import foreseen, lacking, lacking_syntax
+from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.wording import lacks
 
 __all__ = ["check_foreseen", "failure", "in_value"]
 
-_LIMITS: tuple[tuple[str, str, str], ...] = (
-    (r"TimeoutError: (?:feed|turn) time limit exceeded: ", "cpu", "it computed for longer than it may"),
-    (r"MemoryError: memory limit exceeded: \d+ bytes > \d+ bytes$", "memory_bytes", "it needs more memory"),
-    (r"MemoryError: the worker exceeded its memory limit", "memory_bytes", "it needs more memory"),
-    (r"TimeoutError: sleep limit exceeded: ", "timeout", "it would sleep for longer than it has time"),
-    (r"RuntimeError: suspension limit \d+ exceeded$", "max_tool_calls", "it called out too often"),
+_LIMITS: tuple[tuple[str, str], ...] = (
+    (r"TimeoutError: (?:feed|turn) time limit exceeded: ", "cpu"),
+    (r"MemoryError: memory limit exceeded: \d{1,30} bytes > \d{1,30} bytes$", "memory_bytes"),
+    (r"MemoryError: the worker exceeded its memory limit", "memory_bytes"),
+    (r"TimeoutError: sleep limit exceeded: ", "timeout"),
+    (r"RuntimeError: suspension limit \d{1,30} exceeded$", "max_tool_calls"),
 )
-"""How a limit of the engine reads, which of ours it is, and what to say."""
+"""How a limit of the engine reads, and which of ours it is."""
+_SAID = {
+    "cpu": "it computed for more than {cpu:g} s",
+    "memory_bytes": "it needs more than {memory:,.6g} MB",
+    "timeout": "it would sleep for longer than the {timeout:g} s that it has",
+    "max_tool_calls": "it called out more than {suspensions:,} times",
+}
+_NO_TOOL = re.compile(r"AttributeError: 'Namespace' object has no attribute '(\w{1,200})'$")
 _KILLED = {9, 137}
 """How a worker ends that the system took the memory from."""
 _MAX_TEXT, _MAX_LINE, _MAX_FRAMES = 2000, 200, 20
 
 
-def failure(error: MontyError, code: str) -> ToolcribError:
-    """Return what an exception of the engine means to whoever wrote the code."""
+def failure(error: MontyError, job: Job, missed: str = "") -> ToolcribError:
+    """Return what an exception of the engine means to whoever wrote the code.
+
+    `missed` is the last tool that the code asked a namespace for by a name that does not stand in it.
+    """
+    code = job.code
     if isinstance(error, MontyCrashedError):
-        return _crash(error)
+        return _crash(error, job)
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
         return CodeError(_cut(str(error)))
     frames = [frame for frame in error.traceback() if frame.filename != "<string>"]
     said = f"SyntaxError: {error}" if isinstance(error, MontySyntaxError) else str(error)
     own = bool(frames) and _raised(frames[-1])
-    if not own and (limit := _limit(said)):
+    if not own and (limit := _limit(said, job)):
         return limit
     missing = None if own else _missing(error, frames, said, code)
     lines = code.splitlines()
     line, column = _place(frames[-1], lines) if frames else (None, None)
     trace = _traceback(frames, lines, said)
-    reason = _cut(said) if missing is None else _unsupported(_cut(missing))
+    reason = _cut(said) + _hint(said, missed) if missing is None else lacks(_cut(missing))
     return CodeError(reason, line=line, column=column, traceback=trace, unsupported=missing is not None)
 
 
@@ -51,19 +65,35 @@ def in_value(error: MontyError, code: str) -> bool:
     return after and isinstance(error.exception(), TypeError | ValueError | RecursionError)
 
 
-def _crash(error: MontyCrashedError) -> ToolcribError:
+def _crash(error: MontyCrashedError, job: Job) -> ToolcribError:
     if error.timed_out:
-        return LimitExceededError("cpu", "it computed for longer than it may, and had to be killed")
+        return LimitExceededError("cpu", f"{_told('cpu', job)}, and had to be killed")
     if error.exit_status in _KILLED:
         return LimitExceededError("memory_bytes", "its worker was killed, most likely for the memory it took")
     return SandboxViolationError("its worker died")
 
 
-def _limit(said: str) -> LimitExceededError | None:
-    for pattern, name, reason in _LIMITS:
+def _limit(said: str, job: Job) -> LimitExceededError | None:
+    for pattern, name in _LIMITS:
         if re.match(pattern, said):
-            return LimitExceededError(name, reason)
+            return LimitExceededError(name, _told(name, job))
     return None
+
+
+def _told(limit: str, job: Job) -> str:
+    limits = job.limits
+    memory = memory_of(limits) / (1 << 20)
+    return _SAID[limit].format(
+        cpu=limits.cpu, memory=memory, timeout=job.timeout, suspensions=suspensions_of(limits)
+    )
+
+
+def _hint(said: str, missed: str) -> str:
+    """Return how else to reach a tool: those of a namespace are known by where the code names them."""
+    found = _NO_TOOL.match(said)
+    if found is None or missed.rpartition(".")[2] != found[1]:
+        return ""
+    return f"; write `{missed}` in the code, or call run_tool"
 
 
 def _raised(frame: Frame) -> bool:
@@ -88,13 +118,7 @@ def check_foreseen(code: str) -> None:
     """
     found = foreseen(code)
     if found is not None:
-        raise CodeError(_unsupported(found[1]), found[0], unsupported=True)
-
-
-def _unsupported(what: str) -> str:
-    return (
-        f"the 'monty' sandbox does not support {what}; 'process' does: ask for it, or for `language_fallback`"
-    )
+        raise CodeError(lacks(found[1]), found[0], unsupported=True)
 
 
 def _place(frame: Frame, lines: Sequence[str]) -> tuple[int, int]:

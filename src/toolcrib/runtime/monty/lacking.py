@@ -1,4 +1,8 @@
-"""What the engine's part of Python lacks: told from its messages, and from what Python itself has."""
+"""What the engine's part of Python lacks: told from its messages, and from what Python itself has.
+
+A message may be one that the code made up, whatever it reads like. It is compared with tables only: nothing
+is loaded, called or looked up by its word that could run anything here.
+"""
 
 import ast
 import builtins
@@ -6,7 +10,8 @@ import importlib
 import io
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
 
 __all__ = ["foreseen", "lacking", "lacking_syntax"]
 
@@ -14,11 +19,26 @@ _MAX_PARSED = 1 << 16
 """How long code may be to be read a second time; longer code takes too long for what it tells."""
 
 
-_METHOD = re.compile(
-    r"\s+(?:async\s+)?def\s+(__(?:len|bool|lt|le|gt|ge|format|bytes|reversed|getattr|getattribute|setattr|new"
-    r"|get|set|delete|set_name|class_getitem|i(?:add|sub|mul|truediv|floordiv|mod|pow|and|or|xor))__)\s*\("
+_MAX_SAID = 1000
+"""How much of a message is read; what the engine says is shorter."""
+_MODULES = (
+    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib",
+    "itertools json math os os.path pathlib posixpath random re sys time tomllib typing unicodedata",
 )
-_GATHERED = re.compile(r"^[^#]*\breturn_exceptions\s*=")
+"""The modules that the engine has, and of which it has a part."""
+_NAMES = MappingProxyType(
+    {name: frozenset(vars(importlib.import_module(name))) for name in " ".join(_MODULES).split()}
+)
+"""What Python has in them."""
+_OPTION = "return_exceptions"
+_IGNORED = re.compile(
+    r"__(?:len|bool|lt|le|gt|ge|format|bytes|reversed|getattr|getattribute|setattr|new|get|set|delete|set_name"
+    r"|class_getitem|i(?:add|sub|mul|truediv|floordiv|mod|pow|and|or|xor))__"
+)
+"""Methods that the engine never calls."""
+_SUSPECT = re.compile(
+    rf"^[ \t]++(?:async[ \t]++)?def[ \t]++({_IGNORED.pattern})[ \t]*+\(|\b{_OPTION}\s*+=", re.MULTILINE
+)
 
 
 def lacking(said: str) -> str | None:
@@ -29,7 +49,7 @@ def lacking(said: str) -> str | None:
     >>> lacking("ModuleNotFoundError: No module named 'statistik'")
     """
     for pattern, told in _MESSAGES:
-        if found := re.match(pattern, said, re.DOTALL):
+        if found := re.match(pattern, said[:_MAX_SAID], re.DOTALL):
             return told(found)
     return None
 
@@ -43,12 +63,29 @@ def foreseen(code: str) -> tuple[int, str] | None:
     >>> foreseen("class Bag:\n    def __len__(self): return 3")
     (2, 'classes with `__len__`')
     """
-    for number, line in enumerate(code.splitlines(), 1):
-        if found := _METHOD.match(line):
-            return number, f"classes with `{found[1]}`"
-        if _GATHERED.search(line):
-            return number, "`return_exceptions`"
-    return None
+    suspect = _SUSPECT.search(code)
+    if suspect is None:
+        return None
+    if len(code) > _MAX_PARSED:  # where it may stand in a text, which is not looked at
+        return code.count("\n", 0, suspect.end()) + 1, _told(suspect[1])
+    tree = _parsed(code)
+    return min(_found(tree), default=None) if tree is not None else None
+
+
+def _found(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and _IGNORED.fullmatch(
+                    member.name
+                ):
+                    yield member.lineno, _told(member.name)
+        elif isinstance(node, ast.keyword) and node.arg == _OPTION:
+            yield node.lineno, _told(None)
+
+
+def _told(method: str | None) -> str:
+    return f"classes with `{method}`" if method else f"`{_OPTION}`"
 
 
 def lacking_syntax(code: str) -> bool:
@@ -57,13 +94,19 @@ def lacking_syntax(code: str) -> bool:
     >>> lacking_syntax("x = (1,")
     False
     """
+    return _parsed(code) is not None
+
+
+def _parsed(code: str) -> ast.Module | None:
+    """Return code as Python reads it; None where it cannot, or where that would take too long."""
     if len(code) > _MAX_PARSED:
-        return False
+        return None
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
-        compile(code, "<code>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        tree: ast.Module = compile(code, "<code>", "exec", flags, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        return None
+    return tree
 
 
 def _as_said(found: re.Match[str]) -> str:
@@ -83,28 +126,20 @@ def _module(found: re.Match[str]) -> str | None:
 
 
 def _builtin(found: re.Match[str]) -> str | None:
-    return f"the builtin {found[1]!r}" if hasattr(builtins, found[1]) else None
+    return f"the builtin {found[1]!r}" if found[1] in vars(builtins) else None
 
 
 def _member(found: re.Match[str]) -> str | None:
     """Return a name that the engine's version of a module lacks."""
     module, name = found["module"], found["name"]
-    if module.partition(".")[0] not in sys.stdlib_module_names:
-        return None
-    try:
-        known = hasattr(
-            importlib.import_module(module), name
-        )  # one that the engine has: it is safe to import
-    except ImportError:
-        return None
-    return f"{module}.{name}" if known else None
+    return f"{module}.{name}" if name in _NAMES.get(module, ()) else None
 
 
 def _attribute(found: re.Match[str]) -> str | None:
-    kind = (
-        io.TextIOWrapper if found["kind"] == "_io.TextIOWrapper" else getattr(builtins, found["kind"], None)
-    )
-    known = isinstance(kind, type) and hasattr(kind, found["name"])
+    text = found["kind"] == "_io.TextIOWrapper"
+    kind = io.TextIOWrapper if text else vars(builtins).get(found["kind"])
+    bases = kind.__mro__ if type(kind) is type else ()
+    known = any(found["name"] in vars(base) for base in bases)
     return f"{found['kind']}.{found['name']}" if known else None
 
 
@@ -112,7 +147,7 @@ _MESSAGES: tuple[tuple[str, Callable[[re.Match[str]], str | None]], ...] = (
     (r"NotImplementedError: The monty syntax parser does not yet support (.+)", _as_said),
     (r"NotImplementedError: .* cannot suspend in this synchronous context$", _synchronous),
     (r"\w+: (.*\bnot yet support.*|Internal error in monty: .*)", _unfinished),
-    (r"ModuleNotFoundError: No module named '(\w+)[^']*'$", _module),
+    (r"ModuleNotFoundError: No module named '(\w++)[^']*+'$", _module),
     (r"ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'", _member),
     (r"AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'$", _member),
     (r"NameError: name '(\w+)' is not defined$", _builtin),

@@ -8,17 +8,17 @@ from typing import Any, Self
 
 import anyio
 from anyio import to_thread
-from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, OSPolicy, ResourceLimits
+from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, OSPolicy
 
-from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.errors import CodeError, RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.monty.bounds import bounds
 from toolcrib.runtime.monty.calls import Calls
 from toolcrib.runtime.monty.failures import check_foreseen, failure, in_value
 from toolcrib.runtime.monty.surroundings import Printed, environment
-from toolcrib.runtime.monty.values import EXPLAINING, read_value, with_value
-from toolcrib.runtime.monty.wall import MAX_MEMORY, Wall
+from toolcrib.runtime.monty.values import EXPLAINING, RETURNED, read_value, with_value
+from toolcrib.runtime.monty.wall import Wall
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Limits
 
 __all__ = ["Pool"]
 
@@ -27,11 +27,10 @@ _GRACE = 0.5
 _PATIENCE = 10.0
 """Seconds for which a worker that is given back is waited for."""
 _RUNS_PER_WORKER = 1000
-_RECURSION = 1000
-_SUSPENSIONS_PER_CALL, _SUSPENSIONS = 4, 10_000
-"""How often the engine may turn to us for one call of a tool, and for everything else."""
 _POLICY: OSPolicy = {"sleep": "system", "sleep_system_max": float("inf"), "process_time": "elapsed"}
 _SETTLING = 0.05
+_UNREADABLE = (TypeError, ValueError, OverflowError, RecursionError)
+"""What the engine raises for a value that it cannot turn into one of Python."""
 _LARGE = 1 << 18
 """How long a text is that is not read between two turns of the event loop."""
 
@@ -48,7 +47,7 @@ class Pool:
     def __init__(self, wall: Wall, engine: AsyncMonty, workers: int) -> None:
         self._wall = wall
         self._engine = engine
-        self._turns = anyio.Semaphore(workers)
+        self._turns = anyio.Semaphore(workers, fast_acquire=True)
 
     @classmethod
     async def start(cls, wall: Wall, *, workers: int) -> Self:
@@ -110,16 +109,16 @@ class Pool:
 
     async def _session(self, job: Job) -> AsyncMontySession:
         session = self._engine.checkout(
-            limits=_limits(job.limits, job.timeout), os_policy=_POLICY, assert_message_annotations=False
+            limits=bounds(job.limits, job.timeout), os_policy=_POLICY, assert_message_annotations=False
         )
         try:
-            with anyio.fail_after(
-                _PATIENCE, shield=True
-            ):  # a start given up halfway leaves its worker behind
+            # a start given up halfway would leave its worker behind
+            with anyio.move_on_after(_PATIENCE, shield=True):
                 await session.__aenter__()
+                return session
         except (MontyError, OSError, RuntimeError) as error:
             raise RuntimeUnavailableError("monty", f"its worker does not start: {error}") from error
-        return session
+        raise RuntimeUnavailableError("monty", f"its worker does not start within {_PATIENCE:g} s")
 
 
 async def _told(session: AsyncMontySession, job: Job, calls: Calls, printed: Printed) -> Any:
@@ -135,24 +134,16 @@ async def _told(session: AsyncMontySession, job: Job, calls: Calls, printed: Pri
         )
     except MontyError as error:
         if not in_value(error, job.code):
-            raise failure(error, job.code) from error
+            raise failure(error, job, calls.missed) from error
+    except _UNREADABLE as error:  # what our own code tells can be read
+        raise CodeError(RETURNED) from error
     try:
         return await session.feed_run(EXPLAINING, print_callback=printed.write, os=environment)
     except MontyError as error:
-        raise failure(error, job.code) from error
+        raise failure(error, job) from error
 
 
 async def _read(told: Any, limit: int) -> Any:
-    if isinstance(told, str) and len(told) > _LARGE:
+    if type(told) is tuple and any(type(part) is str and len(part) > _LARGE for part in told[:2]):
         return await to_thread.run_sync(read_value, told, limit)
     return read_value(told, limit)
-
-
-def _limits(limits: Limits, timeout: float) -> ResourceLimits:
-    return {
-        "max_memory": min(limits.memory_bytes, MAX_MEMORY),
-        "max_feed_duration_secs": limits.cpu,
-        "max_recursion_depth": _RECURSION,
-        "max_suspensions": _SUSPENSIONS + _SUSPENSIONS_PER_CALL * limits.max_tool_calls,
-        "max_total_sleep_secs": timeout,
-    }

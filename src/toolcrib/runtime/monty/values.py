@@ -1,21 +1,23 @@
 """What leaves the guest: its `__out`, which it writes as JSON itself, and the arguments of its calls.
 
 Only text of a known size crosses: a value that takes little room in the guest, being one list a thousand
-times over, can take all of it here.
+times over, can take all of it here. Whatever comes, nothing is expected of it.
 """
 
 import json
 import re
+from secrets import token_hex
 from typing import Any
 
-from toolcrib.errors import CodeError, LimitExceededError
+from toolcrib.errors import CodeError, LimitExceededError, ValidationError
+from toolcrib.model.plain import MAX_DEPTH, measure
 from toolcrib.runtime.plain import MAX_ARGUMENTS
 from toolcrib.runtime.telling import ToldError
 
-__all__ = ["EXPLAINING", "MAX_DEPTH", "read_call", "read_value", "with_value"]
+__all__ = ["EXPLAINING", "RETURNED", "read_call", "read_value", "with_value"]
 
-MAX_DEPTH = 64
-"""How many containers deep a value may be."""
+RETURNED = "`return` outside of a function; leave the value in `__out`"
+_MAX_SAID = 1000
 _MAX_VALUES = MAX_ARGUMENTS // 4
 """How many values the arguments of one call may hold; more would not fit into the characters that pass."""
 _REPRESENTED = re.compile(r"<(function|coroutine|module|bound method)\b.*>", re.DOTALL)
@@ -23,11 +25,13 @@ _REPRESENTED = re.compile(r"<(function|coroutine|module|bound method)\b.*>", re.
 _CYCLES = {"[...]": "[", "(...)": "[", "{...}": "{", "...": "."}
 """How it writes a list, an object or an instance within itself, and our sign for being in such a one."""
 
+_MARK = token_hex(8)
+"""What comes before that which our own code tells; without it the code has returned something itself."""
 _WRITTEN = ", allow_nan=False, ensure_ascii=False)"
 _TAIL = f"""
 
 import json as __json
-__json.dumps(__out{_WRITTEN}
+("{_MARK}", __json.dumps(__out{_WRITTEN})
 """
 EXPLAINING = f"""
 import json as __json, dataclasses as __dataclasses, datetime as __datetime, decimal as __decimal
@@ -71,9 +75,9 @@ def __plain(value, path):
     raise ValueError("of type " + type(value).__name__)
 __path = []
 try:
-    __told = __json.dumps(__plain(__out, __path){_WRITTEN}
+    __told = ("{_MARK}", __json.dumps(__plain(__out, __path){_WRITTEN})
 except ValueError as error:
-    __told = ["__out" + "".join(["[" + step + "]" for step in __path[:8]]), str(error)[:200]]
+    __told = ("{_MARK}", "__out" + "".join(["[" + step + "]" for step in __path[:8]]), str(error)[:200])
 __told
 """
 """Code that writes what `json` alone cannot, or says where in `__out` it stands and what it is."""
@@ -87,39 +91,46 @@ def with_value(code: str) -> str:
     return code + _TAIL
 
 
-def read_value(told: str | list[str], limit: int) -> Any:
+def read_value(told: object, limit: int) -> Any:
     """Return the value that the guest wrote as JSON; what it says instead is a place and a reason.
 
     Raises:
         LimitExceededError: it is too large.
-        CodeError: something in it is not JSON, or it is too deep.
+        CodeError: something in it is not JSON, or it is too deep, or it is not what our own code tells.
     """
-    if isinstance(told, list):
-        raise CodeError(_explained(*told))
-    size = len(told.encode())
+    if type(told) is not tuple or told[:1] != (_MARK,):
+        raise CodeError(RETURNED)
+    match told[1:]:
+        case (str(text),):
+            return _read(text, limit)
+        case (str(place), str(reason)):
+            raise CodeError(_explained(place, reason))
+    raise CodeError("__out is not JSON")
+
+
+def _read(text: str, limit: int) -> Any:
+    size = len(text)
+    if size <= limit and not text.isascii():
+        size = len(text.encode(errors="replace"))
     if size > limit:
         raise LimitExceededError(
             "output_bytes", f"__out is {size:,} bytes of JSON, where {limit:,} are allowed"
         )
-    if told.count("[") + told.count("{") > MAX_DEPTH and _depth(told) > MAX_DEPTH:
-        raise CodeError(f"__out is not JSON: it is deeper than {MAX_DEPTH} levels")
-    return json.loads(told)
+    try:
+        value = json.loads(text)
+        measure(value)
+    except RecursionError:
+        raise CodeError(f"__out is not JSON: it is nested more than {MAX_DEPTH} levels deep") from None
+    except (ValidationError, ValueError, MemoryError) as error:
+        raise CodeError(f"__out is not JSON: {error}"[:_MAX_SAID]) from error
+    return value
 
 
 def _explained(place: str, reason: str) -> str:
     if reason.startswith("Exceeds the limit"):
         reason = "or holds an integer of more than 4,300 digits"
     hint = "; a call must be awaited" if "coroutine" in reason else ""
-    return f"__out is not JSON: {place} is {reason}{hint}"
-
-
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for mark in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
-        sign = mark[0]
-        depth += (sign in "[{") - (sign in "]}")
-        deepest = max(deepest, depth)
-    return deepest
+    return f"__out is not JSON: {place[:_MAX_SAID]} is {reason[:_MAX_SAID]}{hint}"
 
 
 def read_call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Self
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.monty.filter import write_filter
+from toolcrib.runtime.monty.folders import make_folder
 
 __all__ = ["MAX_MEMORY", "NOBODY", "Wall", "wall_here"]
 
@@ -37,14 +37,16 @@ class Wall:
 
     Args:
         parts: What the wall is made of: `bubblewrap` and `seccomp`, each if it can be used here.
+        address_space: Kilobytes of address space that a worker may take.
     """
 
-    def __init__(self, parts: Iterable[str]) -> None:
+    def __init__(self, parts: Iterable[str], *, address_space: int = _ADDRESS_SPACE) -> None:
         self._parts = frozenset(parts)
+        self._address_space = address_space
         self._folder: Path | None = None
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="toolcrib-monty-"))
+        self._folder = make_folder()
         try:
             if "seccomp" in self._parts:
                 write_filter(self._filter)
@@ -82,7 +84,7 @@ class Wall:
         line = " ".join(map(shlex.quote, command)) + ' "$@"'
         if "seccomp" in self._parts:
             line += f" {_FILTER}<{shlex.quote(str(self._filter))}"
-        limits = ["ulimit -c 0", f"ulimit -n {_DESCRIPTORS}", f"ulimit -v {_ADDRESS_SPACE}"]
+        limits = ["ulimit -c 0", f"ulimit -n {_DESCRIPTORS}", f"ulimit -v {self._address_space}"]
         # what the worker says of its end is told by the engine as well
         return "\n".join(["#!/bin/sh", "exec 2>/dev/null", *limits, f"exec {line}", ""])
 
