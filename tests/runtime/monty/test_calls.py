@@ -104,7 +104,20 @@ async def test_a_tool_that_does_not_end_is_left_and_its_guest_is_not(
         await ended.wait()
 
 
-async def test_a_call_that_is_not_awaited_ends_with_the_code(bare: Guests) -> None:
+async def test_a_call_that_is_not_awaited_is_not_made(bare: Guests) -> None:
+    made: list[int] = []
+
+    async def pay(number: int) -> int:
+        made.append(number)
+        return number
+
+    guests = Guests(bare.sandbox, pay=pay)
+    code = "calls = [box.pay(number=n) for n in range(3)]\n__out = [await calls[1], await box.echo(5)]"
+    assert await guests.run(code) == [1, 5]
+    assert made == [1]
+
+
+async def test_a_call_goes_on_beside_one_that_fails_and_ends_with_the_code(bare: Guests) -> None:
     ended: list[str] = []
 
     async def linger() -> None:
@@ -113,10 +126,13 @@ async def test_a_call_that_is_not_awaited_ends_with_the_code(bare: Guests) -> No
         finally:
             ended.append("linger")
 
-    guests = Guests(bare.sandbox, linger=linger)
-    code = "box.linger()\nbox.linger()\nawait box.echo()\n__out = 'done'"
-    assert await guests.run(code) == "done"
-    assert ended == ["linger", "linger"]
+    async def fail() -> None:
+        raise RuntimeError("no")
+
+    guests = Guests(bare.sandbox, linger=linger, fail=fail)
+    with pytest.raises(CodeError, match="no"):
+        await guests.run("import asyncio\nawait asyncio.gather(box.linger(), box.fail())")
+    assert ended == ["linger"]
 
 
 async def test_a_call_is_cancelled_with_its_run_and_waited_for(bare: Guests) -> None:
@@ -154,19 +170,21 @@ def calls_of(code: str, **tools: Any) -> tuple[Calls, Job]:
 
 async def test_only_names_that_the_code_has_are_given_to_it() -> None:
     calls, job = calls_of("f = box.one\nawait box.two()\nrun_tool")
-    values, functions = calls.names(job)
-    assert values.keys() == {"box"}
-    assert functions.keys() == {"run_tool", "__box__one", "__box__two"}
-    assert values["box"].lookup_lazy_attrs("one") is functions["__box__one"]
-    with pytest.raises(AttributeError):
-        values["box"].lookup_lazy_attrs("three")
+    prelude = calls.prelude(job)
+    assert "box.one = " in prelude
+    assert "box.two = " in prelude
+    assert "run_tool = " in prelude
+    assert "other" not in prelude
+    assert "search_tools" not in prelude
+    nothing, job = calls_of("__out = 1")
+    assert nothing.prelude(job) == ""
 
 
 async def test_what_is_given_is_read_at_once_and_refused_when_it_is_awaited() -> None:
-    calls, job = calls_of("await box.echo()", echo=echo)
-    box = calls.names(job)[0]["box"]
-    assert await box.call_method("echo", (), {"value": 1}) == 1
-    refused = box.call_method("echo", ("<function 'f' at 0x1>",), {})
+    calls, _ = calls_of("await box.echo()", echo=echo)
+    (call,) = calls.functions.values()
+    assert await call("box.echo", (), {"value": 1}) == 1
+    refused = call("box.echo", ("<function 'f' at 0x1>",), {})
     with pytest.raises(TypeError, match="a function is not"):
         await refused
 
@@ -177,8 +195,9 @@ async def test_a_call_that_begins_after_the_end_is_not_made() -> None:
     async def make() -> None:
         made.append(1)
 
-    calls, job = calls_of("run_tool", make=make)
-    coroutine = calls.names(job)[1]["run_tool"]("box:make")
+    calls, _ = calls_of("run_tool", make=make)
+    (call,) = calls.functions.values()
+    coroutine = call("run_tool", ("box:make",), {})
     await calls.close()
     assert await coroutine is None
     assert not made

@@ -4,11 +4,10 @@ import builtins
 import logging
 import re
 from collections.abc import Callable, Coroutine
-from functools import partial
+from keyword import iskeyword
 from typing import Any
 
 import anyio
-from pydantic_monty import ClassInstance
 
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.monty.values import read_call
@@ -20,40 +19,24 @@ __all__ = ["Calls"]
 _LOG = logging.getLogger("toolcrib.runtime")
 _PATIENCE = 1.0
 """Seconds for which a run waits for its calls to end, once they are cancelled; then they are left."""
-_BOUND = "__{}__{}"
-"""The name under which the engine keeps an attribute of a namespace that is not called at once."""
-
-
-class Namespace:
-    """What stands for a namespace in the guest; it has nothing of its own."""
-
-
-class _Calling(ClassInstance):
-    """A namespace, each attribute of which is a function."""
-
-    def __init__(
-        self, call: Callable[[str, Any, Any], Any], bound: dict[str, Any], miss: Callable[[str], None]
-    ) -> None:
-        super().__init__(Namespace(), lazy_attrs="all")
-        self._call = call
-        self._bound = bound
-        self._miss = miss
-
-    def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self._call(name, args, kwargs)
-
-    def lookup_lazy_attrs(self, name: str) -> Any:
-        if name not in self._bound:
-            self._miss(name)
-            raise AttributeError(name)
-        return self._bound[name]
+_QUOTED = re.compile(r"""['"]([^\W\d]\w{0,199})['"]""")
+_BRIDGE = "__toolcrib_call"
+_PRELUDE = f"""\
+class ToolNamespace:
+    pass
+def __toolcrib_tool(path, call={_BRIDGE}):
+    async def tool(*args, **kwargs):
+        return await call(path, args, kwargs)
+    return tool
+"""
+"""Makes functions of the guest's own: unlike those of the host they begin when they are awaited."""
 
 
 class Calls:
     """Answers the calls of one run.
 
-    The engine starts each of them as a task of its own, also one that the guest never awaits, and lets it go
-    on when the guest has ended: `close` ends them all.
+    The engine starts each of them as a task of its own, and lets it go on when the guest has ended: `close`
+    ends them all.
     """
 
     def __init__(self, bridge: Bridge, *, end: Callable[[], object]) -> None:
@@ -64,42 +47,24 @@ class Calls:
         self._last: anyio.Event | None = None
         self.failure: Exception | None = None
         """What ended the run, if a call did."""
-        self.missed = ""
-        """The last attribute that a namespace was asked for, where the code does not name it."""
 
-    def names(self, job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the names in the code stand for: values to bind, and functions to look up."""
-        functions: dict[str, Any] = {
-            name: self._function(name, name) for name in job.functions if name in job.code
-        }
-        values: dict[str, Any] = {}
+    def prelude(self, job: Job) -> str:
+        """Return code that gives the names in the code their meaning; nothing where it has none of them."""
+        lines = [f"{name} = __toolcrib_tool({name!r})" for name in job.functions if name in job.code]
+        # what is asked for by `getattr` stands in quotes
+        quoted = set(_QUOTED.findall(job.code)) if "getattr" in job.code else set()
         for name in job.names:
             if name in job.code:
-                bound = self._bound(name, job.code)
-                functions |= {function.__name__: function for function in bound.values()}
-                values[name] = _Calling(partial(self._method, name), bound, partial(self._miss, name))
-        return values, functions
+                named = set(re.findall(rf"\b{re.escape(name)}\s*\.\s*([^\W\d]\w*)", job.code)) | quoted
+                lines.append(f"{name} = ToolNamespace()")
+                tools = sorted(tool for tool in named if not (tool.startswith("_") or iskeyword(tool)))
+                lines += [f"{name}.{tool} = __toolcrib_tool({f'{name}.{tool}'!r})" for tool in tools]
+        return _PRELUDE + "\n".join(lines) if lines else ""
 
-    def _bound(self, name: str, code: str) -> dict[str, Any]:
-        """Return the attributes that the code names; the engine must know of functions before it starts."""
-        found = set(re.findall(rf"\b{re.escape(name)}\s*\.\s*([^\W\d]\w*)", code))
-        return {
-            attribute: self._function(f"{name}.{attribute}", _BOUND.format(name, attribute))
-            for attribute in found
-        }
-
-    def _function(self, path: str, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        def function(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-            return self._call(path, args, kwargs)
-
-        function.__name__ = name
-        return function
-
-    def _method(self, namespace: str, name: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
-        return self._call(f"{namespace}.{name}", args, kwargs)
-
-    def _miss(self, namespace: str, name: str) -> None:
-        self.missed = f"{namespace}.{name}"
+    @property
+    def functions(self) -> dict[str, Any]:
+        """The one function of the host that the guest has."""
+        return {_BRIDGE: self._call}
 
     def _call(self, path: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Return the answer to come; what was given is read at once: too much of it must not wait here."""
@@ -107,7 +72,7 @@ class Calls:
             given = read_call(args, kwargs)
         except ToldError as error:
             return _refused(error)
-        return self._answer(path, *given)
+        return self._answer(str(path), *given)
 
     async def _answer(self, path: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self._closed:

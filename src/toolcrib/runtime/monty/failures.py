@@ -27,23 +27,20 @@ _SAID = {
     "timeout": "it would sleep for longer than the {timeout:g} s that it has",
     "max_tool_calls": "it called out more than {suspensions:,} times",
 }
-_NO_TOOL = re.compile(r"AttributeError: 'Namespace' object has no attribute '(\w{1,200})'$")
+_NO_TOOL = re.compile(r"AttributeError: 'ToolNamespace' object has no attribute '(\w{1,200})'$")
 _KILLED = {9, 137}
 """How a worker ends that the system took the memory from."""
 _MAX_TEXT, _MAX_LINE, _MAX_FRAMES = 2000, 200, 20
 
 
-def failure(error: MontyError, job: Job, missed: str = "") -> ToolcribError:
-    """Return what an exception of the engine means to whoever wrote the code.
-
-    `missed` is the last tool that the code asked a namespace for by a name that does not stand in it.
-    """
+def failure(error: MontyError, job: Job) -> ToolcribError:
+    """Return what an exception of the engine means to whoever wrote the code."""
     code = job.code
     if isinstance(error, MontyCrashedError):
         return _crash(error, job)
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
         return CodeError(_cut(str(error)))
-    frames = [frame for frame in error.traceback() if frame.filename != "<string>"]
+    frames = _own_frames(error)
     said = f"SyntaxError: {error}" if isinstance(error, MontySyntaxError) else str(error)
     own = bool(frames) and _raised(frames[-1])
     if not own and (limit := _limit(said, job)):
@@ -52,7 +49,7 @@ def failure(error: MontyError, job: Job, missed: str = "") -> ToolcribError:
     lines = code.splitlines()
     line, column = _place(frames[-1], lines) if frames else (None, None)
     trace = _traceback(frames, lines, said)
-    reason = _cut(said) + _hint(said, missed) if missing is None else lacks(_cut(missing))
+    reason = _cut(said) + _hint(said) if missing is None else lacks(_cut(missing))
     return CodeError(reason, line=line, column=column, traceback=trace, unsupported=missing is not None)
 
 
@@ -88,12 +85,16 @@ def _told(limit: str, job: Job) -> str:
     )
 
 
-def _hint(said: str, missed: str) -> str:
+def _own_frames(error: MontyRuntimeError | MontySyntaxError) -> list[Frame]:
+    """Return the frames of the code itself, in which it begins: not those of our prelude, or of an `eval`."""
+    frames = error.traceback()
+    return [frame for frame in frames if frame.filename == frames[0].filename != "<string>"]
+
+
+def _hint(said: str) -> str:
     """Return how else to reach a tool: those of a namespace are known by where the code names them."""
     found = _NO_TOOL.match(said)
-    if found is None or missed.rpartition(".")[2] != found[1]:
-        return ""
-    return f"; write `{missed}` in the code, or call run_tool"
+    return f"; write `.{found[1]}` after its name, or call run_tool" if found else ""
 
 
 def _raised(frame: Frame) -> bool:

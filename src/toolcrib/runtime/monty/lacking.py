@@ -37,8 +37,11 @@ _IGNORED = re.compile(
 )
 """Methods that the engine never calls."""
 _SUSPECT = re.compile(
-    rf"^[ \t]++(?:async[ \t]++)?def[ \t]++({_IGNORED.pattern})[ \t]*+\(|\b{_OPTION}\s*+=", re.MULTILINE
+    rf"^[ \t]++(?:async[ \t]++)?def[ \t]++({_IGNORED.pattern})[ \t]*+\(|\b{_OPTION}\s*+=|\bnext[ \t]*+\("
+    r"|(?<==)[ \t]*+(?=\([^\n]{1,400}?\bfor\b)",
+    re.MULTILINE,
 )
+_SAID = {_OPTION: f"`{_OPTION}`", "next": "`next` of a generator", "for": "generators that are kept"}
 
 
 def lacking(said: str) -> str | None:
@@ -57,8 +60,8 @@ def lacking(said: str) -> str | None:
 def foreseen(code: str) -> tuple[int, str] | None:
     r"""Return the line of the first thing that the engine would get wrong, and what it is.
 
-    It ignores these methods without a word, so that code would go on with a wrong value; and it refuses
-    `return_exceptions` only once the tools that are gathered have been called.
+    It ignores these methods without a word, and makes lists of generators, so that code would go on with a
+    wrong value; and it refuses `return_exceptions` only once the tools that are gathered have been called.
 
     >>> foreseen("class Bag:\n    def __len__(self): return 3")
     (2, 'classes with `__len__`')
@@ -67,7 +70,8 @@ def foreseen(code: str) -> tuple[int, str] | None:
     if suspect is None:
         return None
     if len(code) > _MAX_PARSED:  # where it may stand in a text, which is not looked at
-        return code.count("\n", 0, suspect.end()) + 1, _told(suspect[1])
+        found = _told(suspect[1]) if suspect[1] else _SAID[suspect[0].strip(" (=\t\n") or "for"]
+        return code.count("\n", 0, suspect.end()) + 1, found
     tree = _parsed(code)
     return min(_found(tree), default=None) if tree is not None else None
 
@@ -81,11 +85,22 @@ def _found(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 ):
                     yield member.lineno, _told(member.name)
         elif isinstance(node, ast.keyword) and node.arg == _OPTION:
-            yield node.lineno, _told(None)
+            yield node.lineno, _SAID[_OPTION]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next":
+            if node.args and _is_lazy(node.args[0]):
+                yield node.lineno, _SAID["next"]
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.GeneratorExp):
+            yield node.lineno, _SAID["for"]
 
 
-def _told(method: str | None) -> str:
-    return f"classes with `{method}`" if method else f"`{_OPTION}`"
+def _is_lazy(node: ast.expr) -> bool:
+    """Return whether something is an iterator in Python, and a list in the engine."""
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    return isinstance(node, ast.GeneratorExp) or name in {"map", "zip", "filter", "enumerate", "reversed"}
+
+
+def _told(method: str) -> str:
+    return f"classes with `{method}`"
 
 
 def lacking_syntax(code: str) -> bool:
@@ -115,6 +130,10 @@ def _as_said(found: re.Match[str]) -> str:
 
 def _unfinished(found: re.Match[str]) -> str:
     return f"this: {found[1]}"
+
+
+def _iterator(_: re.Match[str]) -> str:
+    return "iterators of this kind, which are lists there"
 
 
 def _synchronous(_: re.Match[str]) -> str:
@@ -147,6 +166,8 @@ _MESSAGES: tuple[tuple[str, Callable[[re.Match[str]], str | None]], ...] = (
     (r"NotImplementedError: The monty syntax parser does not yet support (.+)", _as_said),
     (r"NotImplementedError: .* cannot suspend in this synchronous context$", _synchronous),
     (r"\w+: (.*\bnot yet support.*|Internal error in monty: .*)", _unfinished),
+    (r"NotImplementedError: (Wildcard imports) ", _as_said),
+    (r"TypeError: '(?:list|tuple)' object is not an iterator$", _iterator),
     (r"ModuleNotFoundError: No module named '(\w++)[^']*+'$", _module),
     (r"ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'", _member),
     (r"AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'$", _member),

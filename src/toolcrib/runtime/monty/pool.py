@@ -123,18 +123,20 @@ class Pool:
 
 async def _told(session: AsyncMontySession, job: Job, calls: Calls, printed: Printed) -> Any:
     """Return the value that the code left, in the form in which it leaves."""
-    values, functions = calls.names(job)
+    prelude = calls.prelude(job)
     try:
+        if prelude:
+            await session.feed_run(prelude, external_lookup=calls.functions)
         return await session.feed_run(
             with_value(job.code),
-            inputs={"__out": None, **values},
-            external_lookup=functions,
+            inputs={"__out": None},
+            external_lookup=calls.functions,
             print_callback=printed.write,
             os=environment,
         )
     except MontyError as error:
         if not in_value(error, job.code):
-            raise failure(error, job, calls.missed) from error
+            raise failure(error, job) from error
     except _UNREADABLE as error:  # what our own code tells can be read
         raise CodeError(RETURNED) from error
     try:
