@@ -567,6 +567,17 @@ KERNEL = (
 )
 
 LANGUAGE = (
+    _made(
+        "language",
+        "an error that names a module for the host to load",
+        """
+        raise (
+            AttributeError("module 'unittest.__main__' has no attribute 'zzz'")
+        )
+        """,
+        _both(raises("AttributeError")),
+    ),
+    _made("language", "a value by `return`", "return '['*65 + chr(34)", _both(raises(""))),
     _made("language", "recursion", "def f():\n    return f()\nf()", _all(raises("RecursionError"))),
     _made(
         "language",
@@ -865,8 +876,59 @@ TOOLS = (
         "tools",
         "flood of calls that nobody awaits",
         "for n in range(20000):\n    calc.add(a=1, b=n)\n__out = 'none was made'",
-        {"monty": stopped("max_tool_calls"), "process": _NONE_MADE, "unsafe": _NONE_MADE},
+        _all(_NONE_MADE),
         limits={"cpu": 10.0},
+        calls=0,
+    ),
+    _made(
+        "tools",
+        "calls of names that are not there, caught",
+        "while True:\n    try:\n        await calc.nothing(a=1)\n    except AttributeError:\n        pass",
+        _all(stopped("lookups")),
+        calls=0,
+    ),
+    _made(
+        "tools",
+        "chains that call nothing",
+        "while True:\n    try:\n        await run_chain([])\n    except Exception:\n        pass",
+        _all(stopped("lookups")),
+        calls=0,
+    ),
+    _made(
+        "tools",
+        "chains whose steps fail beside others",
+        """
+        items = [{"a": n, "b": 1} for n in range(7)] + [{"a": "x", "b": 1}]
+        while True:
+            try:
+                await run_chain([{"tool_id": "calc:add", "args": {"$ref": "item"}, "for_each": items}])
+            except Exception:
+                pass
+        """,
+        _all(stopped("max_tool_calls", "lookups")),
+        limits={"max_tool_calls": 30},
+    ),
+    _made(
+        "tools",
+        "chains that are given up",
+        """
+        import asyncio
+        steps = [
+            {"tool_id": "calc:add", "args": {"a": {"$ref": "item"}, "b": 1}, "for_each": list(range(9))},
+            {"tool_id": "odd:hang", "args": {"key": "chain"}},
+        ]
+        while True:
+            try:
+                await asyncio.wait_for(run_chain(steps), 0.3)
+            except TimeoutError:
+                pass
+        """,
+        {
+            "monty": unsupported,
+            "process": stopped("max_tool_calls", "lookups"),
+            "unsafe": stopped("max_tool_calls", "lookups"),
+        },
+        limits={"max_tool_calls": 30},
     ),
     _made(
         "tools",
