@@ -9,7 +9,7 @@ import pytest
 from contracts.sandbox import alive, eventually
 from runtime.workbench import LIMIT, Bench, descendants, descriptors
 
-from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError, SandboxViolationError
+from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError
 from toolcrib.runtime.bridge import FUNCTIONS, Bridge
 from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job, Sandbox
@@ -116,7 +116,7 @@ async def test_leaving_ends_what_runs() -> None:
     sandbox, output, ended = UnsafeSandbox(), Output(limit=100), []
 
     async def killed() -> None:
-        with pytest.raises(SandboxViolationError):
+        with pytest.raises(RuntimeUnavailableError, match="closed while the code ran"):
             await run(sandbox, "import time\nprint('up')\ntime.sleep(1000)", output=output)
         ended.append(True)
 
@@ -128,3 +128,21 @@ async def test_leaving_ends_what_runs() -> None:
     assert [
         name for pid, name in descendants().items() if pid not in before and name.startswith("python")
     ] == []
+
+
+@pytest.mark.anyio
+async def test_without_a_temporary_folder_it_says_so(
+    sandbox: UnsafeSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere/at/all")
+    with pytest.raises(RuntimeUnavailableError, match="temporary folder"):
+        await run(sandbox, "1")
+
+
+@pytest.mark.anyio
+async def test_limits_beyond_all_machines_are_none(sandbox: UnsafeSandbox) -> None:
+    limits = Limits.of_checked(cpu=1e300, memory_bytes=1 << 70, disk_bytes=1 << 70)
+    bridge = Bridge(Bench(sandbox).shelf, None, limits, end=lambda: None)  # type: ignore[arg-type]
+    job = Job("__out = 1", limits, LIMIT, "dev", (), FUNCTIONS, Output(limit=1000))
+    with pytest.warns(UnsafeSandboxWarning):
+        assert await sandbox.run(job, bridge) == 1

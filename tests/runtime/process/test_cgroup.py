@@ -40,6 +40,78 @@ def test_a_group_holds_what_joins_it(group: Cgroup) -> None:
     assert group.remove()
 
 
+def joined(group: Cgroup, program: str) -> "subprocess.Popen[bytes]":
+    """Start a program in a group, and return it once it is in."""
+    joins = "; ".join(f"echo 0 > {door}" for door in group.doors)
+    held = subprocess.Popen(["/bin/sh", "-c", f"{joins}; exec {program}"], stdout=subprocess.PIPE)
+    assert held.stdout is not None
+    assert held.stdout.readline()
+    return held
+
+
+def test_whoever_is_left_in_a_group_is_killed_when_it_is_removed(group: Cgroup) -> None:
+    held = joined(group, "setsid --fork sh -c 'echo up; exec sleep 1000'")
+    with held:
+        while not group.remove():
+            assert held.poll() in {None, 0, -signal.SIGKILL}
+    assert not any(path.exists() for path in group.folders.values())
+
+
+def test_computing_is_counted(group: Cgroup) -> None:
+    before = group.computed()
+    if before is None:
+        pytest.skip("needs the right to count the time of the processor")
+    with joined(group, f"{sys.executable} -S -c 'print(sum(range(10**6)))'"):
+        pass
+    after = group.computed()
+    assert after is not None
+    assert before < after < before + 60
+
+
+def left_behind(namespace: str | None = None) -> str:
+    """Return the name of a group of a process that is gone: we have not started at 0."""
+    return f"toolcrib-{os.getpid()}-0-{namespace or str(Path('/proc/self/ns/pid').readlink())[5:-1]}-1"
+
+
+def test_groups_of_those_who_see_other_processes_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / left_behind("12345")).mkdir()
+    (tmp_path / left_behind()).mkdir()
+    assert Cgroups({"memory": tmp_path}).sweep() == 1
+    assert [path.name for path in tmp_path.iterdir()] == [left_behind("12345")]
+
+
+def test_those_who_are_left_by_a_process_that_was_killed_are_killed() -> None:
+    found = find_cgroups()
+    folders = {name: parent / left_behind() for name, parent in found.parents.items()}
+    if not folders:
+        pytest.skip("needs the right to make control groups")
+    for folder in set(folders.values()):
+        folder.mkdir()
+    with joined(Cgroup(folders), "sh -c 'echo up; exec sleep 1000'") as held:
+        assert found.sweep() == len(set(folders.values()))
+    assert held.returncode == -signal.SIGKILL
+
+
+def test_processes_that_we_cannot_see_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").write_text("0\n")
+    assert not Cgroup({"memory": tmp_path}).remove()
+
+
+def test_a_kernel_that_kills_groups_is_asked_to(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.kill").write_text("")
+    assert not Cgroup({"memory": tmp_path, "pids": tmp_path}).remove()
+    assert (tmp_path / "cgroup.kill").read_text() == "1"
+
+
+def test_the_time_of_either_version_is_read(tmp_path: Path) -> None:
+    group = Cgroup({"cpuacct": tmp_path})
+    assert group.computed() is None
+    (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
+    assert group.computed() == 1.5
+    (tmp_path / "cpuacct.usage").write_text("2500000000\n")
+    assert group.computed() == 2.5
+
+
 def test_memory_that_is_used_up_is_told(group: Cgroup) -> None:
     group.limit(memory=32 << 20, pids=5)
     joins = "; ".join(f"echo 0 > {door}" for door in group.doors)

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -101,6 +102,12 @@ class Talk:
         self.guest, self.gateway = guest, gateway
         self.value: Any = None
         self.error: BaseException | None = None
+        self.stopped: list[list[str]] = []
+        """What had ended when the guest was stopped."""
+        self.scope = anyio.CancelScope()
+
+    def stop(self) -> None:
+        self.stopped.append(list(self.gateway.ended))
 
 
 @asynccontextmanager
@@ -112,10 +119,11 @@ async def talk(**limits: Any) -> AsyncIterator[Talk]:
     held = Talk(guest, gateway)
 
     async def host() -> None:
-        with anyio.CancelScope() as scope:
+        with held.scope as scope:
             bridge = Bridge(gateway, Names(), bounds, end=scope.cancel)
             try:
-                held.value = await Conversation(channel, bridge, bounds).run({"code": "1"})
+                conversation = Conversation(channel, bridge, bounds, stop=held.stop)
+                held.value = await conversation.run({"code": "1"})
             except Exception as error:  # noqa: BLE001 - looked at by the test
                 held.error = error
         held.error = bridge.failure or held.error
@@ -191,7 +199,9 @@ VIOLATIONS: dict[str, list[dict[str, Any]]] = {
     "names that are none": [{"call": 1, "path": "t.echo", "args": [], "kwargs": []}],
     "giving up what never was": [{"cancel": 1}],
     "giving up what is no number": [{"cancel": "1"}],
-    "too many calls at once": [call(number, "nothing") for number in range(1, MAX_IN_FLIGHT + 2)],
+    "giving up what is between": [call(1, "t.hang"), call(5, "t.hang"), {"cancel": 3}],
+    "giving up twice": [call(1, "t.hang"), {"cancel": 1}, {"cancel": 1}],
+    "a long path": [call(1, "t." + "x" * 300)],
     "an error that is text": [{"error": "x"}],
     "an error without a reason": [{"error": {"line": 1}}],
 }
@@ -227,11 +237,11 @@ async def test_half_a_frame_after_the_end_is_a_violation() -> None:
 
 
 @pytest.mark.anyio
-async def test_half_a_frame_and_then_nothing_is_a_violation() -> None:
+async def test_a_guest_that_is_gone_in_the_middle_of_a_frame_is_told_apart() -> None:
     async with talk() as held:
         await held.guest.write(b"\x00\x00\x00\x09{")
         held.guest.line.shutdown(socket.SHUT_WR)
-    assert isinstance(held.error, SandboxViolationError)
+    assert isinstance(held.error, GuestGoneError)
 
 
 @pytest.mark.anyio
@@ -283,10 +293,12 @@ async def test_a_result_that_cannot_be_a_frame_is_told_to_the_guest() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_failure_of_ours_is_let_through() -> None:
+async def test_whatever_a_gateway_raises_is_told_and_code_goes_on() -> None:
     async with talk() as held:
-        await held.guest.say(call(1, "t.broken"), call(2, "t.hang"))
-    assert isinstance(held.error, ZeroDivisionError)
+        await held.guest.say(call(1, "t.broken"))
+        answer = await held.guest.hear()
+        await held.guest.say({"done": 1})
+    assert (answer["answer"], "error" in answer, held.value) == (1, True, 1)
     assert held.gateway.begun == held.gateway.ended
 
 
@@ -321,9 +333,24 @@ ENDS: dict[str, tuple[dict[str, Any], type[ToolcribError], Callable[[Any], bool]
         LimitExceededError,
         lambda e: e.limit == "memory_bytes",
     ),
+    "memory": (
+        {"error": {"reason": "MemoryError", "limit": "memory_bytes"}},
+        LimitExceededError,
+        lambda e: e.reason == "the code used more than 268,435,456 bytes (MemoryError)",
+    ),
+    "a disk that is full": (
+        {"error": {"reason": "OSError: [Errno 27] File too large", "limit": "disk_bytes"}},
+        LimitExceededError,
+        lambda e: "more than 16,777,216 bytes (OSError: [Errno 27]" in e.reason,
+    ),
+    "an exception that cannot be printed": (
+        {"error": {"reason": "a\x1b[31m\x00\x9b\tb\n", "traceback": "c\x7fd\n"}},
+        CodeError,
+        lambda e: (e.reason, e.traceback) == ("a[31m\tb\n", "cd\n"),
+    ),
     "a limit that is none": ({"error": {"reason": "x", "limit": "max_tool_calls"}}, CodeError, bool),
     "a limit that is no text": ({"error": {"reason": "x", "limit": ["pids"]}}, CodeError, bool),
-    "a large value": ({"done": "x" * 2_000_000}, LimitExceededError, lambda e: e.limit == "output_bytes"),
+    "a large value": ({"done": "x" * 1_060_000}, LimitExceededError, lambda e: e.limit == "output_bytes"),
     "a deep value": (
         {"done": json.loads("[" * 500 + "]" * 500)},
         CodeError,
@@ -348,3 +375,88 @@ async def test_a_value_with_a_lone_surrogate_is_refused() -> None:
         data = b'{"done":"\\ud800"}'
         await held.guest.write(len(data).to_bytes(4, "big") + data)
     assert isinstance(held.error, CodeError)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("key", ["reason", "traceback"])
+async def test_an_error_with_a_lone_surrogate_can_be_written(key: str) -> None:
+    async with talk() as held:
+        data = json.dumps({"error": {"reason": "x"} | {key: "a\ud800b"}}).encode()
+        await held.guest.write(len(data).to_bytes(4, "big") + data)
+    assert isinstance(held.error, CodeError)
+    assert getattr(held.error, key).encode() == b"a?b"
+
+
+@pytest.mark.anyio
+async def test_too_many_calls_at_once_end_the_run() -> None:
+    async with talk(max_tool_calls=5_000) as held:
+        await held.guest.say(*[call(number, "t.hang") for number in range(1, MAX_IN_FLIGHT + 2)])
+        await eventually(lambda: held.error)
+    assert isinstance(held.error, SandboxViolationError)
+    assert "calls under way" in held.error.reason
+
+
+@pytest.mark.anyio
+async def test_calls_under_way_hold_no_more_than_the_guest_may() -> None:
+    async with talk(memory_bytes=16 << 20) as held:
+        with anyio.move_on_after(5):
+            for number in range(1, 20):
+                await held.guest.say(call(number, "t.hang", text="x" * 1_000_000))
+                await eventually(lambda n=number: held.error or len(held.gateway.begun) == n)
+    assert isinstance(held.error, LimitExceededError)
+    assert held.error.limit == "memory_bytes"
+    assert len(held.gateway.begun) <= 8
+
+
+@pytest.mark.anyio
+async def test_the_arguments_of_answered_calls_are_not_kept_while_the_answer_waits() -> None:
+    tracemalloc.start()
+    try:
+        async with talk() as held:
+            await held.guest.say(call(1, "t.big", size=5_000_000))
+            for number in range(2, 30):
+                await held.guest.say(call(number, "nothing", text="x" * 1_000_000))
+            await eventually(lambda: held.gateway.ended)
+            await eventually(lambda: tracemalloc.get_traced_memory()[0] < 20_000_000)
+            held.guest.line.close()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(held.error, GuestGoneError)
+
+
+@pytest.mark.anyio
+async def test_giving_up_an_answered_call_twice_is_a_violation() -> None:
+    async with talk() as held:
+        await held.guest.say(call(1))
+        await held.guest.hear()
+        await held.guest.say({"cancel": 1}, {"cancel": 1})
+    assert isinstance(held.error, SandboxViolationError)
+    assert "or twice" in held.error.reason
+
+
+@pytest.mark.anyio
+async def test_calls_of_nothing_come_to_an_end() -> None:
+    async with talk() as held:
+        for number in range(1, 202):
+            await held.guest.say(call(number, "nothing"))
+            if number < 201:
+                await held.guest.hear()
+    assert isinstance(held.error, LimitExceededError)
+    assert held.error.limit == "lookups"
+
+
+@pytest.mark.anyio
+async def test_a_guest_is_stopped_before_its_calls_are_waited_for() -> None:
+    async with talk() as held:
+        await held.guest.say(call(1, "t.hang"))
+        await eventually(lambda: held.gateway.begun)
+        held.scope.cancel()
+    assert held.stopped == [[]]
+    assert held.gateway.ended == ["t:hang"]
+
+
+@pytest.mark.anyio
+async def test_a_guest_that_has_said_its_last_is_stopped() -> None:
+    async with talk() as held:
+        await held.guest.say({"done": 1})
+    assert held.stopped == [[]]

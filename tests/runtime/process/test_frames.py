@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from contracts.sandbox import eventually
 from hypothesis import given
@@ -70,6 +71,29 @@ def test_a_frame_that_is_too_large_is_refused_by_its_first_bytes() -> None:
         Decoder(100).feed((101).to_bytes(4, "big"))
 
 
+@pytest.mark.parametrize(
+    "begun", [b'{"call":', b'{"error"', b' {"done":'], ids=["a call", "an error", "a disguise"]
+)
+def test_only_the_message_with_the_value_may_be_large(begun: bytes) -> None:
+    header = (500).to_bytes(4, "big")
+    assert Decoder(1000, short=100).feed(header + b'{"done":') == []
+    with pytest.raises(FrameError, match="announced a frame of 500 bytes, where 100"):
+        Decoder(1000, short=100).feed(header + begun)
+
+
+@pytest.mark.parametrize("part", ["[],", "{},", "0,", '"\\"",'])
+def test_a_message_of_very_many_parts_is_refused_before_it_is_parsed(part: str) -> None:
+    data = f'{{"args":[{part * 101_000}0]}}'.encode()
+    with pytest.raises(FrameError, match="parts"):
+        Decoder(LIMIT).feed(len(data).to_bytes(4, "big") + data)
+
+
+@pytest.mark.parametrize("text", ["a,[{", '\\",', "\\\\,"])
+def test_what_stands_in_texts_is_no_part(text: str) -> None:
+    message = {"args": [text * 150_000]}
+    assert Decoder(LIMIT).feed(encode(message, LIMIT)) == [(message, len(encode(message, LIMIT)) - 4)]
+
+
 @pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}, "\ud800"])
 def test_what_is_not_json_is_not_sent(value: object) -> None:
     with pytest.raises(FrameError, match="not JSON"):
@@ -104,7 +128,7 @@ async def test_two_messages_of_one_packet_are_received_one_by_one(
     channel, guest = line
     guest.send(encode({"n": 1}, LIMIT) + encode({"n": 2}, LIMIT))
     assert await channel.receive() == ({"n": 1}, 7)
-    assert channel.rest() == 1
+    assert channel.rest() == 11
     assert await channel.receive() == ({"n": 2}, 7)
     assert channel.rest() == 0
 
@@ -127,12 +151,35 @@ async def test_a_guest_that_is_gone_with_unread_messages_is_gone(line: tuple[Cha
 
 
 @pytest.mark.anyio
-async def test_half_a_frame_at_the_end_is_told(line: tuple[Channel, socket.socket]) -> None:
+async def test_a_guest_that_ends_in_the_middle_of_a_frame_is_gone(
+    line: tuple[Channel, socket.socket],
+) -> None:
     channel, guest = line
     guest.send(encode({"n": 1}, LIMIT)[:-1])
     guest.close()
-    with pytest.raises(FrameError, match="in the middle of a frame"):
-        await channel.receive()
+    assert await channel.receive() is None
+
+
+@pytest.mark.anyio
+async def test_others_have_their_turn_while_many_messages_are_taken(
+    line: tuple[Channel, socket.socket],
+) -> None:
+    channel, guest = line
+    guest.send(encode({}, LIMIT) * 1000)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        for _ in range(1000):
+            assert await channel.receive() == ({}, 2)
+        assert turns > 10
+        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.anyio

@@ -1,5 +1,7 @@
 """The pool of guests, with guests that are nothing but a process that waits."""
 
+from collections.abc import Callable
+
 import anyio
 import pytest
 from contracts.sandbox import eventually
@@ -19,13 +21,17 @@ class Starter:
         self.failing = False
         self.gate = anyio.Event()
         self.gate.set()
+        self.started: list[Child] = []
+        self.ready: Callable[[], None] = lambda: None
 
     async def __call__(self, disk: int) -> Child:
         self.disks.append(disk)
         await self.gate.wait()
         if self.failing:
             raise RuntimeUnavailableError("process", "it fails")
-        return spawn(["/bin/sh", "-c", "read line <&0; sleep 1000", "sh"], limit=100)
+        self.started.append(spawn(["/bin/sh", "-c", "read line <&0; sleep 1000", "sh"], limit=100))
+        self.ready()
+        return self.started[-1]
 
 
 @pytest.mark.anyio
@@ -88,31 +94,121 @@ async def test_guests_that_cannot_be_kept_ready_are_no_error() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guest_that_starts_while_the_pool_closes_is_killed() -> None:
+async def test_a_guest_that_nobody_waits_for_any_more_boots_and_is_kept() -> None:
     start = Starter()
-    pool = Pool(start, disk=1, size=0, most=1)
-    taken: list[Child] = []
-
-    async def take() -> None:
-        taken.append(await pool.take(1))
-        await eventually(taken[0].ended)
-        pool.give_back(taken[0])
-
     start.gate = anyio.Event()
+    pool = Pool(start, disk=1, size=1, most=1)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(take)
+        tasks.start_soon(pool.take, 1)
         await eventually(lambda: start.disks)
-        await pool.close()
-        start.gate.set()
-    assert taken[0].ended()
+        tasks.cancel_scope.cancel()
+    start.gate.set()
+    kept = await pool.take(1)
+    assert start.disks == [1]
+    assert not kept.ended()
+    pool.give_back(kept)
     await pool.close()
 
 
 @pytest.mark.anyio
-async def test_closing_while_guests_are_being_started_stops_that() -> None:
+async def test_a_guest_that_nobody_waits_for_is_ended_once_booted_where_none_are_kept() -> None:
     start = Starter()
     start.gate = anyio.Event()
-    pool = Pool(start, disk=1, size=2, most=1)
+    pool = Pool(start, disk=1, size=0, most=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.take, 1)
+        await eventually(lambda: start.disks)
+        tasks.cancel_scope.cancel()
+    start.gate.set()
+    await eventually(lambda: start.started)
+    await eventually(start.started[0].ended)
+    await pool.close()
+
+
+@pytest.mark.anyio
+async def test_guests_that_boot_for_nobody_count_like_others() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = Pool(start, disk=1, size=0, most=2)
+    for _ in range(5):
+        with anyio.move_on_after(0.01):
+            await pool.take(1)
+    assert len(start.disks) == 2
+    start.gate.set()
+    pool.give_back(await pool.take(1))
+    assert len(start.disks) == 3
+    await pool.close()
+    assert all(child.ended() for child in start.started)
+
+
+@pytest.mark.anyio
+async def test_a_guest_that_is_ready_as_its_taker_leaves_is_kept() -> None:
+    start = Starter()
+    pool = Pool(start, disk=1, size=1, most=1)
+    with anyio.CancelScope() as scope:
+        start.ready = scope.cancel
+        await pool.take(1)
+    assert scope.cancelled_caught
+    start.ready = lambda: None
+    pool.give_back(await pool.take(1))
+    await pool.warm()
+    await pool.close()
+    assert all(child.ended() for child in start.started)
+
+
+@pytest.mark.anyio
+async def test_closing_waits_for_guests_that_boot_and_ends_them() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = Pool(start, disk=1, size=1, most=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_refused, pool)
+        tasks.start_soon(pool.warm)
+        await eventually(lambda: start.disks)
+        tasks.start_soon(pool.close)
+        await anyio.wait_all_tasks_blocked()
+        start.gate.set()
+    assert start.started
+    assert all(child.ended() for child in start.started)
+
+
+@pytest.mark.anyio
+async def test_closing_does_not_wait_for_ever() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = Pool(start, disk=1, size=1, most=1, patience=0.01)
+    with anyio.fail_after(LIMIT):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_refused, pool)
+            await eventually(lambda: start.disks)
+            await pool.close()
+    assert start.started == []
+
+
+@pytest.mark.anyio
+async def test_whoever_waits_for_a_place_when_the_pool_closes_is_told() -> None:
+    start = Starter()
+    pool = Pool(start, disk=1, size=0, most=1)
+    taken = await pool.take(1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_refused, pool)
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(pool.close)
+        await eventually(taken.ended)
+        pool.give_back(taken)
+    assert start.disks == [1]
+
+
+async def _refused(pool: Pool) -> None:
+    with pytest.raises(RuntimeUnavailableError, match="it was closed"):
+        await pool.take(1)
+
+
+@pytest.mark.anyio
+async def test_closing_while_guests_are_being_started_starts_no_more() -> None:
+    start = Starter()
+    start.gate = anyio.Event()
+    pool = Pool(start, disk=1, size=2, most=1, patience=0.01)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.warm)
         await eventually(lambda: start.disks)

@@ -1,7 +1,7 @@
-"""Control groups: the kernel's own account of a guest's memory and processes, where we may make groups.
+"""Control groups: the kernel's own account of a guest's memory, processes and time, where we may make groups.
 
-Both versions are known. A group carries our process id and when we started in its name, so that whoever comes
-after a process that was killed can tell which groups nobody needs any more.
+Both versions are known. A group's name says our process id, when we started, and which processes we can see,
+so that whoever comes after a process that was killed can tell which groups nobody needs any more.
 """
 
 import os
@@ -11,13 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Self
 
 __all__ = ["Cgroup", "Cgroups", "find_cgroups"]
 
 _PREFIX = "toolcrib"
 _NUMBERS = count(1)
-_CONTROLLERS = ("memory", "pids")
+_FILES = {
+    "memory": ("memory.limit_in_bytes", "memory.max"),
+    "pids": ("pids.max",),
+    "cpuacct": ("cpuacct.usage", "cpu.stat"),
+}
+"""What of each controller shows that a group has it: its name in the first version, then in the second."""
+_SWEEP_TIME, _PAUSE = 1.0, 0.002
 _SECOND = "cgroup2"
 _OOM_FILES = ("memory.oom_control", "memory.events")
 
@@ -38,9 +45,14 @@ class Cgroups:
         """Whether processes and threads can be counted."""
         return "pids" in self.parents
 
+    @property
+    def time(self) -> bool:
+        """Whether the time of the processor is counted."""
+        return "cpuacct" in self.parents
+
     def make(self) -> "Cgroup | None":
         """Return a group of its own for one guest; None where there is no place for it."""
-        name = f"{_PREFIX}-{os.getpid()}-{_started(os.getpid())}-{next(_NUMBERS)}"
+        name = f"{_PREFIX}-{os.getpid()}-{_started(os.getpid())}-{_pid_namespace()}-{next(_NUMBERS)}"
         made: dict[str, Path] = {}
         try:
             for controller, parent in self.parents.items():
@@ -58,17 +70,17 @@ class Cgroups:
 
         A guest that was just starting when its host was killed may be left in one; it is killed.
         """
-        removed = 0
-        for folder in {path for parent in self.parents.values() for path in parent.glob(f"{_PREFIX}-*-*-*")}:
-            _, pid, started, _ = folder.name.split("-", 3)
-            if pid.isdigit() and _started(int(pid)) != started:
-                for guest in _lines(folder / "cgroup.procs"):
-                    with suppress(OSError):
-                        os.kill(int(guest), signal.SIGKILL)
-                with suppress(OSError):  # its guests are still dying, or another was faster
-                    folder.rmdir()
-                    removed += 1
-        return removed
+        left = [
+            folder
+            for folder in {
+                path for parent in self.parents.values() for path in parent.glob(f"{_PREFIX}-*-*-*-*")
+            }
+            if _is_left(folder.name)
+        ]
+        busy, until = left, monotonic() + _SWEEP_TIME
+        while (busy := [folder for folder in busy if not _gone(folder)]) and monotonic() < until:
+            sleep(_PAUSE)  # its guests are dying
+        return len(left) - len(busy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +123,20 @@ class Cgroup:
                 return "oom_kill" in words and words[words.index("oom_kill") + 1] != "0"
         return False
 
+    def computed(self) -> float | None:
+        """Return for how many seconds whatever was in it has computed; None where nobody counts."""
+        counted = self.folders.get("cpuacct")
+        if counted is None:
+            return None
+        for line in _lines(counted / "cpuacct.usage"):
+            return int(line) / 1e9
+        words = " ".join(_lines(counted / "cpu.stat")).split()
+        return int(words[words.index("usage_usec") + 1]) / 1e6 if "usage_usec" in words else None
+
     def remove(self) -> bool:
-        """Remove it, and return whether it is gone; one with processes in it cannot be removed."""
-        for folder in set(self.folders.values()):
-            try:
-                folder.rmdir()
-            except FileNotFoundError:
-                continue
-            except OSError:
-                return False
-        return True
+        """Remove it, and return whether it is gone; whoever is in it is killed, which takes a moment."""
+        folders = set(self.folders.values())
+        return sum(map(_gone, folders)) == len(folders)
 
 
 def find_cgroups(about: Path = Path("/proc/self")) -> Cgroups:
@@ -129,7 +145,7 @@ def find_cgroups(about: Path = Path("/proc/self")) -> Cgroups:
     `about` is what the kernel says of the process that they are for.
     """
     parents = {}
-    for controller in _CONTROLLERS:
+    for controller in _FILES:
         for parent in _candidates(controller, about):
             if _works(parent, controller):
                 parents[controller] = parent
@@ -174,12 +190,48 @@ def _works(parent: Path, controller: str) -> bool:
     group = Cgroups({controller: parent}).make()
     if group is None:
         return False
-    files = ("memory.limit_in_bytes", "memory.max") if controller == "memory" else ("pids.max",)
     folder = group.folders[controller]
     try:
-        return any((folder / name).exists() and os.access(folder / name, os.W_OK) for name in files)
+        mode = os.R_OK if controller == "cpuacct" else os.W_OK
+        return any(os.access(folder / name, mode) for name in _FILES[controller])
     finally:
         group.remove()
+
+
+def _is_left(name: str) -> bool:
+    """Return whether a group is of a process that is gone; of those that we could not see it is unknown."""
+    _, pid, started, seen, _ = name.split("-", 4)
+    return pid.isdigit() and seen == _pid_namespace() and _started(int(pid)) != started
+
+
+def _pid_namespace() -> str:
+    """Return which processes we can see, by the number of their namespace."""
+    try:
+        return "".join(filter(str.isdigit, str(Path("/proc/self/ns/pid").readlink())))
+    except OSError:
+        return "unknown"
+
+
+def _gone(folder: Path) -> bool:
+    """Remove a group, and return whether it is gone; where it is not, whoever is in it is killed."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True  # another was faster
+    except OSError:
+        _kill(folder)
+        return False
+    return True
+
+
+def _kill(folder: Path) -> None:
+    """Kill whoever is in a group: all at once where the kernel does it, and else one by one."""
+    if (folder / "cgroup.kill").exists():
+        _write(folder / "cgroup.kill", 1)
+    for guest in map(int, _lines(folder / "cgroup.procs")):
+        if guest > 0:  # those that we cannot see are 0, by which our own group would be meant
+            with suppress(OSError):
+                os.kill(guest, signal.SIGKILL)
 
 
 def _started(pid: int) -> str:

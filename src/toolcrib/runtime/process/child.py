@@ -47,13 +47,28 @@ class Child:
     cleanup: Callable[[], None] | None = None
     held: tuple[int, int] = field(default=(0, 0), init=False)
     """The memory and the tasks that its control group allows."""
+    earlier: float | None = field(default=None, init=False)
+    """For how long it had computed before its job."""
     disposed: bool = field(default=False, init=False)
+    kind: str = field(default="", init=False)
+    """The sandbox that it is of."""
+    evicted: bool = field(default=False, init=False)
+    """Whether it was ended because its sandbox closed."""
 
     def hold(self, memory: int, pids: int) -> None:
         """Set what its control group allows, if it has one."""
         if self.cgroup is not None and self.held != (memory, pids):
             self.cgroup.limit(memory=memory, pids=pids)
             self.held = (memory, pids)
+
+    def begin(self) -> None:
+        """Count its computing from here."""
+        self.earlier = self.cgroup.computed() if self.cgroup is not None else None
+
+    def computed(self) -> float | None:
+        """Return for how many seconds it has computed since its job began; None where nobody counts."""
+        total = self.cgroup.computed() if self.cgroup is not None else None
+        return None if total is None or self.earlier is None else total - self.earlier
 
     def ended(self) -> bool:
         """Return whether it has ended, and collect it if so."""
@@ -68,6 +83,11 @@ class Child:
         if not self.disposed:  # later its number may be another's
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
+
+    def evict(self) -> None:
+        """Kill it because its sandbox closes, for which its code is not to blame."""
+        self.evicted = True
+        self.kill()
 
     async def gone(self, within: float = _GONE_TIME) -> bool:
         """Wait until it has ended, and return whether it has."""
@@ -169,6 +189,7 @@ async def boot(child: Child, kind: str, told: Mapping[str, Any]) -> Child:
     Raises:
         RuntimeUnavailableError: it did not start.
     """
+    child.kind = kind
     try:
         with anyio.move_on_after(_BOOT_TIME), suppress(OSError, FrameError):
             await child.channel.send(encode(dict(told), 1 << 20))

@@ -1,10 +1,12 @@
 """The host's side of a run: which messages a guest may send, and when; everything else ends it.
 
-A guest sends `call`s, each with a higher number than the one before, may `cancel` those that are under way,
-and says `done` or `error` once, when none is. Its code runs in the same interpreter as the program that
-speaks, so that it can say anything: nothing that it says is believed, only checked.
+A guest sends `call`s, each with a higher number than the one before, may `cancel` each of them once, and says
+`done` or `error` once, when none is under way. The bridge counts each call, of a tool or of nothing, so that
+there is an end to messages. Its code runs in the same interpreter as the program that speaks, so that it can
+say anything: nothing that it says is believed, only checked.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,41 +16,55 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import CodeError, LimitExceededError, ToolcribError, ValidationError
 from toolcrib.model.plain import measure
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.plain import MAX_ARGUMENTS
 from toolcrib.runtime.process.frames import Channel, FrameError, encode
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.telling import ToldError
 
-__all__ = ["MAX_IN_FLIGHT", "Conversation", "GuestGoneError", "frame_bytes"]
+__all__ = ["MAX_CALL_BYTES", "MAX_IN_FLIGHT", "Conversation", "GuestGoneError"]
 
 MAX_IN_FLIGHT = 1024
 """How many calls a guest may have under way, most of them waiting their turn."""
-_ARGUMENTS = 4 << 20
+MAX_CALL_BYTES = MAX_ARGUMENTS + (64 << 10)
+"""How large a message may be that does not carry the value."""
+_VALUE_SPARE = 64 << 10
+_MAX_PATH = 300
 _UNREAD = 2
-"""Which part of its memory the answers may take that a guest has not read."""
+"""Which part of its memory the answers that a guest has not read, and its calls under way, may take."""
 _WRAPPER = len('{"done":}')
 _TEXT, _TRACE = 4_000, 8_000
-_GUEST_LIMITS = {"memory_bytes", "disk_bytes", "pids", "output_bytes"}
+_ALLOWED = {
+    "memory_bytes": "the code used more than {:,} bytes",
+    "disk_bytes": "the code wrote more than {:,} bytes",
+    "pids": "the code started more than {:,} threads",
+    "output_bytes": "the value may take {:,} bytes",
+}
 """The limits that a guest says it has run into: its word is taken, because it only says how it failed."""
+_CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\n"), ord("\t")})
 
 
 class GuestGoneError(Exception):
     """The guest ended without saying how its code did."""
 
 
-def frame_bytes(limits: Limits) -> int:
-    """Return how large one message of a guest may be."""
-    return _ARGUMENTS + limits.output_bytes
-
-
 class Conversation:
-    """One run's exchange with its guest."""
+    """One run's exchange with its guest.
 
-    def __init__(self, channel: Channel, bridge: Bridge, limits: Limits) -> None:
+    `stop` ends the guest: it is called as soon as nothing of it matters any more, and before calls that are
+    still under way are waited for.
+    """
+
+    def __init__(
+        self, channel: Channel, bridge: Bridge, limits: Limits, *, stop: Callable[[], None] = lambda: None
+    ) -> None:
         self._channel = channel
         self._bridge = bridge
         self._limits = limits
+        self._stop = stop
         self._last = 0
         self._calls: dict[int, anyio.CancelScope] = {}
+        self._revocable: set[int] = set()
+        self._held = 0
         self._failure: BaseException | None = None
 
     async def run(self, job: dict[str, Any]) -> Any:
@@ -60,7 +76,7 @@ class Conversation:
             SandboxViolationError: it broke the rules.
             GuestGoneError: it ended without an answer.
         """
-        self._channel.allow(frame_bytes(self._limits))
+        self._channel.allow(self._limits.output_bytes + _VALUE_SPARE, short=MAX_CALL_BYTES)
         try:
             await self._channel.send(encode({"job": job}, 1 << 30))
         except OSError as error:
@@ -73,6 +89,11 @@ class Conversation:
                 self._fail(error)
             except FrameError as error:
                 self._fail(self._bridge.violation(str(error)))
+            except BaseException:
+                self._stop()
+                raise
+            if self._failure is not None or last is not None:
+                self._stop()
             tasks.cancel_scope.cancel()
         if self._failure is not None:
             raise self._failure
@@ -83,9 +104,9 @@ class Conversation:
     async def _listen(self, tasks: TaskGroup) -> tuple[dict[str, Any], int] | None:
         """Take messages until the last one, and return it; None where the guest is gone."""
         while (received := await self._channel.receive()) is not None:
-            message = received[0]
+            message, size = received
             if message.keys() == {"call", "path", "args", "kwargs"}:
-                self._begin(message, tasks)
+                self._begin(message, size, tasks)
             elif message.keys() == {"cancel"}:
                 self._cancel(message["cancel"])
             elif message.keys() in ({"done"}, {"error"}):
@@ -93,24 +114,33 @@ class Conversation:
                 return received
             else:
                 raise self._bridge.violation(f"it sent a message that is none: {sorted(message)[:5]!r:.200}")
+            del message, received
         return None
 
-    def _begin(self, message: dict[str, Any], tasks: TaskGroup) -> None:
+    def _begin(self, message: dict[str, Any], size: int, tasks: TaskGroup) -> None:
         number, path = message["call"], message["path"]
         args, kwargs = message["args"], message["kwargs"]
         if type(number) is not int or number <= self._last:
             raise self._bridge.violation(f"it sent a call whose number is not a higher one: {number!r:.50}")
         if type(path) is not str or type(args) is not list or type(kwargs) is not dict:
             raise self._bridge.violation("it sent a call that is none")
+        if len(path) > _MAX_PATH:
+            raise self._bridge.violation(f"it called something whose name has {len(path):,} characters")
         if len(self._calls) >= MAX_IN_FLIGHT:
             raise self._bridge.violation(f"it had more than {MAX_IN_FLIGHT} calls under way")
+        if self._held + size > self._limits.memory_bytes // _UNREAD:
+            said = f"its calls under way hold more than {self._limits.memory_bytes // _UNREAD:,} bytes"
+            raise LimitExceededError("memory_bytes", said)
+        self._held += size
         self._last = number
         self._calls[number] = anyio.CancelScope()
-        tasks.start_soon(self._answer, tasks, number, path, args, kwargs)
+        self._revocable.add(number)
+        tasks.start_soon(self._answer, tasks, number, size, message)
 
     def _cancel(self, number: Any) -> None:
-        if type(number) is not int or not 0 < number <= self._last:
-            raise self._bridge.violation(f"it cancelled a call that it never made: {number!r:.50}")
+        if type(number) is not int or number not in self._revocable:
+            raise self._bridge.violation(f"it cancelled a call that it never made, or twice: {number!r:.50}")
+        self._revocable.discard(number)
         if number in self._calls:  # else its answer is on the way
             self._calls[number].cancel()
 
@@ -120,19 +150,21 @@ class Conversation:
         if self._channel.rest():
             raise self._bridge.violation("it went on after it had said that it was done")
 
-    async def _answer(
-        self, tasks: TaskGroup, number: int, path: str, args: list[Any], kwargs: dict[str, Any]
-    ) -> None:
+    async def _answer(self, tasks: TaskGroup, number: int, size: int, message: dict[str, Any]) -> None:
         reply: dict[str, Any] = {"answer": number, "error": {"kind": "RuntimeError", "message": "cancelled"}}
         try:
             with self._calls[number]:
-                reply = {"answer": number, "value": await self._bridge.call(path, args, kwargs)}
+                value = await self._bridge.call(message["path"], message["args"], message["kwargs"])
+                reply = {"answer": number, "value": value}
+                del value
         except ToldError as told:
             reply = {"answer": number, "error": {"kind": told.kind, "message": told.message}}
         except Exception as error:  # noqa: BLE001 - it is raised where the run is
             self._fail(error)
             tasks.cancel_scope.cancel()
             return
+        message.clear()  # the guest may take its time to read the answer
+        self._held -= size
         frame = self._frame(number, reply)
         if self._channel.waiting + len(frame) > self._limits.memory_bytes // _UNREAD:
             self._fail(self._bridge.violation("it did not take the answers to its calls"))
@@ -156,9 +188,11 @@ class Conversation:
 
     def _concluded(self, message: dict[str, Any], size: int) -> Any:
         if "error" in message:
-            raise _told_error(message["error"]) or self._bridge.violation("it sent an error that is none")
+            raise _told_error(message["error"], self._limits) or self._bridge.violation(
+                "it sent an error that is none"
+            )
         if size - _WRAPPER > self._limits.output_bytes:
-            raise LimitExceededError("output_bytes", f"__out is {size - _WRAPPER:,} bytes of JSON")
+            raise _limit("output_bytes", f"__out is {size - _WRAPPER:,} bytes of JSON", self._limits)
         try:
             measure(message["done"])
         except ValidationError as error:
@@ -166,16 +200,30 @@ class Conversation:
         return message["done"]
 
 
-def _told_error(told: Any) -> CodeError | LimitExceededError | None:
+def _told_error(told: Any, limits: Limits) -> CodeError | LimitExceededError | None:
     """Return the failure that a guest tells of; None where it is none."""
     if not isinstance(told, dict) or not isinstance(told.get("reason"), str):
         return None
-    reason = told["reason"][:_TEXT]
-    if isinstance(told.get("limit"), str) and told["limit"] in _GUEST_LIMITS:
-        return LimitExceededError(told["limit"], reason)
+    reason = _clean(told["reason"][:_TEXT])
+    if isinstance(told.get("limit"), str) and told["limit"] in _ALLOWED:
+        return _limit(told["limit"], reason, limits)
     trace = told.get("traceback")
-    text = trace[:_TRACE] if isinstance(trace, str) else ""
+    text = _clean(trace[:_TRACE]) if isinstance(trace, str) else ""
     return CodeError(reason, _place(told.get("line")), _place(told.get("column")), text)
+
+
+def _limit(name: str, reason: str, limits: Limits) -> LimitExceededError:
+    """Return the error for a limit that a guest has run into: what was allowed, and what it says of it."""
+    return LimitExceededError(name, f"{_ALLOWED[name].format(getattr(limits, name))} ({reason})")
+
+
+def _clean(text: str) -> str:
+    r"""Return a text that can be printed anywhere.
+
+    >>> _clean("a\ud800\x1b[31m\tb")
+    'a?[31m\tb'
+    """
+    return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
 
 
 def _place(number: Any) -> int | None:

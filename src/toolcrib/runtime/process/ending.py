@@ -11,6 +11,9 @@ from toolcrib.runtime.records import Limits
 __all__ = ["why_gone"]
 
 _SHELL_SIGNALS = 128
+_TIME_IS_UP = {signal.SIGXCPU, signal.SIGKILL}
+_ROUGHLY = 2
+"""By how much the clock that ends a process may differ from the one that is read here: it counts in ticks."""
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
 
 
@@ -19,13 +22,16 @@ def why_gone(
 ) -> LimitExceededError | SandboxViolationError:
     """Return what became of a guest that has ended: a limit where the kernel kept one, else a violation.
 
-    Code that ignores the signal which says that its time is up is killed a second later. Nobody tells why,
-    but nobody else kills a guest that runs: it is believed where there was the time to compute so much.
+    The kernel ends code whose time is up by one signal, and code that ignores that by another a second later.
+    Code can send itself either: it is believed where the kernel has counted so much computing, or, where
+    nobody counts, where there was the time for it.
     """
     if child.cgroup is not None and child.cgroup.ran_out():
         return LimitExceededError("memory_bytes", f"the code used more than {limits.memory_bytes:,} bytes")
-    number, computed = _signal(child.process.returncode), elapsed * (os.cpu_count() or 1)
-    if number == signal.SIGXCPU or (number == signal.SIGKILL and computed >= limits.cpu):
+    number, computed = _signal(child.process.returncode), child.computed()
+    if computed is None:
+        computed = elapsed * (os.cpu_count() or 1)
+    if number in _TIME_IS_UP and computed >= limits.cpu / _ROUGHLY:
         return LimitExceededError("cpu", f"the code computed for more than {limits.cpu:g} s")
     if number in _CRASHES:
         said = "as it does when code recurses deeper than its stack or misuses memory"

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from collections import deque
 from typing import Any, NoReturn
 
 import anyio
@@ -12,6 +11,9 @@ __all__ = ["Channel", "Decoder", "FrameError", "encode"]
 
 _HEADER = 4
 _CHUNK = 1 << 18
+_LAST = b'{"done":'
+_MAX_PARTS = 100_100
+"""How many brackets and commas a message may have outside of its texts: parsed, each takes much more room."""
 
 
 class FrameError(Exception):
@@ -39,6 +41,8 @@ def encode(message: dict[str, Any], limit: int) -> bytes:
 class Decoder:
     r"""Cuts a stream of bytes into messages, and never holds more than one frame of the limit and a chunk.
 
+    `limit` is for the message that carries the value, which comes once; every other is held to `short`.
+
     >>> decoder = Decoder(100)
     >>> decoder.feed(b'\x00\x00\x00\x0a{"call":')
     []
@@ -46,13 +50,14 @@ class Decoder:
     [({'call': 1}, 10)]
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, short: int | None = None) -> None:
         self._limit = limit
+        self._short = limit if short is None else short
         self._buffer = bytearray()
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished frame there are."""
+        """How many bytes there are that were not taken."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[tuple[dict[str, Any], int]]:
@@ -61,18 +66,45 @@ class Decoder:
         Raises:
             FrameError: they are none, or one is too large.
         """
-        self._buffer += data
+        self.add(data)
         messages = []
-        while len(self._buffer) >= _HEADER:
-            size = int.from_bytes(self._buffer[:_HEADER], "big")
-            if size > self._limit:
-                raise FrameError(f"it announced a frame of {size:,} bytes, where {self._limit:,} are allowed")
-            end = _HEADER + size
-            if len(self._buffer) < end:
-                break
-            messages.append((_message(self._buffer[_HEADER:end]), size))
-            del self._buffer[:end]
+        while (message := self.take()) is not None:
+            messages.append(message)
         return messages
+
+    def add(self, data: bytes) -> None:
+        """Keep bytes that came."""
+        self._buffer += data
+
+    def take(self) -> tuple[dict[str, Any], int] | None:
+        """Return the next message and its size; None where it is not complete.
+
+        Raises:
+            FrameError: it is none, or too large.
+        """
+        if len(self._buffer) < _HEADER:
+            return None
+        size = int.from_bytes(self._buffer[:_HEADER], "big")
+        end = _HEADER + size
+        limit = self._limit if _LAST.startswith(self._buffer[_HEADER : _HEADER + len(_LAST)]) else self._short
+        if size > limit:
+            raise FrameError(f"it announced a frame of {size:,} bytes, where {limit:,} are allowed")
+        if len(self._buffer) < end:
+            return None
+        data = self._buffer[_HEADER:end]
+        del self._buffer[:end]
+        if not data.startswith(_LAST) and _parts(data) > _MAX_PARTS:
+            raise FrameError(f"it sent a frame of more than {_MAX_PARTS:,} parts")
+        return _message(data), size
+
+
+def _parts(data: bytearray) -> int:
+    """Return how many brackets and commas there are; those in texts are left out where it matters."""
+    found = sum(map(data.count, (b"[", b"{", b",")))
+    if found <= _MAX_PARTS:
+        return found
+    bare = data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
+    return sum(part.count(mark) for part in bare for mark in (b"[", b"{", b","))
 
 
 def _message(data: bytearray) -> dict[str, Any]:
@@ -96,13 +128,12 @@ class Channel:
         line.setblocking(False)  # noqa: FBT003 - the method has no other form
         self._line = line
         self._decoder = Decoder(limit)
-        self._ready: deque[tuple[dict[str, Any], int]] = deque()
         self._turn = anyio.Lock(fast_acquire=True)
         self._waiting = 0
 
-    def allow(self, limit: int) -> None:
-        """Change how large a message of the guest may be; nothing of one may have come yet."""
-        self._decoder = Decoder(limit)
+    def allow(self, limit: int, *, short: int) -> None:
+        """Change how large messages of the guest may be; nothing of one may have come yet."""
+        self._decoder = Decoder(limit, short=short)
 
     @property
     def waiting(self) -> int:
@@ -136,15 +167,14 @@ class Channel:
         Raises:
             FrameError: what came is no frame.
         """
-        while not self._ready:
+        while (message := self._decoder.take()) is None:
             await anyio.wait_readable(self._line)
             data = self._read()
-            if data == b"":
-                if self._decoder.pending:
-                    raise FrameError("it ended in the middle of a frame")
+            if data == b"":  # in the middle of a frame, too: who is killed does not end it
                 return None
-            self._ready += self._decoder.feed(data or b"")
-        return self._ready.popleft()
+            self._decoder.add(data or b"")
+        await anyio.lowlevel.checkpoint()  # what came before is dealt with first, and others have their turn
+        return message
 
     def is_open(self) -> bool:
         """Return whether the guest still holds its end, and has said nothing that was not received."""
@@ -157,8 +187,8 @@ class Channel:
         return False
 
     def rest(self) -> int:
-        """Return how many bytes, or messages, have come beyond those received."""
-        return len(self._ready) + self._decoder.pending + len(self._read() or b"")
+        """Return how many bytes have come beyond those received."""
+        return self._decoder.pending + len(self._read() or b"")
 
     def _read(self) -> bytes | None:
         """Return what is there, nothing where the guest is gone, and None where nothing came yet."""

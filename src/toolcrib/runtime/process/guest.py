@@ -23,28 +23,29 @@ import resource
 import struct
 import sys
 import traceback
-import types
 import uuid
+from asyncio import all_tasks, gather, get_running_loop  # noqa: TID251 - the guest's own loop
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from os import _exit, read, write
 from typing import Any, NoReturn
 
-_LINE = 3
-_HEADER = 4
-_FILE = "<code>"
-_DEPTH = 64
-_TEXT, _TRACE = 2_000, 6_000
-_FRAMES = 12
+globals()["__builtins__"] = dict(vars(builtins))
+"""Ours: the code may put anything in the place of a builtin or of a part of a module, and meets it alone."""
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_from_json = json.JSONDecoder().decode
+
+_LINE, _HEADER, _DEPTH, _VALUES, _INTEGERS = 3, 4, 64, 50_000, 10**4300 - 1
+_FLOATS = sys.float_info.max
+_FILE, _TEXT, _TRACE, _FRAMES, _NAME = "<code>", 2_000, 6_000, 12, 150
 _PREPARED = (
     *("bisect", "collections", "copy", "csv", "enum", "hashlib", "heapq", "html", "itertools", "operator"),
     *("random", "re", "statistics", "string", "textwrap", "time", "typing", "urllib.parse", "zoneinfo"),
 )
 """Modules that code often needs: they are loaded before it comes."""
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
-_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_PDEATHSIG, _SIGKILL = 38, 22, 2, 1, 9
 _CAPABILITY_VERSION = 0x20080522
 _TEXTUAL = (decimal.Decimal, uuid.UUID, pathlib.PurePath, dt.timedelta)
-_DATED = (dt.date, dt.time)
 _LIMITS = {errno.ENOSPC: "disk_bytes", errno.EFBIG: "disk_bytes", errno.EDQUOT: "disk_bytes"}
 
 
@@ -57,25 +58,25 @@ class _Line:
         self.most = 1 << 20
 
     def send(self, message: dict[str, Any]) -> None:
-        data = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-        if len(data) > self.most:
+        data = _to_json(message).encode()
+        if len(data) > self.most and "call" in message:
             raise ValueError(f"{len(data):,} bytes of JSON are more than the {self.most:,} that pass at once")
-        rest = memoryview(struct.pack(">I", len(data)) + data)
+        rest = memoryview(len(data).to_bytes(_HEADER, "big") + data)
         while rest:
-            rest = rest[os.write(self.descriptor, rest) :]
+            rest = rest[write(self.descriptor, rest) :]
 
     def received(self) -> list[dict[str, Any]]:
         """Return the messages that one read completes."""
-        data = os.read(self.descriptor, 1 << 18)
+        data = read(self.descriptor, 1 << 18)
         if not data:
-            os._exit(0)  # the host is gone
+            _exit(0)  # the host is gone
         self._buffer += data
         messages = []
         while len(self._buffer) >= _HEADER:
             end = _HEADER + int.from_bytes(self._buffer[:_HEADER], "big")
             if len(self._buffer) < end:
                 break
-            messages.append(json.loads(self._buffer[_HEADER:end]))
+            messages.append(_from_json(self._buffer[_HEADER:end].decode()))
             del self._buffer[:end]
         return messages
 
@@ -95,46 +96,47 @@ class _Client:
         self._last = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._dropped: set[int] = set()
-        self._settled: asyncio.Future[None] | None = None
 
     async def call(self, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         plain_args = [_plain(value, f"argument {at + 1}") for at, value in enumerate(args)]
         plain_kwargs = {name: _plain(value, f"argument {name!r}") for name, value in kwargs.items()}
-        self._attach()
+        if _size(plain_args) + _size(plain_kwargs) > _VALUES:
+            raise ValueError(f"arguments hold more than {_VALUES:,} values; pass fewer")
+        loop = self._attach()
         self._last += 1
         number = self._last
         self._line.send({"call": number, "path": path, "args": plain_args, "kwargs": plain_kwargs})
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        future = self._waiting[number] = loop.create_future()
         try:
             return await future
-        except asyncio.CancelledError:
+        finally:  # where it was cancelled, or closed
             self._drop(number)
-            raise
 
-    async def settle(self) -> None:
+    def settle(self, loop: asyncio.AbstractEventLoop) -> None:
         """Give up what is still under way, and wait until the host has said so."""
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        with suppress(BaseException):  # the code may have done anything to the loop and its tasks
+            others = all_tasks(loop)
+            for task in others:
+                task.cancel()
+            if others:
+                loop.run_until_complete(gather(*others, return_exceptions=True))
         for number in list(self._waiting):
             self._drop(number)
-        if self._dropped:
-            self._attach()
-            self._settled = asyncio.get_running_loop().create_future()
-            await self._settled
+        while self._dropped:
+            self._dropped.difference_update(message["answer"] for message in self._line.received())
 
     def _drop(self, number: int) -> None:
         if self._waiting.pop(number, None) is not None:
             self._dropped.add(number)
             self._line.send({"cancel": number})
 
-    def _attach(self) -> None:
-        """Have the running loop read answers: code may make loops of its own."""
-        loop = asyncio.get_running_loop()
+    def _attach(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop, which reads answers from here on: code may make loops of its own."""
+        loop = get_running_loop()
         if loop is not self._loop:
             self._loop = loop
             loop.add_reader(self._line.descriptor, self._read)
+        return loop
 
     def _read(self) -> None:
         for message in self._line.received():
@@ -147,8 +149,6 @@ class _Client:
                 future.set_exception(_exception(error["kind"], error["message"]))
             else:
                 future.set_result(message["value"])
-        if self._settled is not None and not self._dropped and not self._settled.done():
-            self._settled.set_result(None)
 
 
 def _exception(kind: str, message: str) -> Exception:
@@ -167,9 +167,12 @@ class _Namespace:
         self.__name = name
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if name.startswith("__"):
-            raise AttributeError(name)
+        if name.startswith("__") or len(name) > _NAME:
+            raise AttributeError(f"{name:.{_NAME}}")
         return _function(self.__client, f"{self.__name}.{name}")
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"{self.__name!r} is a namespace: call one of its tools")
 
 
 def _function(client: _Client, path: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -180,28 +183,24 @@ def _function(client: _Client, path: str) -> Callable[..., Coroutine[Any, Any, A
     return call
 
 
-class _NotJsonError(TypeError):
-    """A value that cannot leave."""
-
-
 def _plain(value: Any, at: str, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one line for each kind of value
     """Return a value as JSON, or say which part of it is none."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return _text(value, at)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise _NotJsonError(f"{at} is {float(value)!r}, which is not JSON")
-        return float(value)
-    if isinstance(value, _DATED):
+    if isinstance(value, int | float):
+        number, most = (int(value), _INTEGERS) if isinstance(value, int) else (float(value), _FLOATS)
+        if not -most <= number <= most:
+            said = repr(number) if most is _FLOATS else "an integer of more than 4,300 digits"
+            raise TypeError(f"{at} is {said}, which is not JSON")
+        return number
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, _TEXTUAL):
         return _text(str(value), at)
     if depth >= _DEPTH:
-        raise _NotJsonError(f"{at[:200]}... is nested more than {_DEPTH} levels deep, or contains itself")
+        raise TypeError(f"{at[:200]}... is nested more than {_DEPTH} levels deep, or contains itself")
     if isinstance(value, dict):
         return {_key(name, at): _plain(value[name], f"{at}[{name!r:.80}]", depth + 1) for name in value}
     if isinstance(value, list | tuple):
@@ -214,14 +213,19 @@ def _plain(value: Any, at: str, depth: int = 0) -> Any:  # noqa: C901, PLR0911 -
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: _plain(getattr(value, name), f"{at}.{name}", depth + 1) for name in names}
-    raise _NotJsonError(f"{at} is a {type(value).__name__}, which is not JSON")
+    raise TypeError(f"{at} is a {type(value).__name__}, which is not JSON")
+
+
+def _size(value: Any) -> int:
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_size, members))
 
 
 def _text(value: str, at: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise _NotJsonError(f"{at} has a lone surrogate in its text, which is not JSON") from None
+        raise TypeError(f"{at} has a lone surrogate in its text, which is not JSON") from None
     return str.__str__(value)
 
 
@@ -229,8 +233,8 @@ def _key(name: Any, at: str) -> str:
     if isinstance(name, str):
         return _text(name, f"a key of {at}")
     if name is None or isinstance(name, bool | int | float):
-        return json.dumps(name)
-    raise _NotJsonError(f"a key of {at} is a {type(name).__name__}, which is not JSON")
+        return json.dumps(_plain(name, f"a key of {at}") if isinstance(name, int) else name)
+    raise TypeError(f"a key of {at} is a {type(name).__name__}, which is not JSON")
 
 
 def _boot(told: dict[str, Any]) -> None:
@@ -246,17 +250,15 @@ def _boot(told: dict[str, Any]) -> None:
     for name in _PREPARED:
         with suppress(ImportError):  # an interpreter may be built without some
             importlib.import_module(name)
-    for name in list(os.environ):
-        if name not in {"HOME", "PATH"}:
-            del os.environ[name]
+    for name in os.environ.keys() - {"HOME", "PATH"}:
+        del os.environ[name]
     if told.get("filter"):
         _close_the_door(base64.b64decode(told["filter"]))
 
 
 def _drop_capabilities() -> None:
     """Empty every set of capabilities: another user id leaves the inheritable one as it was."""
-    header = struct.pack("Ii", _CAPABILITY_VERSION, 0)
-    if ctypes.CDLL(None, use_errno=True).capset(header, bytes(24)):
+    if ctypes.CDLL(None, use_errno=True).capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)):
         raise OSError(ctypes.get_errno(), "capset")
 
 
@@ -264,12 +266,10 @@ def _close_the_door(program: bytes) -> None:
     """Install a filter of system calls, which nothing can take back."""
     libc = ctypes.CDLL(None, use_errno=True)
     code = ctypes.create_string_buffer(program, len(program))
-    pointed = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    argument = ctypes.create_string_buffer(pointed, len(pointed))
-    zero = ctypes.c_ulong(0)
+    argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
+    zero, mode = ctypes.c_ulong(0), ctypes.c_ulong(_SECCOMP_MODE_FILTER)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero):
         raise OSError(ctypes.get_errno(), "no_new_privs")
-    mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
     if libc.prctl(_PR_SET_SECCOMP, mode, ctypes.c_void_p(ctypes.addressof(argument)), zero, zero):
         raise OSError(ctypes.get_errno(), "seccomp")
 
@@ -280,13 +280,19 @@ def _limit(limits: dict[str, int]) -> None:
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
-        soft = value
-        if name == "CPU":
-            soft = math.ceil(used.ru_utime + used.ru_stime + value / 1000)
-            value = soft + 1  # noqa: PLW2901 - SIGXCPU comes first, and then the end
-        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        soft = math.ceil(used.ru_utime + used.ru_stime + value / 1000) if name == "CPU" else value
+        most = soft + (name == "CPU")  # SIGXCPU comes first, and then the end
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         with suppress(ValueError, OSError):  # some systems know a limit and do not let it be set
             resource.setrlimit(kind, (min(soft, most), most))
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """Return what the host is told of an exception, however little of it the code has left to tell."""
+    try:
+        return _failure(error)
+    except BaseException:  # noqa: BLE001 - the code may have changed whatever describes exceptions
+        return {"reason": type.__dict__["__name__"].__get__(type(error))}
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
@@ -305,23 +311,18 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 def _described(error: BaseException) -> str:
     name = type(error).__name__
-    if isinstance(error, _NotJsonError):
-        return str(error)[:_TEXT]
     try:
         said = error.msg if isinstance(error, SyntaxError) else str(error)
     except BaseException:  # noqa: BLE001 - the text is made by the guest's own code
         said = "(its text cannot be made)"
-    if len(said) > _TEXT:
-        said = f"{said[:_TEXT]}... ({len(said):,} characters)"
-    said = said.encode("utf-8", "replace").decode()
+    cut = f"... ({len(said):,} characters)" if len(said) > _TEXT else ""
+    said = (said[:_TEXT] + cut).encode("utf-8", "replace").decode()
     return f"{name}: {said}" if said else name
 
 
 def _line_of(error: BaseException) -> int | None:
-    lines = [
-        line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == _FILE
-    ]
-    return lines[-1] if lines else None
+    walked = list(traceback.walk_tb(error.__traceback__))[::-1]
+    return next((line for frame, line in walked if frame.f_code.co_filename == _FILE), None)
 
 
 def _where(error: BaseException) -> dict[str, Any]:
@@ -333,38 +334,42 @@ def _where(error: BaseException) -> dict[str, Any]:
     lines = traceback.format_list(kept)
     if len(kept) < len(frames):
         lines.insert(_FRAMES // 2, f"  ... {len(frames) - len(kept)} more\n")
-    text = "".join(
-        ["Traceback (most recent call last):\n", *(line[:500] for line in lines), _described(error)]
-    )
-    column = frames[-1].colno
-    said = text[:_TRACE].encode("utf-8", "replace").decode()
-    return {"traceback": said, "column": None if column is None else column + 1}
+    lines = ["Traceback (most recent call last):\n", *(line[:500] for line in lines), _described(error)]
+    said, last = "".join(lines)[:_TRACE].encode("utf-8", "replace").decode(), frames[-1]
+    before = linecache.getline(_FILE, last.lineno or 0).encode()[: last.colno]
+    return {"traceback": said, "column": None if last.colno is None else len(before.decode()) + 1}
+
+
+def _done(value: Any, most: int) -> dict[str, Any]:
+    """Return the message that carries a value, or that says why it cannot."""
+    try:
+        plain = _plain(value, "__out")
+    except TypeError as error:
+        return {"error": {"reason": str(error)[:_TEXT].encode("utf-8", "replace").decode()}}
+    if (size := len(_to_json(plain).encode())) > most:
+        return {"error": {"reason": f"__out is {size:,} bytes of JSON", "limit": "output_bytes"}}
+    return {"done": plain}
 
 
 def _run(job: dict[str, Any], line: _Line, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     """Run the code and return the last message."""
     client = _Client(line)
-    module = types.ModuleType("__main__")
-    for name in job["names"]:
-        setattr(module, name, _Namespace(client, name))
-    for name in job["functions"]:
-        setattr(module, name, _function(client, name))
+    module = type(sys)("__main__")
+    spaces = {name: _Namespace(client, name) for name in job["names"]}
+    functions = {name: _function(client, name) for name in job["functions"]}
+    module.__dict__.update({"__builtins__": builtins, **spaces, **functions})
     sys.modules["__main__"] = module
-    source = job["code"]
+    source = job["code"].removeprefix("\ufeff")
     linecache.cache[_FILE] = (len(source), None, source.splitlines(keepends=True), _FILE)
     try:
         code = compile(source, _FILE, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         awaited = eval(code, module.__dict__)  # noqa: S307 - this is what the sandbox is for
         if isinstance(awaited, Coroutine):
             loop.run_until_complete(awaited)
-        value = _plain(getattr(module, "__out", None), "__out")
-        size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
-        last: dict[str, Any] = {"done": value}
-        if size > job["output_bytes"]:
-            last = {"error": {"reason": f"__out is {size:,} bytes of JSON", "limit": "output_bytes"}}
+        last = _done(getattr(module, "__out", None), job["output_bytes"])
     except BaseException as error:  # noqa: BLE001 - whatever the code raised is told to the host
-        last = {"error": _failure(error)}
-    loop.run_until_complete(client.settle())
+        last = {"error": _told(error)}
+    client.settle(loop)
     return last
 
 
@@ -378,15 +383,17 @@ def _main() -> NoReturn:
     asyncio.set_event_loop(loop)
     line.send({"ready": True})
     job = line.wait()["job"]
-    line.most = job["frame_bytes"]
+    line.most = job["call_bytes"]
     _limit(job["rlimits"])
-    last = _run(job, line, loop)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(BaseException):  # the code may have put anything in their place
-            stream.flush()
-    line.send(last)
-    while True:  # the host ends it
-        os.read(line.descriptor, 1)
+    try:
+        last = _run(job, line, loop)
+        for name in ("stdout", "stderr"):
+            with suppress(BaseException):  # the code may have put anything in their place
+                getattr(sys, name).flush()
+        line.send(last)
+        read(line.descriptor, 1)  # the host ends it, and says nothing more
+    finally:
+        _exit(1)  # what the code has broken is told to nobody
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The `process` sandbox: full CPython, behind bubblewrap, one fresh interpreter for each run."""
 
+import os
 from time import perf_counter
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -7,17 +8,17 @@ from typing import Any, ClassVar, Self
 import anyio
 import anyio.to_thread
 
-from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.errors import RuntimeUnavailableError, ToolcribError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.process.child import Child, boot, encoded, spawn
-from toolcrib.runtime.process.conversation import Conversation, GuestGoneError, frame_bytes
+from toolcrib.runtime.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
 from toolcrib.runtime.process.ending import why_gone
 from toolcrib.runtime.process.pool import Pool
 from toolcrib.runtime.process.wall import GUEST_UID, Wall, find_wall, interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
 
-__all__ = ["ProcessSandbox", "converse"]
+__all__ = ["ProcessSandbox", "converse", "process_limits"]
 
 _INTERPRETER = 32 << 20
 """What an interpreter takes before it runs anything."""
@@ -29,6 +30,10 @@ _OWN_TASKS = 2
 _FILES = 128
 _STACK = 8 << 20
 _TASKS = 4096
+_FAREWELL = 2.0
+"""Seconds that an interpreter may take to end, once it has closed its line."""
+_MOST_BYTES, _MOST_SECONDS = 1 << 46, 1e9
+"""What no machine has: beyond it systems refuse limits, or take them for others."""
 
 
 class ProcessSandbox:
@@ -62,8 +67,11 @@ class ProcessSandbox:
             "isolation": list(wall.layers),
             "profiles": ["dev", "standard", *(["hardened"] if "cgroup" in wall.layers else [])],
             "engine": f"bubblewrap {wall.version}",
-            "guestUid": GUEST_UID if wall.as_root else "the caller's, in a user namespace",
-            "cgroup": sorted(wall.cgroups.parents),
+            "language": "Python",
+            "host_uid": GUEST_UID if wall.as_root else os.geteuid(),
+            "memory": "a control group" if wall.cgroups.memory else "the address space of the interpreter",
+            "cpu": "the time of the processor, rounded up to whole seconds",
+            "cgroup": bool(wall.cgroups.parents),
         }
         return BackendInfo(kind=self.kind, readiness="beta", details=details)
 
@@ -105,7 +113,7 @@ class ProcessSandbox:
         if job.profile == "hardened" and not wall.cgroups.memory:
             raise RuntimeUnavailableError(self.kind, "the 'hardened' profile needs a writable memory cgroup")
         pool = self._entered()
-        child = await pool.take(job.limits.disk_bytes)
+        child = await pool.take(min(job.limits.disk_bytes, _MOST_BYTES))
         try:
             _hold(child, job.limits)
             return await converse(child, job, bridge, self._rlimits(wall, job.limits))
@@ -139,9 +147,7 @@ class ProcessSandbox:
     def _rlimits(wall: Wall, limits: Limits) -> dict[str, int]:
         spare = _ADDRESSES if wall.cgroups.memory else _BARE_ADDRESSES
         return {
-            "AS": limits.memory_bytes + spare,
-            "CPU": int(limits.cpu * 1000),
-            "FSIZE": limits.disk_bytes,
+            **process_limits(limits, spare),
             "NOFILE": _FILES,
             "NPROC": _TASKS if wall.as_root or wall.cgroups.pids else limits.pids,
             "STACK": _STACK,
@@ -149,7 +155,26 @@ class ProcessSandbox:
 
 
 def _hold(child: Child, limits: Limits) -> None:
-    child.hold(limits.memory_bytes + _INTERPRETER, limits.pids + _OWN_TASKS)
+    child.hold(min(limits.memory_bytes, _MOST_BYTES) + _INTERPRETER, limits.pids + _OWN_TASKS)
+
+
+def process_limits(limits: Limits, spare: int) -> dict[str, int]:
+    """Return what a process is asked to keep, with spare addresses beyond its memory; `CPU` is in ms."""
+    return {
+        "AS": min(limits.memory_bytes, _MOST_BYTES) + spare,
+        "CPU": int(min(limits.cpu, _MOST_SECONDS) * 1000),
+        "FSIZE": min(limits.disk_bytes, _MOST_BYTES),
+    }
+
+
+async def _fate(child: Child, job: Job, bridge: Bridge, started: float) -> ToolcribError:
+    """Return why a guest ended without an answer."""
+    gone = await child.gone(_FAREWELL)
+    if child.evicted:
+        return RuntimeUnavailableError(child.kind, "it was closed while the code ran")
+    if not gone:
+        return bridge.violation("the interpreter closed its line and went on without an answer")
+    return why_gone(child, job.limits, bridge, perf_counter() - started)
 
 
 async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, int]) -> Any:
@@ -159,6 +184,7 @@ async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, in
         CodeError: the code failed.
         LimitExceededError: it ran into one.
         SandboxViolationError: it broke the rules, or died.
+        RuntimeUnavailableError: the sandbox was closed meanwhile.
     """
     told = {
         "code": job.code,
@@ -166,8 +192,9 @@ async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, in
         "functions": list(job.functions),
         "rlimits": rlimits,
         "output_bytes": job.limits.output_bytes,
-        "frame_bytes": frame_bytes(job.limits),
+        "call_bytes": MAX_CALL_BYTES,
     }
+    child.begin()
     started = perf_counter()
     value: Any = None
     failure: Exception | None = None
@@ -176,10 +203,9 @@ async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, in
             readers.start_soon(child.read, "stdout", job.output)
             readers.start_soon(child.read, "stderr", job.output)
             try:
-                value = await Conversation(child.channel, bridge, job.limits).run(told)
+                value = await Conversation(child.channel, bridge, job.limits, stop=child.kill).run(told)
             except GuestGoneError:
-                await child.gone()
-                failure = why_gone(child, job.limits, bridge, perf_counter() - started)
+                failure = await _fate(child, job, bridge, started)
             except Exception as error:  # noqa: BLE001 - a task group would wrap it; it is raised below
                 failure = error
             readers.cancel_scope.cancel()

@@ -102,7 +102,7 @@ def _needed() -> tuple[Path, ...]:
     folders += [Path(interpreter()[0]), *map(Path, _EXTRAS)]
     found: list[Path] = []
     for path in dict.fromkeys(folders):
-        if path.exists() and not any(path.is_relative_to(other) for other in found):
+        if os.access(path, os.R_OK) and not any(path.is_relative_to(other) for other in found):
             found.append(path)
     return tuple(found)
 
@@ -117,22 +117,45 @@ def _hidden() -> tuple[str, ...]:
         stdlib.parent / "python3" / "dist-packages",
     ]
     packages += [Path(os.path.realpath(name)) for name in site.getsitepackages([sys.base_prefix])]
-    inside = [path for path in packages if path.is_dir() and any(map(path.is_relative_to, _needed()))]
+    inside = [
+        path for path in packages if os.access(path, os.R_OK) and any(map(path.is_relative_to, _needed()))
+    ]
     return tuple(dict.fromkeys(map(str, inside)))
 
 
-@cache
 def find_wall() -> Wall:
-    """Return the wall that stands on this machine, having tried it once.
+    """Return the wall that stands on this machine, having tried it once: that none does is remembered, too.
 
     Raises:
         RuntimeUnavailableError: none does, and what to install.
     """
+    try:
+        found = _found()
+    except OSError as error:  # it may go away, and is not remembered
+        raise RuntimeUnavailableError("process", f"it cannot be tried here ({error})") from error
+    if isinstance(found, str):
+        raise RuntimeUnavailableError("process", found)
+    return found
+
+
+@cache
+def _found() -> Wall | str:
+    """Return the wall, or what to do where none stands."""
+    try:
+        return _tried()
+    except RuntimeUnavailableError as error:
+        return error.remedy
+
+
+def _tried() -> Wall:
     if not sys.platform.startswith("linux"):
         raise RuntimeUnavailableError("process", "it needs Linux; use the 'monty' backend here")
     program = shutil.which("bwrap")
     if program is None:
         raise RuntimeUnavailableError("process", "install bubblewrap: apt install bubblewrap")
+    if not os.access(interpreter()[0], os.R_OK | os.X_OK):
+        said = f"the interpreter {interpreter()[0]} is out of reach of user {os.geteuid()}; use another"
+        raise RuntimeUnavailableError("process", said)
     filtered, cgroups, problem = filter_program(), find_cgroups(), ""
     version = _run([program, "--version"])[1].split()
     for as_root in [True, False] if os.geteuid() == 0 else [False]:
