@@ -35,6 +35,7 @@ class CribCatalogue:
         self._servers = servers
         self._version = -1
         self._names: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, frozenset[str]] = {}
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces; an empty one stands for the tools without."""
@@ -44,9 +45,10 @@ class CribCatalogue:
         """Return the names of the tools in a namespace, each once, whatever their versions."""
         index = self._discovery.index
         if self._version != index.version:
-            self._version, self._names = index.version, {}
+            self._version, self._names, self._known = index.version, {}, {}
         if namespace not in self._names:
             self._names[namespace] = self._listed(namespace)
+            self._known[namespace] = frozenset(self._names[namespace])
         return self._names[namespace]
 
     def tools(self, refs: Sequence[str]) -> Mapping[str, Tool]:
@@ -56,12 +58,22 @@ class CribCatalogue:
         """
         found = {}
         for ref in refs:
+            if not self._may_be(ref):
+                continue
             try:
                 tool = self._discovery.index.resolve(ref)
                 found[ref] = self._with_output(tool)
             except ToolcribError:  # it is not there, or its name is none: code may mention anything
                 continue
         return found
+
+    def _may_be(self, ref: str) -> bool:
+        """Return whether a reference may mean a tool: to look for what is nearest to it takes its time."""
+        namespace, _, name = ref.rpartition(":")
+        if ":" in namespace:  # with a version, which nobody asks for by the thousand
+            return True
+        self.names(namespace)
+        return name in self._known[namespace]
 
     @property
     def _discovery(self) -> Discovery:
