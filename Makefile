@@ -13,7 +13,7 @@ run: .venv/run-installed  ## Take the tour: define, validate, version and print 
 
 test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run every test, with branch coverage.
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/coverage run -m pytest --numprocesses 3 --dist loadfile
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
 

@@ -924,7 +924,7 @@ TOOLS = (
                 pass
         """,
         {
-            "monty": unsupported,
+            "monty": slow,
             "process": stopped("max_tool_calls", "lookups"),
             "unsafe": stopped("max_tool_calls", "lookups"),
         },
@@ -934,7 +934,7 @@ TOOLS = (
         "tools",
         "flood of tasks",
         "import asyncio\ntasks = [asyncio.create_task(calc.add(a=1, b=n)) for n in range(1000)]\nawait asyncio.sleep(1)\n__out = len(tasks)",
-        {"monty": slow, "process": stopped("max_tool_calls"), "unsafe": stopped("max_tool_calls")},
+        {"monty": unsupported, "process": stopped("max_tool_calls"), "unsafe": stopped("max_tool_calls")},
     ),
     _made(
         "tools",

@@ -157,10 +157,11 @@ class Runtime:
 
     async def _run_in(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
         attempt.enter(sandbox)
-        stubs = await attempt.stubs()
-        engine: Engine = "monty" if sandbox.kind == "monty" else "python"
-        members = attempt.surface.members
-        attempt.note(await self._checker.check(attempt.request.code, stubs, engine=engine, members=members))
+        if attempt.surface.can_call:  # else nothing happens that running the code does not tell as well
+            stubs, members = await attempt.stubs(), attempt.surface.members
+            engine: Engine = "monty" if sandbox.kind == "monty" else "python"
+            code = attempt.request.code
+            attempt.note(await self._checker.check(code, stubs, engine=engine, members=members))
         return await attempt.run()
 
     async def _sandbox(self, kind: str, request: ExecuteRequest) -> Sandbox:

@@ -69,6 +69,8 @@ class Surface:
         self._imported = frozenset(_IMPORT.findall(code)) & self._spaces.keys()
         self._unlisted = frozenset(name for name in self._spaces if not self._named(self._spaces[name]))
         self._loose = self._unlisted | {name for name in self._spaces if len(mentions[name]) > _MAX_TYPED}
+        self.can_call = bool(self._spaces or self._alone or mentions.keys() & set(FUNCTIONS))
+        """Whether the code has any name by which a tool could be called."""
         self._references = self._find(mentions)
         found = catalogue.tools(list(self._references.values()))
         self._tools = {path: found[ref] for path, ref in self._references.items() if ref in found}
