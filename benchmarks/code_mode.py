@@ -83,7 +83,8 @@ WHO = """\
 - **toolcrib** is `Runtime.execute`: stubs of the tools that the code mentions, type check, sandbox, and every
   call by way of policy, validation, deadline and audit. `monty` is a fresh session of that engine, whose
   worker is kept, within bubblewrap and seccomp; `process` is a fresh CPython for each run, within bubblewrap,
-  seccomp and rlimits, as a user without rights. Types are checked in a session that is kept for that.
+  seccomp and rlimits, as a user without rights. Types are checked in a session that is kept for that;
+  code that can call no tool is not checked.
 - **fastmcp** checks no types, and starts and ends a worker of the engine for each run. *Client* is its tool
   `execute` through its client in memory; *provider* is its `MontySandboxProvider` alone, with plain functions
   for tools. Its limit of 50 calls is lifted.
