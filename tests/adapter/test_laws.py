@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from toolcrib.adapter.portability import TARGETS
 from toolcrib.errors import ConversionError, ToolcribError
 
+pytestmark = pytest.mark.untraced
+
 NAMES = [
     "a",
     "b",

@@ -23,6 +23,8 @@ from adapter.support import (
 from toolcrib.adapter import Bundle, Conversion, portability
 from toolcrib.adapter.portability import TARGETS
 
+pytestmark = pytest.mark.untraced
+
 COUNT = 1163
 REALLY_STRICT = {"openai-strict": 1163, "anthropic-strict": 1078}
 """How many tools the provider holds the model to; the others are sent plain, with a warning."""

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from textwrap import dedent
 from typing import Any
 
@@ -1256,4 +1256,16 @@ FRAMES = (
     ),
 )
 
-ATTACKS = (*TIME, *MEMORY, *PROCESSES, *FILES, *NETWORK, *KERNEL, *LANGUAGE, *OUTPUT, *TOOLS, *FRAMES)
+_UNWALLED = {"tools", "frames"}
+"""What must hold also where there is no wall; of the rest, in which `unsafe` is as `process`, one each."""
+_SAMPLES = {"infinite loop", "`time.sleep`", "50 MB printed at once"}
+
+
+def _told(attack: Attack) -> Attack:
+    if attack.group in _UNWALLED or attack.name in _SAMPLES:
+        return attack
+    return replace(attack, expected={kind: end for kind, end in attack.expected.items() if kind != "unsafe"})
+
+
+_ALL = (*TIME, *MEMORY, *PROCESSES, *FILES, *NETWORK, *KERNEL, *LANGUAGE, *OUTPUT, *TOOLS, *FRAMES)
+ATTACKS = tuple(map(_told, _ALL))

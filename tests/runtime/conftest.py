@@ -4,17 +4,23 @@ import ctypes
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _adopt_orphans() -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _adopt_orphans() -> Iterator[None]:
     """Have processes that outlive their parents become our children, so that a test can see that they do."""
-    if hasattr(os, "pidfd_open"):  # as on Linux alone
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if not hasattr(os, "pidfd_open"):  # as on Linux alone
+        yield
+        return
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    yield
+    prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)  # tests of other things want them collected by the system
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from runtime.workbench import LIMIT, SMALL, Bench, Ran, descendants, descriptors
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
 
 CANARY = "canary-9c1f7e55"
-pytestmark = pytest.mark.filterwarnings("ignore:code runs without a sandbox")
+pytestmark = [pytest.mark.filterwarnings("ignore:code runs without a sandbox"), pytest.mark.untraced]
 CASES = [(kind, attack) for attack in ATTACKS for kind in attack.expected]
 GROWTH = 96 << 20
 """Bytes by which the host, or all guests together beyond their limit, may grow."""

@@ -10,6 +10,8 @@ from toolcrib.runtime.process import ProcessSandbox
 from toolcrib.runtime.protocols import Sandbox
 from toolcrib.runtime.unsafe import UnsafeSandbox
 
+pytestmark = pytest.mark.untraced
+
 
 @pytest.mark.usefixtures("needs_bubblewrap")
 class TestMonty(SandboxContract):

@@ -11,7 +11,7 @@ from runtime.workbench import Bench, Shelf
 from toolcrib import Crib
 from toolcrib.errors import CodeError
 
-pytestmark = pytest.mark.filterwarnings("ignore:code runs without a sandbox")
+pytestmark = [pytest.mark.filterwarnings("ignore:code runs without a sandbox"), pytest.mark.untraced]
 CASES = [(kind, program) for program in PROGRAMS for kind in BACKENDS]
 
 

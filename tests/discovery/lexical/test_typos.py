@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from toolcrib.discovery.lexical.typos import Typos, distance
 from toolcrib.discovery.text import stem
 
+pytestmark = pytest.mark.untraced
+
 VOCABULARY = ["weather", "forecast", "calendar", "repositori", "translat", "invoic", "password", "kubernet"]
 
 short_words = st.text("abc", max_size=8)

@@ -4,12 +4,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from toolcrib.discovery.store import MemoryStore, SqliteStore, Store, StoredTool
 from toolcrib.errors import StoreError
+
+pytestmark = pytest.mark.untraced
 
 ids = st.sampled_from(["a", "a:b", "b", "é", "", "\U0001f600"])
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

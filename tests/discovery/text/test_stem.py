@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from toolcrib.discovery.text import stem
 
+pytestmark = pytest.mark.untraced
+
 SNOWBALL = Stemmer.Stemmer("english", 0)
 BEGINNINGS = "gener commun arsen past univers later emerg organ inter y x"
 MIDDLES = "a b ab ba bab tat hop hopp fail generat commun ys sky"

@@ -15,6 +15,8 @@ from toolcrib.runtime.check import Checker
 from toolcrib.runtime.stubs import STEPS, parameters, paths_of, render, tokens
 from toolcrib.runtime.stubs.schema import fields_of, resolve
 
+pytestmark = pytest.mark.untraced
+
 BATCH = 40
 
 
