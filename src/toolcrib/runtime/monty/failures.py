@@ -30,6 +30,8 @@ _SAID = {
 _NO_TOOL = re.compile(r"AttributeError: 'ToolNamespace' object has no attribute '(\w{1,200})'$")
 _KILLED = {9, 137}
 """How a worker ends that the system took the memory from."""
+_KILLED_BARE = "(signal: 9 "
+"""How that reads of a worker without a wall, which has no exit status then, in the words of the engine."""
 _MAX_TEXT, _MAX_LINE, _MAX_FRAMES = 2000, 200, 20
 
 
@@ -65,7 +67,7 @@ def in_value(error: MontyError, code: str) -> bool:
 def _crash(error: MontyCrashedError, job: Job) -> ToolcribError:
     if error.timed_out:
         return LimitExceededError("cpu", f"{_told('cpu', job)}, and had to be killed")
-    if error.exit_status in _KILLED:
+    if error.exit_status in _KILLED or _KILLED_BARE in str(error):
         return LimitExceededError("memory_bytes", "its worker was killed, most likely for the memory it took")
     return SandboxViolationError("its worker died")
 
