@@ -1,6 +1,8 @@
 """What every test may ask for."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -40,3 +42,22 @@ def shared_data() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return DATA
+
+
+def bubblewrap_works() -> bool:
+    """Return whether bubblewrap is here and may make a wall."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return False
+    command = [program, "--unshare-all", "--ro-bind", "/", "/", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(scope="session")
+def needs_bubblewrap() -> None:
+    """Skip where bubblewrap is missing or not allowed; fail in CI."""
+    if not bubblewrap_works():
+        reason = "needs bubblewrap: apt install bubblewrap, and the right to make namespaces"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)

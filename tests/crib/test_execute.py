@@ -156,6 +156,7 @@ async def test_code_that_leaves_nothing_is_told_so() -> None:
     assert "__out" in ran.notes[0]
 
 
+@pytest.mark.usefixtures("needs_bubblewrap")
 async def test_the_settings_say_what_a_caller_does_not(tmp_path: Path) -> None:
     path = tmp_path / "toolcrib.toml"
     path.write_text(

@@ -2,8 +2,6 @@
 
 import ctypes
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -26,22 +24,3 @@ def _adopt_orphans() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
-
-
-def bubblewrap_works() -> bool:
-    """Return whether bubblewrap is here and may make a wall."""
-    program = shutil.which("bwrap")
-    if program is None:
-        return False
-    command = [program, "--unshare-all", "--ro-bind", "/", "/", "true"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-@pytest.fixture(scope="session")
-def needs_bubblewrap() -> None:
-    """Skip where bubblewrap is missing or not allowed; fail in CI."""
-    if not bubblewrap_works():
-        reason = "needs bubblewrap: apt install bubblewrap, and the right to make namespaces"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
