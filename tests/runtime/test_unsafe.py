@@ -10,10 +10,11 @@ from contracts.sandbox import alive, eventually
 from runtime.workbench import LIMIT, Bench, descendants, descriptors
 
 from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError
-from toolcrib.runtime.bridge import FUNCTIONS, Bridge
+from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job, Sandbox
 from toolcrib.runtime.records import Limits
+from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.unsafe import UnsafeSandbox, UnsafeSandboxWarning
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX")

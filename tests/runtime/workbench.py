@@ -13,10 +13,11 @@ from toolcrib import Crib
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError
 from toolcrib.execution import Request
 from toolcrib.model import ToolCallRecord
-from toolcrib.runtime.bridge import FUNCTIONS, Bridge
+from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job, Sandbox
 from toolcrib.runtime.records import Limits, SecurityProfile
+from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 LIMIT = 30.0
 """Seconds after which a run that must end has not."""

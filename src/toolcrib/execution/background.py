@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
-__all__ = ["Background", "Loop", "is_being_cancelled", "result_of", "yield_to_cancellation"]
+__all__ = ["Background", "Loop", "given_up_after", "is_being_cancelled", "result_of", "yield_to_cancellation"]
 
 T = TypeVar("T")
 _KEPT: set["asyncio.Task[None]"] = set()
@@ -55,6 +55,28 @@ class Background:
                 await self._work()
         finally:
             self._ended.set()
+
+
+async def given_up_after(patience: float, call: Callable[[], Awaitable[T]]) -> T:
+    """Return what a call gives; one that is cancelled is waited for so many seconds, and then left alone."""
+    given: list[T] = []
+    raised: list[Exception] = []
+
+    async def work() -> None:
+        try:
+            given.append(await call())
+        except Exception as error:  # noqa: BLE001 - it is raised where the call is waited for
+            raised.append(error)
+
+    task = Background(work)
+    try:
+        await task.wait()
+    except BaseException:
+        await task.stop(patience)
+        raise
+    if raised:
+        raise raised[0]
+    return given[0]
 
 
 async def result_of(future: "Future[T]") -> T:

@@ -12,21 +12,22 @@ from typing import Any, Protocol
 import anyio
 
 from toolcrib.errors import LimitExceededError, SandboxViolationError, ToolcribError
+from toolcrib.execution.background import given_up_after
 from toolcrib.execution.chain import ChainLimits, RunTool
 from toolcrib.model import ToolCallRecord, ToolGateway
-from toolcrib.runtime.calls import bounded
 from toolcrib.runtime.chains import chain_size, follow_chain
 from toolcrib.runtime.ledger import Ledger
 from toolcrib.runtime.plain import bound, found_tools, plain, read_arguments, room_for
 from toolcrib.runtime.records import Limits
+from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.telling import ToldError, told
 
-__all__ = ["FUNCTIONS", "MAX_PARALLEL", "Bridge", "Names"]
+__all__ = ["MAX_PARALLEL", "Bridge", "Names"]
 
-FUNCTIONS = ("search_tools", "describe_tool", "run_tool", "run_chain")
-"""What every guest has beside its tools."""
 MAX_PARALLEL = 64
 """How many calls of one guest run at once; the others wait their turn."""
+_PATIENCE = 1.0
+"""Seconds that a tool has to stop, once the code that called it has ended."""
 _MAX_LOOKUPS = 200
 """How often a guest may search, describe, and call what is not there: none of it is a call of a tool."""
 
@@ -157,7 +158,7 @@ class Bridge:
             entry.begin()
             started = perf_counter()
             try:
-                result = await bounded(call)
+                result = await given_up_after(_PATIENCE, call)
             except BaseException as error:
                 entry.fail(error, perf_counter() - started)
                 raise

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from toolcrib.model import Tool
 from toolcrib.model.suggest import did_you_mean, nearest
-from toolcrib.runtime.bridge import FUNCTIONS
 from toolcrib.runtime.protocols import Catalogue
+from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, names_of
 from toolcrib.runtime.stubs.signature import parameters
 

@@ -9,11 +9,12 @@ import anyio
 from runtime.workbench import descendants
 
 from toolcrib.errors import LimitExceededError
-from toolcrib.runtime.bridge import FUNCTIONS, Bridge
+from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.monty import MontySandbox
 from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import Limits, SecurityProfile
+from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 LIMIT = 30.0
 """Seconds after which what must end has not."""

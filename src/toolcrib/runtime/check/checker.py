@@ -18,9 +18,10 @@ import anyio
 from toolcrib.errors import CodeError, ToolcribError
 from toolcrib.runtime.check.context import Context, Engine, Problem
 from toolcrib.runtime.check.rules import judge
-from toolcrib.runtime.check.sessions import OWN, Sessions, Skipped
+from toolcrib.runtime.check.sessions import Sessions, Skipped
 from toolcrib.runtime.check.threads import Busy, Threads
 from toolcrib.runtime.check.vocabulary import read_stub
+from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 __all__ = ["Checker"]
 
@@ -164,7 +165,7 @@ def _problems(
     sessions: Sessions, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
 ) -> list[Problem]:
     words = read_stub(stubs)
-    shadowed = _bound(code, {*words.names, *OWN})
+    shadowed = _bound(code, {*words.names, *FUNCTIONS})
     names = [name for name in words.names if name not in shadowed]
     found = sessions.check(code, stubs, names, shadowed)
     return judge(Context(code, words.with_guest(), engine, found[:_MAX_FINDINGS], shadowed, members))

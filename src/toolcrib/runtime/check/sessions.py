@@ -13,13 +13,12 @@ from typing import Any
 
 from toolcrib.runtime.check.context import Finding
 from toolcrib.runtime.check.memory import resident
-from toolcrib.runtime.stubs.guest import GUEST
+from toolcrib.runtime.stubs.guest import FUNCTIONS, GUEST
 
-__all__ = ["OWN", "Sessions", "Skipped"]
+__all__ = ["Sessions", "Skipped"]
 
 _SENTINEL = "__toolcrib_checked__"
 _GUEST, _ANYTHING = "toolcrib_guest", "toolcrib_anything"
-OWN = ("search_tools", "describe_tool", "run_tool", "run_chain")
 _ANY = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"
 _MAX_STUBS = 64
 _MAX_CHECKS = 200
@@ -81,7 +80,7 @@ class Sessions:
         Raises:
             Skipped: the type checker gave no answer.
         """
-        own = [name for name in OWN if name not in shadowed]
+        own = [name for name in FUNCTIONS if name not in shadowed]
         sources = ((self._stubs.name(stub), names), (_ANYTHING, shadowed), (_GUEST, own))
         first = [f"from {module} import {', '.join(wanted)}" for module, wanted in sources if wanted]
         session = self._take()

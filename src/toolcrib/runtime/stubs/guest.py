@@ -1,6 +1,9 @@
 """The stub of what every guest has beside its tools."""
 
-__all__ = ["GUEST"]
+__all__ = ["FUNCTIONS", "GUEST"]
+
+FUNCTIONS = ("search_tools", "describe_tool", "run_tool", "run_chain")
+"""What every guest has beside its tools."""
 
 GUEST = '''\
 from typing import Any, Literal, NotRequired, TypedDict

@@ -5,12 +5,14 @@ import re
 from collections.abc import Iterable
 from keyword import iskeyword, kwlist
 
+from toolcrib.runtime.stubs.guest import FUNCTIONS
+
 __all__ = ["TOP_RESERVED", "camel", "identifier", "names_of"]
 
 TOP_RESERVED = frozenset(
     {name for name in dir(builtins) if not name.startswith("_")}
     | set(kwlist)
-    | {"search_tools", "describe_tool", "run_tool", "run_chain", "__out", "asyncio"}
+    | {*FUNCTIONS, "__out", "asyncio"}
     | {"Any", "Literal", "NotRequired", "TypedDict"}
 )
 """What a namespace, or a tool without one, may not be called in code: the guest's own names."""
