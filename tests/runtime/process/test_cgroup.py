@@ -70,7 +70,7 @@ def test_computing_is_counted(group: Cgroup) -> None:
 
 def left_behind(namespace: str | None = None) -> str:
     """Return the name of a group of a process that is gone: we have not started at 0."""
-    return f"toolcrib-{os.getpid()}-0-{namespace or str(Path('/proc/self/ns/pid').readlink())[5:-1]}-1"
+    return f"toolcrib-{namespace or Path('/proc/self/ns/pid').stat().st_ino}-{os.getpid()}-0-1"
 
 
 def test_groups_of_those_who_see_other_processes_are_left_alone(tmp_path: Path) -> None:

@@ -11,16 +11,17 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from toolcrib.runtime.owner import is_gone, own_mark
+
 __all__ = ["make_folder"]
 
 _PREFIX = "toolcrib-monty-"
-_PARTS = 4
 _PRIVATE = 0o700
 
 
 def make_folder() -> Path:
     """Return an empty folder of our own, having removed those of processes that are gone."""
-    own = _owner(os.getpid())
+    own = own_mark()
     if own is not None:  # where the system tells who is alive
         _sweep()
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{own or 'host'}-"))
@@ -35,28 +36,10 @@ def _sweep() -> None:
 
 def _is_left(folder: Path) -> bool:
     """Return whether a folder is ours, and of a process that is gone."""
-    parts = folder.name.removeprefix(_PREFIX).split("-", _PARTS - 1)
-    if len(parts) != _PARTS or not all(part.isdecimal() and part.isascii() for part in parts[:-1]):
-        return False
-    space, pid, started = parts[:-1]
-    if space != _space() or _owner(int(pid)) == f"{space}-{pid}-{started}":
+    if not is_gone(folder.name.removeprefix(_PREFIX).rpartition("-")[0]):
         return False
     with suppress(OSError):  # another was faster
         found = folder.lstat()
         private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == _PRIVATE
         return private and found.st_uid == os.geteuid()
     return False
-
-
-def _owner(pid: int) -> str | None:
-    """Return what tells a process from all others: where it is counted, its number, and when it started."""
-    try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return f"{_space()}-{pid}-{told.rpartition(')')[2].split()[19]}"
-    except OSError:
-        return None
-
-
-def _space() -> str:
-    """Return among which processes we are: those of another container, which we cannot see, may be alive."""
-    return str(Path("/proc/self/ns/pid").stat().st_ino)

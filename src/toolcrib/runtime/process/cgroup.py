@@ -1,7 +1,7 @@
 """Control groups: the kernel's own account of a guest's memory, processes and time, where we may make groups.
 
-Both versions are known. A group's name says our process id, when we started, and which processes we can see,
-so that whoever comes after a process that was killed can tell which groups nobody needs any more.
+Both versions are known. A group's name says who made it, so that whoever comes after a process that was
+killed can tell which groups nobody needs any more.
 """
 
 import os
@@ -13,6 +13,8 @@ from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Self
+
+from toolcrib.runtime.owner import is_gone, own_mark
 
 __all__ = ["Cgroup", "Cgroups", "find_cgroups"]
 
@@ -52,7 +54,7 @@ class Cgroups:
 
     def make(self) -> "Cgroup | None":
         """Return a group of its own for one guest; None where there is no place for it."""
-        name = f"{_PREFIX}-{os.getpid()}-{_started(os.getpid())}-{_pid_namespace()}-{next(_NUMBERS)}"
+        name = f"{_PREFIX}-{own_mark()}-{next(_NUMBERS)}"
         made: dict[str, Path] = {}
         try:
             for controller, parent in self.parents.items():
@@ -75,7 +77,7 @@ class Cgroups:
             for folder in {
                 path for parent in self.parents.values() for path in parent.glob(f"{_PREFIX}-*-*-*-*")
             }
-            if _is_left(folder.name)
+            if is_gone(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
         ]
         busy, until = left, monotonic() + _SWEEP_TIME
         while (busy := [folder for folder in busy if not _gone(folder)]) and monotonic() < until:
@@ -198,20 +200,6 @@ def _works(parent: Path, controller: str) -> bool:
         group.remove()
 
 
-def _is_left(name: str) -> bool:
-    """Return whether a group is of a process that is gone; of those that we could not see it is unknown."""
-    _, pid, started, seen, _ = name.split("-", 4)
-    return pid.isdigit() and seen == _pid_namespace() and _started(int(pid)) != started
-
-
-def _pid_namespace() -> str:
-    """Return which processes we can see, by the number of their namespace."""
-    try:
-        return "".join(filter(str.isdigit, str(Path("/proc/self/ns/pid").readlink())))
-    except OSError:
-        return "unknown"
-
-
 def _gone(folder: Path) -> bool:
     """Remove a group, and return whether it is gone; where it is not, whoever is in it is killed."""
     try:
@@ -232,13 +220,6 @@ def _kill(folder: Path) -> None:
         if guest > 0:  # those that we cannot see are 0, by which our own group would be meant
             with suppress(OSError):
                 os.kill(guest, signal.SIGKILL)
-
-
-def _started(pid: int) -> str:
-    """Return when a process started, in ticks since the machine did; nothing where there is none."""
-    for line in _lines(Path(f"/proc/{pid}/stat")):
-        return line.rpartition(")")[2].split()[19]
-    return ""
 
 
 def _lines(path: Path) -> list[str]:
