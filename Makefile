@@ -48,7 +48,7 @@ bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README
 	$(BIN)/python benchmarks/code_mode.py
 
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
-	$(LOCK) pyproject.toml --group build --output-file requirements/run.txt
+	$(LOCK) pyproject.toml --extra cli --extra code --group build --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.

@@ -45,10 +45,14 @@ PACKAGES = [
     "toolcrib.runtime.process",
     "toolcrib.runtime.stubs",
     "toolcrib.crib",
+    "toolcrib.gateway",
+    "toolcrib.gateway.http",
+    "toolcrib.gateway.meta",
+    "toolcrib.cli",
 ]
 EXTRAS = {
     "mcp", "mcp_types", "httpx2", "click", "rich", "httpx", "yaml", "opentelemetry", "onnxruntime", "tokenizers",
-    "usearch", "pydantic_monty", "pyseccomp",
+    "usearch", "pydantic_monty", "pyseccomp", "prometheus_client", "starlette", "uvicorn",
 }  # fmt: skip
 HOSTS = re.compile(r"pythonhosted|pypi\.org|registry\.npmjs|index-url|/simple\b")
 

@@ -2,9 +2,11 @@
 
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.files import Config, load
+from toolcrib.crib.serving import GatewaySettings, ToolsetSettings
 from toolcrib.crib.settings import (
     AuditSettings,
     CacheSettings,
+    CodeSettings,
     LimitSettings,
     OpenApiSettings,
     RetrySettings,
@@ -16,13 +18,16 @@ from toolcrib.crib.sync import SyncCrib
 __all__ = [
     "AuditSettings",
     "CacheSettings",
+    "CodeSettings",
     "Config",
     "Crib",
+    "GatewaySettings",
     "LimitSettings",
     "OpenApiSettings",
     "RetrySettings",
     "SearchSettings",
     "Settings",
     "SyncCrib",
+    "ToolsetSettings",
     "load",
 ]

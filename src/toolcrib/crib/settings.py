@@ -1,23 +1,20 @@
 """What can be configured, as one record."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.crib.places import path_fault
-from toolcrib.errors import ConfigError, Problem, ToolcribError
+from toolcrib.crib.section import Count, FilePath, Seconds, Section, Text
+from toolcrib.crib.serving import GatewaySettings, ToolsetSettings
 from toolcrib.execution.mcp.config import ServerConfig, host_of
-from toolcrib.model.record import JsonObject, Record
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
 from toolcrib.runtime.choice import DEFAULT
 from toolcrib.runtime.records import ExecuteRequest, Limits, SecurityProfile
 
 __all__ = [
-    "INTERNAL",
     "MEMORY",
     "AuditSettings",
     "CacheSettings",
@@ -27,25 +24,10 @@ __all__ = [
     "RetrySettings",
     "SearchSettings",
     "Settings",
-    "advised",
 ]
 
 MEMORY = "memory"
 """What `store` says where the catalogue is not to be kept."""
-INTERNAL = frozenset({"source", "others"})
-"""What only the reader of files sets."""
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Count = Annotated[int, Field(ge=1)]
-_Text = Annotated[str, Field(min_length=1)]
-
-
-def _path(path: str) -> str:
-    if fault := path_fault(path):
-        raise PydanticCustomError("path", "{fault}", {"fault": fault})
-    return path
-
-
-_Path = Annotated[_Text, AfterValidator(_path)]
 
 
 def _file(path: str) -> str:
@@ -54,20 +36,10 @@ def _file(path: str) -> str:
     return path
 
 
-class _Section(Record):
-    """A part of the configuration."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(strict=False)
-
-    @classmethod
-    def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - values may be secret
-        return ConfigError(cls.__name__, tuple(advised(problem, cls) for problem in problems))
-
-
-class OpenApiSettings(_Section):
+class OpenApiSettings(Section):
     """An HTTP API whose operations become tools."""
 
-    document: Annotated[_Path, AfterValidator(_file)]
+    document: Annotated[FilePath, AfterValidator(_file)]
     """The OpenAPI document: a file in JSON or YAML."""
     base_url: str | None = None
     """Where the API is; None where the document says it."""
@@ -83,21 +55,21 @@ class OpenApiSettings(_Section):
             yield name, host_of(value) if name == "base_url" and value else value
 
 
-class LimitSettings(_Section):
+class LimitSettings(Section):
     """How much of everything."""
 
-    result_bytes: _Count = 16 * 2**20
+    result_bytes: Count = 16 * 2**20
     """How large the value of one result may be."""
-    concurrency: _Count | None = None
+    concurrency: Count | None = None
     """How many calls run at once on one backend; None leaves it to the servers' `max_concurrency`."""
 
 
-class SearchSettings(_Section):
+class SearchSettings(Section):
     """How tools are found."""
 
     searcher: Literal["auto", "bm25", "hybrid"] = "auto"
     """By words, or by words and meaning; `auto` does what the model and the installed extras allow."""
-    model: _Path | None = None
+    model: FilePath | None = None
     """The folder of an embedding model."""
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     """What a result needs at least, where a search does not say."""
@@ -109,34 +81,34 @@ class SearchSettings(_Section):
         return self
 
 
-class CacheSettings(_Section):
+class CacheSettings(Section):
     """For how long answers of read-only tools are kept."""
 
-    ttl: _Seconds = 60.0
-    entries: _Count = 1024
+    ttl: Seconds = 60.0
+    entries: Count = 1024
 
 
-class RetrySettings(_Section):
+class RetrySettings(Section):
     """How often a call is tried whose backend was unavailable, where that is safe."""
 
-    attempts: _Count = 3
+    attempts: Count = 3
 
 
-class AuditSettings(_Section):
+class AuditSettings(Section):
     """Where one line is written for each call."""
 
-    path: _Path
+    path: FilePath
     arguments: bool = False
     """Whether the arguments of the calls are written too."""
 
 
-class CodeSettings(_Section):
+class CodeSettings(Section):
     """How code that calls tools is run."""
 
-    backend: _Text = DEFAULT
+    backend: Text = DEFAULT
     """The kind of sandbox that is used where a caller does not say."""
     profile: SecurityProfile = SecurityProfile.STANDARD
-    timeout: _Seconds = 30.0
+    timeout: Seconds = 30.0
     """Seconds for everything: computing, and the tools."""
     limits: Limits = Limits.of_checked()
     language_fallback: bool = False
@@ -161,7 +133,7 @@ class CodeSettings(_Section):
         return ExecuteRequest(code=code, **usual | asked)
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything that a crib is made of.
 
     >>> Settings(timeout=5, servers={"time": {"command": "mcp-server-time"}}).servers["time"].transport
@@ -175,13 +147,16 @@ class Settings(_Section):
     """MCP servers by name; the name is the namespace of their tools."""
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
-    store: _Path | None = None
+    store: FilePath | None = None
     """The file of the catalogue, or `memory`; None keeps that of a configuration file in the user's data."""
-    timeout: _Seconds = 60.0
+    timeout: Seconds = 60.0
     """For how many seconds a call may run that does not say otherwise."""
     limits: LimitSettings = LimitSettings.of_checked()
     search: SearchSettings = SearchSettings.of_checked()
     code: CodeSettings = CodeSettings.of_checked()
+    toolsets: dict[str, ToolsetSettings] = Field(default={})
+    """Parts of the catalogue by name, each served at an address of its own."""
+    gateway: GatewaySettings = GatewaySettings.of_checked()
     cache: CacheSettings | None = None
     retry: RetrySettings | None = None
     audit: AuditSettings | None = None
@@ -195,7 +170,7 @@ class Settings(_Section):
         for name, value in super().__repr_args__():
             yield name, list(value) if name in {"servers", "openapi"} else value
 
-    @field_validator("servers", "openapi", mode="after")
+    @field_validator("servers", "openapi", "toolsets", mode="after")
     @classmethod
     def _named(cls, parts: dict[str, Any]) -> dict[str, Any]:
         for name in parts:
@@ -210,35 +185,3 @@ class Settings(_Section):
             shown = {"names": ", ".join(map(repr, twice))}
             raise PydanticCustomError("name", "{names} cannot be both a server and an API", shown)
         return self
-
-
-def advised(problem: Problem, record: type[Record]) -> Problem:
-    """Return a complaint about a key that nobody knows with the key that may have been meant."""
-    if problem.keyword != "extra_forbidden":
-        return problem
-    *places, key = (part.replace("~1", "/").replace("~0", "~") for part in problem.path.split("/")[1:])
-    options = _options(record, places)
-    hint = did_you_mean(key, options) or (f"; there are {', '.join(options)}" if options else "")
-    return Problem(problem.path, problem.keyword, f"is not a setting{hint}")
-
-
-def _options(record: type[Record], places: Iterable[str]) -> list[str]:
-    """Return the keys of the section at a place."""
-    kind: Any = record
-    for place in places:
-        if _is_record(kind):
-            fields = kind.model_fields
-            name = next((name for name, field in fields.items() if place in {name, field.alias}), "")
-            kind = _present(fields[name].annotation) if name else None
-        else:
-            kind = get_args(kind)[1] if get_args(kind) else None  # of what a table's values are
-    return [name for name in kind.model_fields if name not in INTERNAL] if _is_record(kind) else []
-
-
-def _is_record(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Record)
-
-
-def _present(kind: Any) -> Any:
-    """Return what a field is where it is not None."""
-    return get_args(kind)[0] if isinstance(kind, UnionType) else kind

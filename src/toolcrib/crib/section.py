@@ -1,0 +1,72 @@
+"""What every part of the configuration is: a record that says everything that is wrong with it."""
+
+from collections.abc import Iterable
+from types import UnionType
+from typing import Annotated, Any, ClassVar, get_args
+
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from toolcrib.crib.places import path_fault
+from toolcrib.errors import ConfigError, Problem, ToolcribError
+from toolcrib.model.record import Record
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["INTERNAL", "Count", "FilePath", "Seconds", "Section", "Text", "advised"]
+
+INTERNAL = frozenset({"source", "others"})
+"""What only the reader of files sets."""
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+def _path(path: str) -> str:
+    if fault := path_fault(path):
+        raise PydanticCustomError("path", "{fault}", {"fault": fault})
+    return path
+
+
+FilePath = Annotated[Text, AfterValidator(_path)]
+
+
+class Section(Record):
+    """A part of the configuration."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=False)
+
+    @classmethod
+    def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - values may be secret
+        return ConfigError(cls.__name__, tuple(advised(problem, cls) for problem in problems))
+
+
+def advised(problem: Problem, record: type[Record]) -> Problem:
+    """Return a complaint about a key that nobody knows with the key that may have been meant."""
+    if problem.keyword != "extra_forbidden":
+        return problem
+    *places, key = (part.replace("~1", "/").replace("~0", "~") for part in problem.path.split("/")[1:])
+    options = _options(record, places)
+    hint = did_you_mean(key, options) or (f"; there are {', '.join(options)}" if options else "")
+    return Problem(problem.path, problem.keyword, f"is not a setting{hint}")
+
+
+def _options(record: type[Record], places: Iterable[str]) -> list[str]:
+    """Return the keys of the section at a place."""
+    kind: Any = record
+    for place in places:
+        if _is_record(kind):
+            fields = kind.model_fields
+            name = next((name for name, field in fields.items() if place in {name, field.alias}), "")
+            kind = _present(fields[name].annotation) if name else None
+        else:
+            kind = get_args(kind)[1] if get_args(kind) else None  # of what a table's values are
+    return [name for name in kind.model_fields if name not in INTERNAL] if _is_record(kind) else []
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Record)
+
+
+def _present(kind: Any) -> Any:
+    """Return what a field is where it is not None."""
+    return get_args(kind)[0] if isinstance(kind, UnionType) else kind

@@ -1,0 +1,73 @@
+"""How a crib is served to others, and which of its tools to whom."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from toolcrib.crib.section import Count, Seconds, Section, Text
+
+__all__ = ["GatewaySettings", "Hint", "ToolsetSettings"]
+
+Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
+"""What a tool may say of itself."""
+
+
+class ToolsetSettings(Section):
+    """Which tools belong together: those that everything said here admits; what is not said admits all."""
+
+    description: str = ""
+    """What it is for; models and people read it."""
+    namespaces: tuple[Text, ...] | None = None
+    """One of these namespaces."""
+    tags: tuple[Text, ...] | None = None
+    """At least one of these tags."""
+    ids: tuple[Text, ...] | None = None
+    """These tools alone, in all their versions where none is written."""
+    exclude: tuple[Text, ...] = ()
+    """Not these tools, written as in `ids`."""
+    annotations: dict[Hint, bool] = Field(default={})
+    """Hints that the tool itself gives, such as `readOnlyHint = true`."""
+
+
+class GatewaySettings(Section):
+    """How MCP clients reach the tools."""
+
+    expose: Literal["meta", "auto", "all"] = "meta"
+    """What clients see: `meta` shows tools that find, explain and run all others."""
+    host: Text = "127.0.0.1"
+    """The address that HTTP listens on; one that others can reach needs a `token`."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8808
+    """The port that HTTP listens on; 0 takes any that is free."""
+    token: Text | None = Field(default=None, repr=False)
+    """What clients must send as `Authorization: Bearer ...`; `${VAR}` allowed."""
+    allowed_hosts: tuple[Text, ...] = ()
+    """Further names that it may be called by, such as `crib.example.com`, beside those of this machine."""
+    allowed_origins: tuple[Text, ...] = ()
+    """Web pages that may call it, such as `https://app.example.com`, beside those of this machine."""
+    confirm: bool = True
+    """Whether a destructive tool runs only when the user has agreed, where the client can ask."""
+    code: bool = True
+    """Whether `execute_code` is offered."""
+    watch: bool = True
+    """Whether the configuration is read again when its file changes."""
+    result_bytes: Annotated[int, Field(ge=1024)] = 256 * 1024
+    """How large a result may be; of a larger one a client gets the beginning, and where to read the rest."""
+    request_bytes: Annotated[int, Field(ge=1024)] = 4 * 2**20
+    """How large a request over HTTP may be."""
+    request_timeout: Seconds = 30.0
+    """For how many seconds a client may take to send one."""
+    sessions: Count = 1000
+    """How many sessions of clients of the older protocol may be open at once."""
+    session_timeout: Seconds = 1800.0
+    """After how many idle seconds one of them is closed."""
+    shutdown_timeout: Seconds = 10.0
+    """For how many seconds calls may go on when the gateway is told to stop."""
+
+    @field_validator("expose", mode="after")
+    @classmethod
+    def _is_there(cls, expose: str) -> str:
+        if expose != "meta":
+            said = "'{expose}' is not there yet: every tool is reached through 'meta'"
+            raise PydanticCustomError("expose", said, {"expose": expose})
+        return expose

@@ -1,0 +1,79 @@
+"""What clients see of a gateway, and what it may ask of them; the words that its parts share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import mcp_types
+
+__all__ = ["Client", "Face", "Question", "Verdict"]
+
+
+class Verdict(StrEnum):
+    """What became of a question to a person."""
+
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    """The person said no, or closed the question."""
+    UNASKED = "unasked"
+    """The client cannot ask anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that a person answers with yes or no."""
+
+    key: str
+    """Tells it from other questions of the same request; the same each time the request is made again."""
+    text: str
+
+
+class Client(Protocol):
+    """The client behind one request."""
+
+    @property
+    def caller(self) -> str:
+        """Who calls, for records: `mcp`, or `mcp:` and the name that the client gives itself."""
+        ...
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether it asked to be told of progress."""
+        ...
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Tell it how far the request is; nothing happens where it did not ask for that."""
+        ...
+
+    async def confirm(self, question: Question) -> Verdict:
+        """Ask a person, and return the answer.
+
+        In the stateless era the first time it leaves the handler by raising what the endpoint answers the
+        request with; the client makes the request again, with the answer. So nothing may have been done
+        before it is called.
+        """
+        ...
+
+
+class Face(Protocol):
+    """What the clients of one endpoint see: a list of tools, and what calling one does.
+
+    Safe to use from many tasks at once. `call` returns failures as results with `is_error`, and raises only
+    what `Client.confirm` raises, cancellation, and `MCPError` for a tool that is not in the list.
+    """
+
+    def tools(self) -> "Sequence[mcp_types.Tool]":
+        """Return the tools, in the same order each time."""
+        ...
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], client: Client
+    ) -> "mcp_types.CallToolResult":
+        """Call a tool for a client."""
+        ...
+
+    def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back, from any thread, when `tools` returns something else; returns what stops that."""
+        ...

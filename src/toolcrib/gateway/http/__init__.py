@@ -1,0 +1,1 @@
+"""The gateway over HTTP: who may ask, how much, and how it is doing."""

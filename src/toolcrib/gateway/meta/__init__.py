@@ -1,0 +1,1 @@
+"""The meta face: eight tools that find, explain and run all others."""
