@@ -4,7 +4,7 @@ from toolcrib.discovery.describe import document_of, search_doc, summarize
 from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
 from toolcrib.discovery.facade import Discovery
 from toolcrib.discovery.hybrid import HybridSearcher
-from toolcrib.discovery.index import Change, Index
+from toolcrib.discovery.index import Change, Index, IndexView, Scope
 from toolcrib.discovery.lexical import Bm25Searcher
 from toolcrib.discovery.protocols import Embedder, Hit, Indexed, LocalEmbedder, Ranking, Searcher
 from toolcrib.discovery.providers import ProviderStore
@@ -37,6 +37,7 @@ __all__ = [
     "HttpEmbedder",
     "HybridSearcher",
     "Index",
+    "IndexView",
     "Indexed",
     "LocalEmbedder",
     "MemoryStore",
@@ -46,6 +47,7 @@ __all__ = [
     "Ranking",
     "Result",
     "SchemaInfo",
+    "Scope",
     "ScoreType",
     "SearchDoc",
     "Searcher",

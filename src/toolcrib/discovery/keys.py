@@ -2,7 +2,10 @@
 
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["key_of", "without_version"]
+__all__ = ["is_exact", "key_of", "without_version"]
+
+_COLONS = 2
+"""How many of them an id with a version has."""
 
 
 def key_of(tool_id: str | ToolId) -> str:
@@ -25,3 +28,12 @@ def without_version(key: str) -> str:
     'git:log'
     """
     return ":".join(key.split(":")[:2])
+
+
+def is_exact(key: str) -> bool:
+    """Return whether a key names a version.
+
+    >>> is_exact("git:log:1.2.0"), is_exact("git:log")
+    (True, False)
+    """
+    return key.count(":") == _COLONS

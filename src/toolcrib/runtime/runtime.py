@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
+from copy import copy
 from types import TracebackType
 from typing import Any, Self
 
@@ -88,6 +89,20 @@ class Runtime:
         self._open: dict[str, Sandbox] = {}
         self._opening = anyio.Lock()
         self._stack = AsyncExitStack()
+
+    def serving(
+        self,
+        gateway: ToolGateway,
+        catalogue: Catalogue | None = None,
+        *,
+        allow_unsafe: bool = False,
+        prepare: Prepare = _nothing_to_prepare,
+    ) -> "Runtime":
+        """Return a runtime for other tools in the same sandboxes; it is open as long as this one is."""
+        other = copy(self)
+        other._gateway, other._catalogue = gateway, catalogue or Nothing()  # noqa: SLF001 - of its own kind
+        other._allow_unsafe, other._prepare = allow_unsafe, prepare  # noqa: SLF001
+        return other
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()

@@ -103,7 +103,7 @@ def test_a_schema_says_what_was_seen(values: list[Any], schema: dict[str, Any]) 
     assert learn(*values).observed == len(values)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(JSON, min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_the_order_and_the_grouping_of_results_do_not_matter(
     values: list[Any], chance: random.Random
@@ -113,7 +113,7 @@ def test_the_order_and_the_grouping_of_results_do_not_matter(
     assert other.json_schema() == learnt.json_schema()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(JSON, min_size=1, max_size=6))
 def test_every_result_fits_what_was_learnt(values: list[Any]) -> None:
     schema = schema_of(*values)
@@ -121,7 +121,7 @@ def test_every_result_fits_what_was_learnt(values: list[Any]) -> None:
         VALIDATOR.validate(schema, value)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(JSON, max_size=4), st.lists(JSON, max_size=4))
 def test_learning_goes_on_from_what_was_written(first: list[Any], then: list[Any]) -> None:
     learnt = learn(*first)
@@ -130,7 +130,7 @@ def test_learning_goes_on_from_what_was_written(first: list[Any], then: list[Any
     assert read.merge(learn(*then)).to_json() == learn(*first, *then).to_json()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(JSON, max_size=4), st.lists(JSON, max_size=4))
 def test_merging_changes_neither_side(first: list[Any], then: list[Any]) -> None:
     one, other = learn(*first), learn(*then)

@@ -1,6 +1,7 @@
 """The documentation of many tools, told at the depth asked for."""
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -83,6 +84,12 @@ class DocStore:
         self._glances: dict[str, tuple[Tool, SchemaInfo]] = {}
         self._glancing = Lock()
         self._lock = Lock()
+
+    def through(self, resolver: Resolver) -> "DocStore":
+        """Return the same documentation, of the tools that another resolver knows."""
+        other = copy(self)
+        other._resolver = resolver  # noqa: SLF001 - of its own kind
+        return other
 
     def register_doc(
         self,

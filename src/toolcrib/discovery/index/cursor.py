@@ -10,7 +10,7 @@ from toolcrib.errors import InvalidCursorError
 
 __all__ = ["Listing"]
 
-_PLACE = struct.Struct(">QQ8s")
+_PLACE = struct.Struct(">Q8s8s")
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{32}")
 """Three bytes are four characters: 24 bytes need no padding."""
 
@@ -27,7 +27,8 @@ class Listing:
 
     def cursor(self, offset: int) -> str:
         """Return the cursor for a place in the list."""
-        packed = _PLACE.pack(offset, self.version, self._seal(offset, self.version))
+        stamp = self._stamp()
+        packed = _PLACE.pack(offset, stamp, self._seal(offset, stamp))
         return urlsafe_b64encode(packed).decode()
 
     def offset(self, cursor: str | None) -> int:
@@ -38,21 +39,27 @@ class Listing:
         """
         if cursor is None or cursor == "":
             return 0
-        offset, version, seal = _unpacked(cursor)
-        if seal != self._seal(offset, version):
+        offset, stamp, seal = _unpacked(cursor)
+        if seal != self._seal(offset, stamp):
             raise InvalidCursorError("it was not issued for this query and these filters")
-        if version != self.version:
+        if stamp != self._stamp():
             raise InvalidCursorError("the catalogue has changed since it was issued")
         return offset
 
-    def _seal(self, offset: int, version: int) -> bytes:
-        text = f"{offset} {version} {self.question}"
+    def _stamp(self) -> bytes:
+        """Return what stands for the version: whoever sees a part of an index need not learn of the rest."""
+        return self._digest(f"version {self.version}")
+
+    def _seal(self, offset: int, stamp: bytes) -> bytes:
+        return self._digest(f"{offset} {stamp.hex()} {self.question}")
+
+    def _digest(self, text: str) -> bytes:
         return blake2b(text.encode(errors="surrogatepass"), digest_size=8, key=self.index).digest()
 
 
-def _unpacked(cursor: object) -> tuple[int, int, bytes]:
+def _unpacked(cursor: object) -> tuple[int, bytes, bytes]:
     # Checked by its letters: the decoder would overlook what is not of its alphabet.
     if not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor):
         raise InvalidCursorError("it was not issued by this index")
-    offset, version, seal = _PLACE.unpack(urlsafe_b64decode(cursor))
-    return offset, version, seal
+    offset, stamp, seal = _PLACE.unpack(urlsafe_b64decode(cursor))
+    return offset, stamp, seal

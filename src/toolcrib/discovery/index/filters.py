@@ -1,7 +1,7 @@
 """Which tools of the catalogue are looked at.
 
 Every tool has facets, such as `tag=issues` and `backend=mcp`. A filter is a list of conditions that must all
-hold, each a set of facets of which one is enough.
+hold, each a set of facets of which one is enough, or, where `NONE_OF` is among them, one is too many.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,11 +14,15 @@ from toolcrib.model import Tool, ToolBackend, normalize_tags
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = [
+    "ID",
     "NAMESPACE",
+    "NONE_OF",
     "Filter",
     "FilterOptions",
     "backend_facets",
+    "combined",
     "filter_text",
+    "hint_name",
     "read_filter",
     "tool_facets",
 ]
@@ -37,6 +41,10 @@ _MEANT = dict.fromkeys(("count", "k", "max_results", "n", "size", "top", "top_k"
 
 NAMESPACE = "namespace="
 """How the facet begins that every tool has one of."""
+ID = "id="
+"""How the facet begins that a tool has for its id, and one for all its versions; these are not filed."""
+NONE_OF = "none of"
+"""What stands among the facets of a condition that holds where a tool has none of them."""
 
 Filter = tuple[frozenset[str], ...]
 
@@ -96,7 +104,22 @@ def read_filter(options: FilterOptions) -> Filter:
     problems = tuple(_problems(dict(given)))
     if problems:
         raise ValidationError(problems)
-    return tuple(sorted(set(_conditions(given)), key=sorted))
+    return combined(_conditions(given))
+
+
+def combined(conditions: Iterable[frozenset[str]]) -> Filter:
+    """Return conditions as the filter that they are in any order."""
+    return tuple(sorted(set(conditions), key=sorted))
+
+
+def hint_name(hint: str) -> str | None:
+    """Return a hint as it is written in JSON; None where there is no such hint.
+
+    >>> hint_name("read_only_hint"), hint_name("readOnlyHint"), hint_name("safe")
+    ('readOnlyHint', 'readOnlyHint', None)
+    """
+    name = _HINTS.get(hint, hint)
+    return name if name in _HINTS.values() else None
 
 
 def filter_text(conditions: Filter) -> str:
@@ -169,7 +192,7 @@ def _hint_problems(annotations: Any) -> Iterator[Problem]:
         yield Problem("/annotations", "type", "must be a mapping from hints to booleans")
         return
     for hint, value in (annotations or {}).items():
-        if hint not in _HINTS and hint not in _HINTS.values():
+        if hint_name(hint) is None:
             yield Problem(
                 f"/annotations/{hint}", "name", f"is not a hint; there are {', '.join(_HINTS.values())}"
             )

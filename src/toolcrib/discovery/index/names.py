@@ -1,6 +1,8 @@
 """Tools that a question calls by their names."""
 
 import re
+from collections.abc import Set as AbstractSet
+from typing import Protocol
 
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.text import split_identifier
@@ -55,8 +57,8 @@ class Names:
             if not self._by_name[name]:
                 del self._by_name[name]
 
-    def named_in(self, question: str) -> Named:
-        """Return the tools that a question names.
+    def named_in(self, question: str, among: AbstractSet[str] | None = None) -> Named:
+        """Return the tools that a question names, as if there were only those among which to look.
 
         The whole question may be a name, or a list of names; within a sentence a name counts where it is
         spelt as an identifier or stands in backticks, since `search`, `time` and even `follow-up` are words
@@ -65,56 +67,86 @@ class Names:
         text = question[:_READ].strip()
         tokens = _TOKEN.findall(text)[:_MAX_WORDS]
         said = [token for token in tokens if _bare(token).lower() not in _ARTICLES]
-        named = self._named_by(text, said) or self._listed(said)
+        known = self._by_name if among is None else _Among(self._by_name, among)
+        named = _named_by(known, text, said) or _listed(known, said)
         if not named:
             quoted = ("".join(found) for found in _QUOTED.findall(text))
             written = [token for token in tokens if _WRITTEN.search(token)] if _WRITTEN.search(text) else ()
-            spelt = (*map(self._spelt, written), *map(self.answering, quoted))
+            spelt = (*(_spelt(known, one) for one in written), *(_answering(known, one) for one in quoted))
             named = {tool_id: directness for found in spelt for tool_id, directness in found.items()}
         if len(named) <= _MAX_NAMED:
             return named
         return dict(sorted(named.items(), key=lambda pair: (pair[1], pair[0]))[:_MAX_NAMED])
 
-    def answering(self, name: str) -> Named:
+    def answering(self, name: str, among: AbstractSet[str] | None = None) -> Named:
         """Return the tools that answer to a text, spelt so or in the same words.
 
         Whoever is really called so comes before those who only claim it as an alias, and those are left out.
         """
-        named = self._by_name.get(name.lower())
-        if not named and not _ORDINARY.fullmatch(name):
-            named = self._by_name.get(_joined(name)) or self._by_name.get(_plain(name))
-        if not named or min(named.values()) == ALIAS:
-            return dict(named or {})
-        return {tool_id: directness for tool_id, directness in named.items() if directness < ALIAS}
+        return _answering(self._by_name if among is None else _Among(self._by_name, among), name)
 
-    def _named_by(self, text: str, said: list[str]) -> Named:
-        """Return the tools that a whole question names, with or without its articles."""
-        if len(said) > _MAX_NAME_WORDS:
-            return dict(self._by_name.get(text.lower(), {}))
-        return self.answering(text) or self.answering(" ".join(map(_bare, said)))
 
-    def _listed(self, said: list[str]) -> Named:
-        """Return the tools that a question names, if it says little else."""
-        found: Named = {}
-        for token in said:
-            named = self._called(token)
-            if not named and _bare(token).lower() not in _JOINS:
-                return {}
-            found |= named
-        return found
+class _Known(Protocol):
+    """Who is called what."""
 
-    def _called(self, token: str) -> Named:
-        """Return the tools that answer to a token, with or without the marks around it."""
-        return self.answering(token) or self.answering(_bare(token))
+    def get(self, name: str, /) -> Named | None:
+        """Return the tools that have a name."""
+        ...
 
-    def _spelt(self, token: str) -> Named:
-        """Return the tools that a word within a sentence names."""
-        bare = _bare(token)
-        if _IDENTIFIER.search(token):
-            return self._called(token)
-        if _CAMEL.search(bare):
-            return self._by_name.get(_joined(bare), {})
-        return self._by_name.get(bare.lower(), {}) if "-" in bare else {}
+
+class _Among:
+    """The names of some tools alone."""
+
+    def __init__(self, names: _Known, ids: AbstractSet[str]) -> None:
+        self._names = names
+        self._ids = ids
+
+    def get(self, name: str, /) -> Named | None:
+        """Return those of the tools that have a name."""
+        named = self._names.get(name) or {}
+        return {tool_id: directness for tool_id, directness in named.items() if tool_id in self._ids}
+
+
+def _answering(known: _Known, name: str) -> Named:
+    named = known.get(name.lower())
+    if not named and not _ORDINARY.fullmatch(name):
+        named = known.get(_joined(name)) or known.get(_plain(name))
+    if not named or min(named.values()) == ALIAS:
+        return dict(named or {})
+    return {tool_id: directness for tool_id, directness in named.items() if directness < ALIAS}
+
+
+def _named_by(known: _Known, text: str, said: list[str]) -> Named:
+    """Return the tools that a whole question names, with or without its articles."""
+    if len(said) > _MAX_NAME_WORDS:
+        return dict(known.get(text.lower()) or {})
+    return _answering(known, text) or _answering(known, " ".join(map(_bare, said)))
+
+
+def _listed(known: _Known, said: list[str]) -> Named:
+    """Return the tools that a question names, if it says little else."""
+    found: Named = {}
+    for token in said:
+        named = _called(known, token)
+        if not named and _bare(token).lower() not in _JOINS:
+            return {}
+        found |= named
+    return found
+
+
+def _called(known: _Known, token: str) -> Named:
+    """Return the tools that answer to a token, with or without the marks around it."""
+    return _answering(known, token) or _answering(known, _bare(token))
+
+
+def _spelt(known: _Known, token: str) -> Named:
+    """Return the tools that a word within a sentence names."""
+    bare = _bare(token)
+    if _IDENTIFIER.search(token):
+        return _called(known, token)
+    if _CAMEL.search(bare):
+        return known.get(_joined(bare)) or {}
+    return (known.get(bare.lower()) or {}) if "-" in bare else {}
 
 
 def _names(entry: Entry) -> Named:

@@ -3,8 +3,8 @@
 from difflib import get_close_matches
 from itertools import chain, islice
 
-from toolcrib.discovery.index.catalogue import Catalogue
-from toolcrib.discovery.keys import key_of, without_version
+from toolcrib.discovery.index.shelf import Shelf
+from toolcrib.discovery.keys import is_exact, key_of, without_version
 from toolcrib.errors import InvalidToolIdError, InvalidVersionError, ToolNotFoundError
 from toolcrib.model import ToolId
 from toolcrib.version import Constraint, Version
@@ -21,7 +21,7 @@ _LONGEST = 200
 _ALIKE = 0.6
 
 
-def latest(catalogue: Catalogue, reference: str | ToolId) -> str:
+def latest(shelf: Shelf, reference: str | ToolId) -> str:
     """Return the id of the tool that a reference means.
 
     Raises:
@@ -31,34 +31,32 @@ def latest(catalogue: Catalogue, reference: str | ToolId) -> str:
     """
     if isinstance(reference, str) and (constrained := _constrained(reference)):
         name, constraint = constrained
-        return _highest(catalogue, str(name), reference, constraint)
+        return _highest(shelf, str(name), reference, constraint)
     tool_id = key_of(reference)
-    if tool_id in catalogue:
+    if tool_id in shelf:
         return tool_id
-    if tool_id.count(":") == _MAX_PARTS - 1:
-        raise not_found(catalogue, tool_id)
-    return _highest(catalogue, tool_id, tool_id)
+    if is_exact(tool_id):
+        raise not_found(shelf, tool_id)
+    return _highest(shelf, tool_id, tool_id)
 
 
-def versions_of(catalogue: Catalogue, reference: str | ToolId) -> tuple[str, ...]:
+def versions_of(shelf: Shelf, reference: str | ToolId) -> tuple[str, ...]:
     """Return the ids of all versions of a tool, the lowest first; one without a version is the lowest."""
-    found = catalogue.versions(without_version(key_of(reference)))
+    found = shelf.versions(without_version(key_of(reference)))
     return tuple(sorted(found, key=lambda tool_id: (_version(tool_id) is not None, _version(tool_id))))
 
 
-def not_found(catalogue: Catalogue, reference: str) -> ToolNotFoundError:
+def not_found(shelf: Shelf, reference: str) -> ToolNotFoundError:
     """Return the error that no tool answers to a reference, with the ids that come nearest."""
     parts = reference.split(":")
     name = _name(reference)
-    same_name = sorted(catalogue.names.answering(name))
+    same_name = sorted(shelf.answering(name))
     near = chain(
-        catalogue.versions(without_version(reference)),
+        shelf.versions(without_version(reference)),
         same_name,
-        islice(catalogue.following(reference, before=_BESIDE), 2 * _BESIDE),
+        islice(shelf.following(reference, before=_BESIDE), 2 * _BESIDE),
     )
-    others = chain(
-        catalogue.starting(f"{parts[0]}:"), catalogue.starting(reference[:2]), catalogue.following("")
-    )
+    others = chain(shelf.starting(f"{parts[0]}:"), shelf.starting(reference[:2]), shelf.following(""))
     scanned = dict.fromkeys(islice(others, _SCANNED))
     likely = sorted(scanned, key=lambda tool_id: abs(len(_name(tool_id)) - len(name)))
     candidates = dict.fromkeys((*islice(near, _COMPARED), *likely[:_COMPARED]))
@@ -94,13 +92,13 @@ def _version(tool_id: str) -> Version | None:
     return Version.parse(parts[-1]) if len(parts) == _MAX_PARTS else None
 
 
-def _highest(catalogue: Catalogue, name: str, reference: str, constraint: Constraint | None = None) -> str:
+def _highest(shelf: Shelf, name: str, reference: str, constraint: Constraint | None = None) -> str:
     """Return the highest version of a tool that a constraint admits, a stable one before any other."""
     found = [
         (not version.prerelease, version, tool_id)
-        for tool_id in catalogue.versions(name)
+        for tool_id in shelf.versions(name)
         if (version := _version(tool_id)) and (constraint is None or version in constraint)
     ]
     if not found:
-        raise not_found(catalogue, reference)
+        raise not_found(shelf, reference)
     return max(found)[-1]

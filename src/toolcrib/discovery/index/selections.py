@@ -1,9 +1,10 @@
 """Which tools have which facet, and which of them pass a filter."""
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from toolcrib.discovery.index.filters import NAMESPACE, Filter
+from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Filter
+from toolcrib.discovery.keys import without_version
 
 __all__ = ["Selection", "Selections"]
 
@@ -43,7 +44,9 @@ class Selection:
 class Selections:
     """Tools by facet; a filter that was asked for before is mended where tools changed, not made anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, meant: Callable[[str], Collection[str]]) -> None:
+        """File nothing yet; `meant` says which tools an id stands for."""
+        self._meant = meant
         self._by_facet: dict[str, set[str]] = {}
         self._namespaces: set[str] = set()
         self._kept: dict[Filter, Selection] = {}
@@ -52,6 +55,10 @@ class Selections:
     def namespaces(self) -> list[str]:
         """The namespaces in order; an empty one stands for the tools without."""
         return sorted(self._namespaces)
+
+    def namespaces_of(self, ids: frozenset[str]) -> list[str]:
+        """Return the namespaces that some tools are in, in order."""
+        return [one for one in self.namespaces if not self._by_facet[NAMESPACE + one].isdisjoint(ids)]
 
     def add(self, tool_id: str, facets: Iterable[str]) -> None:
         """File a tool under its facets."""
@@ -95,13 +102,26 @@ class Selections:
         return selection
 
     def _found(self, conditions: Filter) -> frozenset[str]:
-        first, *others = sorted(map(self._having, conditions), key=len)
-        return frozenset(first.intersection(*others) if others else first)
+        wanted = [self._having(facets) for facets in conditions if NONE_OF not in facets] or [self._all()]
+        unwanted = [self._having(facets) for facets in conditions if NONE_OF in facets]
+        first, *others = sorted(wanted, key=len)
+        found = first.intersection(*others) if others else first
+        return frozenset(found.difference(*unwanted) if unwanted else found)
+
+    def _all(self) -> set[str]:
+        return self._having(frozenset(NAMESPACE + one for one in self._namespaces))
 
     def _having(self, facets: frozenset[str]) -> set[str]:
         """Return the tools that have one of some facets, not to be changed."""
         groups = [self._by_facet[facet] for facet in facets if facet in self._by_facet]
-        return groups[0] if len(groups) == 1 else set().union(*groups)
+        named = [self._meant(facet.removeprefix(ID)) for facet in facets if facet.startswith(ID)]
+        return groups[0] if len(groups) == 1 and not named else set().union(*groups, *named)
 
     def _passes(self, tool_id: str, conditions: Filter) -> bool:
-        return all(any(tool_id in self._by_facet.get(facet, ()) for facet in facets) for facets in conditions)
+        return tool_id in self._meant(tool_id) and all(
+            self._has_one(tool_id, facets) != (NONE_OF in facets) for facets in conditions
+        )
+
+    def _has_one(self, tool_id: str, facets: frozenset[str]) -> bool:
+        is_named = not facets.isdisjoint((ID + tool_id, ID + without_version(tool_id)))
+        return is_named or any(tool_id in self._by_facet.get(facet, ()) for facet in facets)
