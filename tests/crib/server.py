@@ -39,6 +39,10 @@ def called(name: str, args: dict[str, Any]) -> Any:
             return args["text"].lower()
         case "get_pid":
             return os.getpid()
+        case "hold":
+            while not os.path.exists(args["text"]):  # noqa: PTH110 - as below
+                time.sleep(0.01)
+            return os.getpid()
         case "learn":
             tools["whisper"] = ("Write a text in small letters.", TEXT)
             del tools["wait_long"]
@@ -74,6 +78,8 @@ def main(how: str = "well", *rest: str) -> None:
         sys.exit(rest[0] if rest else "the licence has expired")
     if how == "unless" and not os.path.exists(rest[0]):  # noqa: PTH110 - pathlib would double the start
         sys.exit("the switch is off")
+    if how == "holding":
+        tools["hold"] = ("Wait until there is a file.", TEXT)
     if how == "odd":
         tools["odd"] = ("", ODD)
     for line in sys.stdin:

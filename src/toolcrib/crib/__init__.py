@@ -2,6 +2,8 @@
 
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.files import Config, load
+from toolcrib.crib.finding import find_config
+from toolcrib.crib.reload import Reload
 from toolcrib.crib.serving import GatewaySettings, ToolsetSettings
 from toolcrib.crib.settings import (
     AuditSettings,
@@ -14,6 +16,7 @@ from toolcrib.crib.settings import (
     Settings,
 )
 from toolcrib.crib.sync import SyncCrib
+from toolcrib.crib.view import View
 
 __all__ = [
     "AuditSettings",
@@ -24,10 +27,13 @@ __all__ = [
     "GatewaySettings",
     "LimitSettings",
     "OpenApiSettings",
+    "Reload",
     "RetrySettings",
     "SearchSettings",
     "Settings",
     "SyncCrib",
     "ToolsetSettings",
+    "View",
+    "find_config",
     "load",
 ]

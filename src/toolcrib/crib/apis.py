@@ -2,19 +2,24 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextvars import Context
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 import anyio
 from anyio import to_thread
+from anyio.abc import TaskGroup
 
 from toolcrib.crib.listing import Origin, Tools
 from toolcrib.crib.settings import OpenApiSettings, Settings
 from toolcrib.errors import BackendUnavailableError, ConfigError
 from toolcrib.execution import Answer, Call
+from toolcrib.execution.mcp.config import host_of
+from toolcrib.execution.mcp.servers import DRAIN_TIME
 from toolcrib.execution.mcp.status import ServerState, ServerStatus
 from toolcrib.execution.mcp.variables import Expansion
+from toolcrib.execution.mcp.visits import Visits
 from toolcrib.execution.provider import OpenApiProvider
 
 __all__ = ["Apis"]
@@ -26,21 +31,38 @@ class Apis:
     """The APIs by name, each from the beginning, although it runs nothing before its document is read."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str] | None) -> None:
-        source = settings.source or "configuration"
-        known = os.environ if environ is None else environ
-        limit = settings.limits.result_bytes
+        self._environ = os.environ if environ is None else environ
         self._is_closed = False
-        self.executors = {
-            name: _Api(name, api, source, known, limit) for name, api in settings.openapi.items()
-        }
+        self._tasks: TaskGroup | None = None
+        self.executors = self._made(settings)
 
-    def origins(self) -> list[Origin]:
-        """Return where the tools of APIs come from.
+    def _made(self, settings: Settings) -> dict[str, "_Api"]:
+        source, limit = settings.source or "configuration", settings.limits.result_bytes
+        return {name: _Api(name, api, source, self._environ, limit) for name, api in settings.openapi.items()}
+
+    def change(self, settings: Settings) -> tuple[set[str], set[str]]:
+        """Take up other settings; return the APIs that are gone, and those whose documents are to be read.
+
+        The calls of one that is gone may go on for a while. One whose document was written since it was read
+        is both.
+        """
+        wanted = self._made(settings)
+        gone = {name for name, api in self.executors.items() if not api.serves_as(wanted.get(name))}
+        for name in gone:
+            api = self.executors.pop(name)
+            if self._tasks is not None:
+                Context().run(self._tasks.start_soon, api.retire)
+        fresh = wanted.keys() - self.executors.keys()
+        self.executors |= {name: wanted[name] for name in fresh}
+        return gone, fresh
+
+    def origins(self) -> dict[str, Origin]:
+        """Return where the tools of APIs come from, by name.
 
         They have no identity, and so are not kept: documents are files, and quickly read.
         """
-        return [
-            Origin(
+        return {
+            name: Origin(
                 name=name,
                 key=f"provider:{name}",
                 identity="",
@@ -49,7 +71,7 @@ class Apis:
                 prefix=f"api {name!r}: ",
             )
             for name, api in self.executors.items()
-        ]
+        }
 
     def status(self, origins: Mapping[str, Origin]) -> dict[str, ServerStatus]:
         """Return how the APIs are doing, by name."""
@@ -63,15 +85,24 @@ class Apis:
             name=api.name,
             state=state,
             transport="openapi",
+            address=host_of(api.settings.base_url) if api.settings.base_url else None,
             tools=None if api.provider is None else len(api.provider.tools()),
+            listed_ago=None if api.read_at is None else anyio.current_time() - api.read_at,
             last_error=None if origin.error is None else str(origin.error),
+            in_flight=len(api.visits),
         )
 
     async def __aenter__(self) -> Self:
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        self._tasks = tasks
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._is_closed = True
+        tasks, self._tasks, self._is_closed = self._tasks, None, True
+        if tasks is not None:
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)
         with anyio.move_on_after(_CLOSING_TIME, shield=True):
             for api in self.executors.values():
                 await api.close()
@@ -87,16 +118,35 @@ class _Api:
     environ: Mapping[str, str]
     max_bytes: int
     provider: OpenApiProvider | None = None
+    read_at: float | None = None
+    """When its document was read, by the clock of the event loop."""
+    written: int | None = None
+    """When its document was last written, as far as it was read."""
+    visits: Visits = field(default_factory=Visits)
+    """The calls under way."""
+
+    def serves_as(self, other: "_Api | None") -> bool:
+        """Return whether it does what another would, whose document is not read yet."""
+        if other is None or (self.settings, self.max_bytes) != (other.settings, other.max_bytes):
+            return False
+        return self.written is None or self.written == _written(self.document)
+
+    @property
+    def document(self) -> Path:
+        return Path(self.settings.document).expanduser()
 
     async def call(self, call: Call) -> Answer:
         if self.provider is None:
             key, reason = f"provider:{self.name}", "its document has not been read"
             raise BackendUnavailableError(tool_id=call.tool_id, backend=key, reason=reason, sent=False)
-        return await self.provider.call(call)
+        with self.visits:
+            return await self.provider.call(call)
 
     async def read(self) -> Tools:
         """Return the tools of the document."""
+        self.written = _written(self.document)
         self.provider = await to_thread.run_sync(self._read)
+        self.read_at = anyio.current_time()
         return self.provider.tools()
 
     def _read(self) -> OpenApiProvider:
@@ -110,7 +160,7 @@ class _Api:
         if fill.problems:
             raise ConfigError(self.source, tuple(fill.problems))
         return OpenApiProvider.from_document(
-            Path(api.document).expanduser(),
+            self.document,
             id=self.name,
             base_url=base_url,
             secrets=secrets,
@@ -118,6 +168,22 @@ class _Api:
             max_response_bytes=self.max_bytes,
         )
 
+    async def retire(self) -> None:
+        """Close it when its calls have ended, or after a while."""
+        try:
+            await self.visits.over(DRAIN_TIME)
+        finally:
+            with anyio.move_on_after(_CLOSING_TIME, shield=True):
+                await self.close()
+
     async def close(self) -> None:
         if self.provider is not None:
             await self.provider.aclose()
+
+
+def _written(document: Path) -> int | None:
+    """Return when a file was last written; None where that cannot be known."""
+    try:
+        return document.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -16,6 +17,8 @@ __all__ = ["Catalogue", "Kept", "keep_only", "missed_before"]
 _LOG = logging.getLogger("toolcrib.crib")
 _IDENTITIES = "origins"
 """The collection that says of what server or API a store keeps the tools."""
+_LISTED = "listed"
+"""The collection that says when that was, in seconds since 1970."""
 _UNLISTED = "unlisted"
 """The collection that says of what server no tools came the last time."""
 _NAME_KEYS = {"mcp": "serverName", "provider": "providerId"}
@@ -27,6 +30,8 @@ class Kept:
     """What a store holds of one server or API that is configured as it was then."""
 
     ids: frozenset[str] = frozenset()
+    listed: float | None = None
+    """When that was, in seconds since 1970."""
 
 
 def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, Kept]:
@@ -43,8 +48,11 @@ def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, Kept]:
     put: list[StoredTool] = []
     delete: list[str] = []
     ids: dict[str, set[str]] = {origin: set() for origin in same}
+    read: dict[str, list[dict[str, Any]]] = {}  # all tools of a server say the same
     for row in store.tools():
-        backends = _bindings(row)
+        backends = read.get(row.backends)
+        if backends is None:
+            backends = read[row.backends] = _bindings(row)
         left = [binding for binding in backends if _origin(binding) in same]
         for binding in left:
             ids[_origin(binding)].add(row.id)
@@ -56,7 +64,12 @@ def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, Kept]:
         store.write(put, delete)
     if foreign := stored.keys() - same:
         store.write_texts(_IDENTITIES, {}, foreign)
-    return {origin: Kept(frozenset(known)) for origin, known in ids.items()}
+    times = dict(store.texts(_LISTED))
+    return {origin: Kept(frozenset(known), _seconds(times.get(origin))) for origin, known in ids.items()}
+
+
+def _seconds(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isdecimal() else None
 
 
 def missed_before(store: Store, identities: Mapping[str, str]) -> frozenset[str]:
@@ -95,6 +108,7 @@ class Catalogue:
         self._missed = set(missed)
         self._bindings: dict[str, dict[str, ToolBackend]] = {}
         self._unread = {origin: known.ids for origin, known in (kept or {}).items()}
+        self._listed = {origin: known.listed for origin, known in (kept or {}).items()}
         self._lock = Lock()
 
     def replace(self, origin: str, tools: Iterable[Tool], identity: str = "") -> int:
@@ -116,10 +130,36 @@ class Catalogue:
             store = self._discovery.index.store
             if store is not None and identity:
                 store.write_texts(_IDENTITIES, {origin: identity}, ())
+                store.write_texts(_LISTED, {origin: str(int(time.time()))}, ())
                 if origin in self._missed:
                     store.write_texts(_UNLISTED, {}, [origin])
                     self._missed.remove(origin)
         return len(taken)
+
+    def drop(self, origin: str) -> None:
+        """Remove the tools of an origin that is gone, and forget that there was one.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        with self._lock:
+            for tool_id, backend in self._before(origin).items():
+                self._drop(tool_id, backend)
+            self._bindings.pop(origin, None)
+            self._missed.discard(origin)
+            store = self._discovery.index.store
+            if store is not None:
+                for collection in (_IDENTITIES, _LISTED, _UNLISTED):
+                    store.write_texts(collection, {}, [origin])
+
+    def count(self, origin: str) -> int:
+        """Return how many tools of an origin there are."""
+        known = self._bindings.get(origin)
+        return len(self._unread.get(origin, ()) if known is None else known)
+
+    def listed(self, origin: str) -> float | None:
+        """Return when an earlier run listed the tools of an origin, in seconds since 1970."""
+        return self._listed.get(origin)
 
     def miss(self, origin: str, identity: str) -> None:
         """Note that no tools came from an origin, for those who would wait for it the next time.

@@ -1,12 +1,12 @@
 """Code that calls the tools of a crib: what it may name, and the way its calls take."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from toolcrib.crib.reach import Ref, id_of
-from toolcrib.discovery import Discovery, Result, Summary
+from toolcrib.discovery import Result, Summary
 from toolcrib.errors import InvalidCursorError, ToolcribError
 from toolcrib.model import Tool
 from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime
@@ -14,10 +14,10 @@ from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import named_tools
 
 if TYPE_CHECKING:
-    from toolcrib.crib.crib import Crib
-    from toolcrib.crib.engine import Engine
+    from toolcrib.crib.view import View
+    from toolcrib.crib.waiting import Waiting
 
-__all__ = ["CALLER", "CodeGateway", "CodeMode", "CribCatalogue", "Named"]
+__all__ = ["CALLER", "CodeGateway", "CodeMode", "CribCatalogue", "Named", "Sandboxes"]
 
 CALLER = "code"
 """Who calls, in the records of calls that code makes."""
@@ -29,23 +29,24 @@ Named = Ref | Summary | Result
 class CribCatalogue:
     """The tools that code may name: all that are in the catalogue when they are asked for."""
 
-    def __init__(self, crib: "Crib", servers: Collection[str] = ()) -> None:
-        """Tell of the tools of a crib; `servers` are namespaces also while they have no tools."""
-        self._crib = crib
+    def __init__(self, view: "View", servers: Callable[[], Collection[str]] = tuple) -> None:
+        """Tell of the tools of a view; `servers` are namespaces also while they have no tools."""
+        self._view = view
         self._servers = servers
-        self._version = -1
+        self._state: tuple[object, int] | None = None
         self._names: dict[str, tuple[str, ...]] = {}
         self._known: dict[str, frozenset[str]] = {}
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces; an empty one stands for the tools without."""
-        return tuple(dict.fromkeys([*self._discovery.index.namespaces(), *sorted(self._servers)]))
+        return tuple(dict.fromkeys([*self._view.index.namespaces(), *sorted(self._servers())]))
 
     def names(self, namespace: str) -> Sequence[str]:
         """Return the names of the tools in a namespace, each once, whatever their versions."""
-        index = self._discovery.index
-        if self._version != index.version:
-            self._version, self._names, self._known = index.version, {}, {}
+        index = self._view.index  # another one once the crib is entered
+        state = index, index.version
+        if self._state != state:
+            self._state, self._names, self._known = state, {}, {}
         if namespace not in self._names:
             self._names[namespace] = self._listed(namespace)
             self._known[namespace] = frozenset(self._names[namespace])
@@ -61,8 +62,7 @@ class CribCatalogue:
             if not self._may_be(ref):
                 continue
             try:
-                tool = self._discovery.index.resolve(ref)
-                found[ref] = self._with_output(tool)
+                found[ref] = self._with_output(self._view.index.resolve(ref))
             except ToolcribError:  # it is not there, or its name is none: code may mention anything
                 continue
         return found
@@ -75,14 +75,10 @@ class CribCatalogue:
         self.names(namespace)
         return name in self._known[namespace]
 
-    @property
-    def _discovery(self) -> Discovery:
-        return self._crib.discovery  # another one once the crib is entered
-
     def _with_output(self, tool: Tool) -> Tool:
         if tool.output_schema is not None:
             return tool
-        learnt = self._discovery.describe(tool.id, "schema").observed_output
+        learnt = self._view.known(tool.id).observed_output
         return tool if learnt is None else tool.replace(output_schema=_opened(learnt.json_schema))
 
     def _listed(self, namespace: str) -> tuple[str, ...]:
@@ -90,9 +86,9 @@ class CribCatalogue:
         cursor: str | None = None
         while True:
             try:
-                page = self._discovery.index.tools(namespace=namespace, limit=_PAGE, cursor=cursor)
+                page = self._view.index.tools(namespace=namespace, limit=_PAGE, cursor=cursor)
             except InvalidCursorError:  # the catalogue has changed meanwhile, and is asked again next time
-                self._version = -1
+                self._state = None
                 return tuple(names)
             names |= dict.fromkeys(summary.name for summary in page.items)
             cursor = page.next_cursor
@@ -101,47 +97,68 @@ class CribCatalogue:
 
 
 class CodeGateway:
-    """The crib as code in a sandbox reaches it; calls are recorded as those of code."""
+    """A view as code in a sandbox reaches it; calls are recorded as those of code."""
 
-    def __init__(self, crib: "Crib") -> None:
-        self._crib = crib
+    def __init__(self, view: "View") -> None:
+        self._view = view
 
     async def search(self, query: str, *, limit: int = 10) -> Any:
         """Return the tools that fit a question."""
-        return await self._crib.search(query, limit=limit)
+        return await self._view.search(query, limit=limit)
 
     async def describe(self, tool_id: str, level: str = "schema") -> Any:
         """Return what is known about a tool."""
-        return await self._crib.describe(tool_id, level)
+        return await self._view.describe(tool_id, level)
 
     async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
         """Run a tool."""
-        return await self._crib.run(tool_id, args, caller=CALLER)
+        return await self._view.run(tool_id, args, caller=CALLER)
 
     async def run_chain(self, steps: Sequence[Any], **options: Any) -> Any:
         """Run tools one after another."""
-        return await self._crib.run_chain(steps, caller=CALLER, **options)
+        return await self._view.run_chain(steps, caller=CALLER, **options)
+
+
+class Sandboxes:
+    """The sandboxes of a crib and of all its views, kept warm from their first use until they are closed."""
+
+    def __init__(self) -> None:
+        self._runtime: Runtime | None = None
+        self._starting = anyio.Lock()
+
+    async def runtime(self, gateway: CodeGateway) -> Runtime:
+        """Return the runtime that has them; the first gateway that it is asked for with is its own."""
+        async with self._starting:
+            if self._runtime is None:
+                self._runtime = await Runtime(gateway).__aenter__()
+        return self._runtime
+
+    async def close(self) -> None:
+        """End every sandbox."""
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.__aexit__(None, None, None)
 
 
 class CodeMode:
-    """Runs code for a crib; its sandboxes are kept warm while the crib is open."""
+    """Runs code that calls the tools of a view, and of nothing else."""
 
-    def __init__(self, crib: "Crib", engine: "Engine") -> None:
-        self._crib = crib
-        self._engine = engine
-        self._catalogue = CribCatalogue(crib, engine.names)
-        self._runtime: Runtime | None = None
-        self._starting = anyio.Lock()
+    def __init__(self, view: "View", waiting: "Waiting", sandboxes: Sandboxes) -> None:
+        self._view = view
+        self._waiting = waiting
+        self._sandboxes = sandboxes
+        self._catalogue = CribCatalogue(view, lambda: waiting.names)
 
     async def execute(self, request: ExecuteRequest, *, keep: bool) -> ExecuteResult:
         """Run code, once the servers that it mentions have listed their tools.
 
         `keep` says whether the sandboxes are kept for the next run; somebody has to close them then.
         """
+        gateway = CodeGateway(self._view)
         if keep:
-            return await (await self._started()).execute(request)
-        async with self._made() as runtime:
-            return await runtime.execute(request)
+            return await self._serving(await self._sandboxes.runtime(gateway), gateway).execute(request)
+        async with Runtime(gateway) as runtime:
+            return await self._serving(runtime, gateway).execute(request)
 
     def stubs(self, tools: "Iterable[Named] | None", namespace: str | None, budget: int | None) -> str:
         """Return the signatures of tools: those named, those of a namespace, or all."""
@@ -161,24 +178,12 @@ class CodeMode:
             budget=budget,
         )
 
-    async def close(self) -> None:
-        """End every sandbox."""
-        runtime, self._runtime = self._runtime, None
-        if runtime is not None:
-            await runtime.__aexit__(None, None, None)
-
-    async def _started(self) -> Runtime:
-        async with self._starting:
-            if self._runtime is None:
-                self._runtime = await self._made().__aenter__()
-        return self._runtime
-
-    def _made(self) -> Runtime:
-        return Runtime(
-            CodeGateway(self._crib),
+    def _serving(self, runtime: Runtime, gateway: CodeGateway) -> Runtime:
+        return runtime.serving(
+            gateway,
             self._catalogue,
-            allow_unsafe=self._crib.settings.code.allow_unsafe,
-            prepare=self._engine.waiting.for_code,
+            allow_unsafe=self._view.settings.code.allow_unsafe,
+            prepare=self._waiting.for_code,
         )
 
 

@@ -1,10 +1,12 @@
 """What works behind a crib: its parts, put together anew when it is opened, and the task they live in."""
 
 import logging
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -14,15 +16,17 @@ from toolcrib.crib.catalogue import Catalogue, Kept, keep_only, missed_before
 from toolcrib.crib.compose import make_discovery, make_middleware, make_observers, open_store
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.listing import Listing, Origin, Tools
-from toolcrib.crib.origins import enabled, server_origins
+from toolcrib.crib.origins import names_of, server_origins
+from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
 from toolcrib.crib.settings import Settings
 from toolcrib.crib.waiting import Waiting
 from toolcrib.discovery import Discovery, Store
-from toolcrib.errors import ServerUnavailableError, StoreError, ToolcribError
+from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
 from toolcrib.execution.background import Background
 from toolcrib.execution.mcp import McpServers, ServerStatus
-from toolcrib.model import McpBackend, Tool, ToolBackend
+from toolcrib.execution.mcp.hooks import OnInput
+from toolcrib.model import DefaultValidator, McpBackend, Resolver, Tool, ToolBackend
 
 __all__ = ["Doors", "Engine"]
 
@@ -41,6 +45,7 @@ class Doors:
     middleware: Sequence[Middleware] = ()
     observers: Sequence[Observer] = ()
     environ: Mapping[str, str] | None = None
+    on_input: OnInput | None = None
 
 
 class Engine:
@@ -55,8 +60,8 @@ class Engine:
         self.settings = settings
         self.waiting = Waiting(self, way_in)
         self.handlers = LocalHandlers()
-        self.names = frozenset((*enabled(settings), *settings.openapi))
-        """The namespaces whose tools come from servers and APIs."""
+        self.names = names_of(settings)
+        """The namespaces whose tools come from servers and APIs; another set after a reload."""
         self.listing: Listing | None = None
         self.servers: McpServers | None = None
         self._doors = doors
@@ -64,6 +69,10 @@ class Engine:
         self._own: dict[str, tuple[Tool, ToolBackend]] = {}
         self._observers = make_observers(settings)
         self._middleware = make_middleware(settings)
+        self._validator = DefaultValidator()
+        self._catalogue: Catalogue | None = None
+        self._opened = settings
+        self._changing = anyio.Lock(fast_acquire=True)
         self._closing = anyio.Event()
         self._ended = anyio.Event()
         self._life: Background | None = None
@@ -72,22 +81,27 @@ class Engine:
         self._set_runner()
 
     def _set_catalogue(self, store: Store | None) -> None:
-        self.discovery, self._reach = make_discovery(self.settings, store, self._why_absent)
+        self.discovery, self._reach = make_discovery(self.settings, store, self.why_absent)
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
 
     def _set_runner(self) -> None:
-        self.runner = Runner(
-            self._reach,
+        self.runner = self.runner_for(self._reach)
+
+    def runner_for(self, resolver: Resolver, waiting: Waiting | None = None) -> Runner:
+        """Return a runner of the tools that a resolver knows, good for as long as `runner` is the same."""
+        return Runner(
+            resolver,
             local=self.handlers,
-            mcp=self.servers,
+            mcp=self.servers if self.settings.servers else None,
             providers=self._apis.executors,
+            validator=self._validator,
             policy=self._doors.policy,
             middleware=(*self._middleware, *self._doors.middleware),
             observers=(*self._observers, self._learning, *self._doors.observers),
             timeout=self.settings.timeout,
             timeout_of=self._timeout_of,
-            prepare=self.waiting.for_tool,
+            prepare=(waiting or self.waiting).for_tool,
         )
 
     def _timeout_of(self, backend: ToolBackend) -> float | None:
@@ -102,14 +116,86 @@ class Engine:
     async def open(self) -> None:
         """Serve what was kept, and begin to ask all servers and APIs for their tools."""
         started = anyio.Event()
-        self._life = Background(partial(self._live, started))
-        try:
-            await started.wait()
-        except BaseException:
-            await self.close()
-            raise
+        async with self._changing:
+            self._opened = self.settings
+            self._life = Background(partial(self._live, started))
+            try:
+                await started.wait()
+            except BaseException:
+                await self.close()
+                raise
         if self._failure is not None:
             raise self._failure
+
+    async def reload(self, settings: Settings) -> Reload:
+        """Take up other settings, and return what differs.
+
+        Servers and APIs that stay as they are keep their connections and tools. The tools of those that are
+        gone, or are others, are not found any more; the calls that run on them may end, within a bounded
+        time. Before `open` nothing runs, and everything is taken up.
+
+        Raises:
+            CribStateError: it is closed.
+            StoreError: the audit cannot be written there; nothing has changed.
+        """
+        async with self._changing:
+            if self._closing.is_set() or self._ended.is_set():
+                raise CribStateError("this crib is closed; make another")
+            told = differences(self.settings, settings)
+            same_audit = settings.audit == self.settings.audit
+            observers = self._observers if same_audit else make_observers(settings)
+            if self.listing is None or self.servers is None:
+                self._become(settings, observers)
+                return told
+            self._observers = observers
+            renewed, dropped = self._take_up(settings, told, self.listing, self.servers)
+            await dropped.wait()
+            changed = tuple(sorted({*told.changed, *renewed}))
+            return told.replace(changed=changed, later=left_for_later(self._opened, settings))
+
+    def _become(self, settings: Settings, observers: Sequence[Observer]) -> None:
+        """Be as if made of other settings; nothing is running."""
+        before, self.settings = self.settings, settings
+        if settings.search != before.search:
+            try:
+                self._set_catalogue(None)
+            except BaseException:
+                self.settings = before
+                raise
+        self.names = names_of(settings)
+        self._apis = Apis(settings, self._doors.environ)
+        self._observers, self._middleware = observers, make_middleware(settings)
+        self._set_runner()
+
+    def _take_up(
+        self, settings: Settings, told: Reload, listing: Listing, servers: McpServers
+    ) -> tuple[set[str], anyio.Event]:
+        """Change everything in one step: no task runs meanwhile, and calls under way have what they need.
+
+        Returns the APIs that are read again, and what is set when the tools of all that left are gone.
+        """
+        before, self.settings = self.settings, settings
+        self.names = names_of(settings)
+        if layers(settings) != layers(before) or told.changed or told.removed:  # what they gave is cached
+            self._middleware = make_middleware(settings)
+        servers.max_result_bytes = settings.limits.result_bytes
+        for name in before.servers.keys() - settings.servers.keys():
+            servers.retire(name)
+        for name, config in settings.servers.items():
+            servers.replace(name, config)
+        gone_servers, fresh_servers = replaced(before, settings)
+        gone_apis, fresh_apis = self._apis.change(settings)
+        self._set_runner()
+        origins = self._origins(servers)
+        fresh = fresh_servers | fresh_apis
+        for name, known in listing.origins.items():
+            if name in origins and name not in fresh:
+                known.patience, known.required = origins[name].patience, origins[name].required
+        dropped = listing.swap(gone_servers | gone_apis, [origins[name] for name in sorted(fresh)])
+        return gone_apis & fresh_apis, dropped
+
+    def _origins(self, servers: McpServers) -> dict[str, Origin]:
+        return {**server_origins(self.settings, servers), **self._apis.origins()}
 
     async def close(self) -> None:
         """Stop everything, within a bounded time."""
@@ -137,23 +223,24 @@ class Engine:
             self._ended.set()
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        if self.settings.servers:
-            self.servers = McpServers(
-                self.settings.servers,
-                environ=self._doors.environ,
-                max_result_bytes=self.settings.limits.result_bytes,
-                on_tools=self._note,
-            )
-        origins = [
-            *(server_origins(self.settings, self.servers) if self.servers else ()),
-            *self._apis.origins(),
-        ]
-        catalogue = await to_thread.run_sync(self._open_catalogue, origins)
+        self.servers = servers = McpServers(
+            self.settings.servers,
+            environ=self._doors.environ,
+            max_result_bytes=self.settings.limits.result_bytes,
+            on_tools=self._note,
+            on_input=self._doors.on_input,
+        )
+        origins = self._origins(servers).values()
+        self._catalogue = catalogue = await to_thread.run_sync(self._open_catalogue, origins)
         stack.push_async_callback(self._close_catalogue, self.discovery, self._learning)
-        self.listing = Listing(origins, partial(_take, catalogue), partial(_miss, catalogue))
+        self.listing = Listing(
+            origins,
+            take=lambda origin, tools: catalogue.replace(origin.key, tools, origin.identity),
+            miss=lambda origin: catalogue.miss(origin.key, origin.identity),
+            drop=lambda origin: catalogue.drop(origin.key),
+        )
         await stack.enter_async_context(self._apis)
-        if self.servers is not None:
-            await stack.enter_async_context(self.servers)
+        await stack.enter_async_context(servers)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         tasks.start_soon(self.listing.run)
@@ -203,14 +290,31 @@ class Engine:
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
         servers = {} if self.servers is None else self.servers.status()
-        apis = {} if self.listing is None else self._apis.status(self.listing.origins)
-        return {**servers, **apis}
+        if self.listing is None:
+            return servers
+        origins = self.listing.origins
+        known = {name: self._told(status, origins.get(name)) for name, status in servers.items()}
+        return {**known, **self._apis.status(origins)}
+
+    def _told(self, status: ServerStatus, origin: Origin | None) -> ServerStatus:
+        """Return how a server is doing, with what the catalogue knows of it."""
+        if origin is None or self._catalogue is None:
+            return status
+        more: dict[str, Any] = {}
+        if status.last_error is None and origin.error is not None:
+            more["last_error"] = str(origin.error)
+        if status.tools is None and origin.kept:
+            listed = self._catalogue.listed(origin.key)
+            more |= {"tools": self._catalogue.count(origin.key), "kept": True}
+            more["listed_ago"] = None if listed is None else max(0.0, time.time() - listed)
+        return status.replace(**more) if more else status
 
     def _note(self, name: str, tools: Tools) -> None:
         if self.listing is not None:
             self.listing.note(name, tools)
 
-    def _why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
+    def why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
+        """Return which server or API does not give the tools of a namespace, and why; None where it does."""
         if namespace in self.settings.servers and namespace not in self.names:
             said = f"server {namespace!r} is disabled in the configuration"
             return f"mcp:{namespace}", ServerUnavailableError(namespace, said)
@@ -218,11 +322,3 @@ class Engine:
         if origin is None or self.listing is None or (origin.answered.is_set() and origin.error is None):
             return None
         return origin.key, self.listing.failure(origin)
-
-
-def _take(catalogue: Catalogue, origin: Origin, tools: Tools) -> None:
-    catalogue.replace(origin.key, tools, origin.identity)
-
-
-def _miss(catalogue: Catalogue, origin: Origin) -> None:
-    catalogue.miss(origin.key, origin.identity)

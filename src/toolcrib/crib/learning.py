@@ -9,7 +9,7 @@ import anyio
 from anyio import to_thread
 
 from toolcrib.discovery import Discovery
-from toolcrib.errors import ToolcribError, ToolNotFoundError
+from toolcrib.errors import BackendUnavailableError, ToolcribError, ToolNotFoundError
 from toolcrib.execution import Outcome
 
 __all__ = ["Learning"]
@@ -51,6 +51,8 @@ class Learning:
         if is_looked_at and outcome.request.tool.output_schema is None:
             try:
                 self._discovery.docs.observe(outcome.request.tool.id, outcome.answer.structured)
+            except (ToolNotFoundError, BackendUnavailableError):
+                _LOG.debug("%s went away while it ran", outcome.tool_id)
             except ToolcribError:  # what is learnt must not cost the run that it was learnt from
                 _LOG.warning("what %s gave back is not learnt", outcome.tool_id, exc_info=True)
 

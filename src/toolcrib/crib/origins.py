@@ -6,7 +6,7 @@ from toolcrib.crib.listing import Origin
 from toolcrib.crib.settings import Settings
 from toolcrib.execution.mcp import McpServers, ServerConfig
 
-__all__ = ["enabled", "server_origins"]
+__all__ = ["enabled", "names_of", "server_origins"]
 
 
 def enabled(settings: Settings) -> dict[str, ServerConfig]:
@@ -14,10 +14,15 @@ def enabled(settings: Settings) -> dict[str, ServerConfig]:
     return {name: server for name, server in settings.servers.items() if not server.disabled}
 
 
-def server_origins(settings: Settings, servers: McpServers) -> list[Origin]:
-    """Return where the tools of MCP servers come from."""
-    return [
-        Origin(
+def names_of(settings: Settings) -> frozenset[str]:
+    """Return the namespaces whose tools come from servers and APIs."""
+    return frozenset((*enabled(settings), *settings.openapi))
+
+
+def server_origins(settings: Settings, servers: McpServers) -> dict[str, Origin]:
+    """Return where the tools of MCP servers come from, by name."""
+    return {
+        name: Origin(
             name=name,
             key=f"mcp:{name}",
             identity=config.identity,
@@ -26,4 +31,4 @@ def server_origins(settings: Settings, servers: McpServers) -> list[Origin]:
             required=config.required,
         )
         for name, config in enabled(settings).items()
-    ]
+    }

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from toolcrib.discovery import Index
 from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolNotFoundError
 from toolcrib.execution.scrub import hide_secrets
-from toolcrib.model import LocalTool, Tool, ToolBackend, ToolId
+from toolcrib.model import LocalTool, Resolver, Tool, ToolBackend, ToolId
 
 __all__ = ["Reach", "Ref", "Why", "id_of", "namespace_of"]
 
@@ -19,9 +18,16 @@ Why = Callable[[str], tuple[str, ServerUnavailableError] | None]
 class Reach:
     """A resolver that tells a tool nobody has from one whose server is not there."""
 
-    def __init__(self, index: Index, why: Why = lambda _: None) -> None:
+    def __init__(
+        self,
+        index: Resolver,
+        why: Why = lambda _: None,
+        concerns: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Look tools up in a catalogue; of a reference that does not concern it nothing is told."""
         self._index = index
         self._why = why
+        self._concerns = concerns
 
     def resolve(self, ref: str | ToolId) -> Tool:
         """Return the tool that a reference means.
@@ -34,7 +40,7 @@ class Reach:
         try:
             return self._index.resolve(ref)
         except ToolNotFoundError:
-            absent = self._why(namespace_of(ref))
+            absent = self._why(namespace_of(ref)) if self._concerns(str(ref)) else None
             if absent is None:
                 raise
             backend, failure = absent

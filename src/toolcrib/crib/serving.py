@@ -6,6 +6,8 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.section import Count, Seconds, Section, Text
+from toolcrib.errors import InvalidToolIdError
+from toolcrib.model import ToolId
 
 __all__ = ["GatewaySettings", "Hint", "ToolsetSettings"]
 
@@ -28,6 +30,14 @@ class ToolsetSettings(Section):
     """Not these tools, written as in `ids`."""
     annotations: dict[Hint, bool] = Field(default={})
     """Hints that the tool itself gives, such as `readOnlyHint = true`."""
+
+    @field_validator("ids", "exclude", mode="after")
+    @classmethod
+    def _are_ids(cls, ids: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        try:
+            return None if ids is None else tuple(str(ToolId.parse(tool_id)) for tool_id in ids)
+        except InvalidToolIdError as error:
+            raise PydanticCustomError("tool_id", "{reason}", {"reason": str(error)}) from None
 
 
 class GatewaySettings(Section):

@@ -42,7 +42,7 @@ class OpenApiSettings(Section):
     document: Annotated[FilePath, AfterValidator(_file)]
     """The OpenAPI document: a file in JSON or YAML."""
     base_url: str | None = None
-    """Where the API is; None where the document says it."""
+    """Where the API is, if the document does not say it."""
     secrets: dict[str, str] = Field(default={}, repr=False)
     """By security scheme, `${VAR}` allowed."""
     allow_private: bool | tuple[str, ...] = False
@@ -61,7 +61,7 @@ class LimitSettings(Section):
     result_bytes: Count = 16 * 2**20
     """How large the value of one result may be."""
     concurrency: Count | None = None
-    """How many calls run at once on one backend; None leaves it to the servers' `max_concurrency`."""
+    """How many calls run at once on one backend; else it is up to the servers' `max_concurrency`."""
 
 
 class SearchSettings(Section):
@@ -85,19 +85,23 @@ class CacheSettings(Section):
     """For how long answers of read-only tools are kept."""
 
     ttl: Seconds = 60.0
+    """For how many seconds."""
     entries: Count = 1024
+    """How many of them."""
 
 
 class RetrySettings(Section):
     """How often a call is tried whose backend was unavailable, where that is safe."""
 
     attempts: Count = 3
+    """How often in all."""
 
 
 class AuditSettings(Section):
     """Where one line is written for each call."""
 
     path: FilePath
+    """The file, to which lines are added."""
     arguments: bool = False
     """Whether the arguments of the calls are written too."""
 
@@ -108,9 +112,11 @@ class CodeSettings(Section):
     backend: Text = DEFAULT
     """The kind of sandbox that is used where a caller does not say."""
     profile: SecurityProfile = SecurityProfile.STANDARD
+    """How strong its wall must be."""
     timeout: Seconds = 30.0
     """Seconds for everything: computing, and the tools."""
     limits: Limits = Limits.of_checked()
+    """How much one run may use."""
     language_fallback: bool = False
     """Whether code that needs more of Python than its sandbox speaks moves to `process`."""
     allow_unsafe: bool = False
@@ -148,18 +154,25 @@ class Settings(Section):
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
     store: FilePath | None = None
-    """The file of the catalogue, or `memory`; None keeps that of a configuration file in the user's data."""
+    """The file of the catalogue, or `memory`; else a configuration file has one in the user's data."""
     timeout: Seconds = 60.0
     """For how many seconds a call may run that does not say otherwise."""
     limits: LimitSettings = LimitSettings.of_checked()
+    """How much of everything."""
     search: SearchSettings = SearchSettings.of_checked()
+    """How tools are found."""
     code: CodeSettings = CodeSettings.of_checked()
+    """How code that calls tools is run."""
     toolsets: dict[str, ToolsetSettings] = Field(default={})
     """Parts of the catalogue by name, each served at an address of its own."""
     gateway: GatewaySettings = GatewaySettings.of_checked()
+    """How MCP clients reach the tools."""
     cache: CacheSettings | None = None
+    """Keep answers of read-only tools; without this section, nothing is kept."""
     retry: RetrySettings | None = None
+    """Try calls again where that is safe; without this section, once."""
     audit: AuditSettings | None = None
+    """Write down each call; without this section, nothing is written."""
     source: str | None = None
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)

@@ -10,6 +10,7 @@ from toolcrib.crib.crib import Crib
 from toolcrib.crib.files import Config
 from toolcrib.crib.loop import LoopThread
 from toolcrib.crib.reach import Ref
+from toolcrib.crib.reload import Reload
 from toolcrib.crib.settings import Settings
 from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
@@ -46,7 +47,7 @@ class SyncCrib:
 
     Servers and APIs need `with crib:`; without, the thread is started by the first call, and ends with the
     crib. It may be used from many threads, but not from within an event loop. Interrupting a call, as with
-    Ctrl-C, cancels the tool.
+    Ctrl-C, cancels the tool. For views of a part of the tools there is `Crib.view`.
     """
 
     def __init__(self, config: Config = None, **doors: Any) -> None:
@@ -190,6 +191,10 @@ class SyncCrib:
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
         """Wait until all servers and APIs have listed their tools or failed."""
         return self._loop.ask(partial(self._crib.ready, timeout))
+
+    def reload(self, config: Config) -> Reload:
+        """Take up another configuration without dropping calls, and return what is different."""
+        return self._loop.ask(partial(self._crib.reload, config))
 
     def status(self) -> Mapping[str, ServerStatus]:
         """Return how the servers and APIs are doing."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.calling import call, scripted, tool_of
-from servers.launch import tiny, until
+from execution.mcp.calling import call, says, scripted, started, tool_of
+from servers.launch import alive, tiny, until
 
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -151,7 +151,8 @@ async def test_the_status_says_how_a_server_is_doing() -> None:
         await servers.tools("one")
         pid = (await call(servers, "pid")).structured["pid"]
         status = servers.status()["one"]
-        assert status.to_json() == {
+        assert status.listed_ago is not None
+        assert status.replace(listed_ago=None).to_json() == {
             "name": "one",
             "state": "ready",
             "transport": "stdio",
@@ -208,3 +209,86 @@ async def test_whoever_waits_for_a_start_can_give_up_at_once() -> None:
             assert scope.cancelled_caught
         status = servers.status()["one"]
         assert (status.state, status.starts, status.in_flight) == ("starting", 1, 0)
+
+
+async def test_calls_of_a_server_that_is_retired_go_on_for_a_while() -> None:
+    ended: list[type[Exception]] = []
+
+    async def hang() -> None:
+        try:
+            await call(servers, "hang")
+        except BackendUnavailableError as error:
+            ended.append(type(error))
+
+    async with McpServers({"one": tiny()}) as servers:
+        pid = (await call(servers, "echo")).structured["pid"]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hang)
+            await until(lambda: servers.status()["one"].in_flight == 1, "the call is under way")
+            servers.retire("one", within=0.2)
+            assert servers.names == ()
+            with pytest.raises(NoBackendError):
+                await call(servers, "echo")
+            assert alive(pid)
+        assert ended == [BackendUnavailableError]
+        await until(lambda: not alive(pid), "it has ended")
+        with pytest.raises(ServerUnavailableError, match="no server named 'one'"):
+            servers.retire("one")
+
+
+async def test_a_server_that_is_not_used_is_replaced_at_once() -> None:
+    told: list[int] = []
+    async with McpServers({"one": tiny()}, on_tools=lambda _, tools: told.append(len(tools))) as servers:
+        before = (await call(servers, "echo")).structured["pid"]
+        servers.replace("one", tiny(timeout=5, max_concurrency=3))
+        assert (await call(servers, "echo")).structured["pid"] == before
+        servers.replace("one", tiny("other"))
+        after = (await call(servers, "echo")).structured["pid"]
+        assert after != before
+        await until(lambda: not alive(before), "the other has ended")
+        servers.replace("one", tiny("other", disabled=True))
+        await until(lambda: not alive(after), "it has ended")
+        assert servers.status()["one"].state == "disabled"
+        servers.replace("two", {"url": "http://me:pw@localhost:1/secret"})
+        assert servers.status()["two"].address == "http://localhost:1/…"
+        servers.retire("two")
+
+
+async def test_a_server_outside_of_the_block_is_just_forgotten() -> None:
+    servers = McpServers({"one": tiny()})
+    servers.replace("one", tiny("other"))
+    servers.retire("one")
+    assert servers.names == ()
+
+
+async def test_a_server_that_was_replaced_tells_nobody_of_its_tools() -> None:
+    told: list[tuple[str, ...]] = []
+    changes = {"notify": "notifications/tools/list_changed", "params": {}}
+    old = scripted(
+        pages=[[{"name": "old", "inputSchema": {}}]], calls={"change": [changes, says("done")], "wait": []}
+    )
+    async with McpServers(
+        {"one": old}, on_tools=lambda _, tools: told.append(tuple(tool.name for tool in tools))
+    ) as servers:
+        await servers.tools("one")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, servers, "wait")
+            await until(lambda: servers.status()["one"].in_flight == 1, "a call is under way")
+            await call(servers, "change")
+            servers.replace("one", tiny())
+            told.clear()
+            await servers.tools("one")
+            tasks.cancel_scope.cancel()
+    assert set(told) == {("echo", "hang", "crash", "spawn")}
+
+
+async def test_a_server_that_was_only_listed_is_stopped_when_idle_and_listed_again_when_called() -> None:
+    told: list[str] = []
+    config = tiny(idle_timeout=0.2)
+    async with McpServers({"one": config}, on_tools=lambda name, _: told.append(name)) as servers:
+        await servers.tools("one")
+        await until(lambda: not started(), "it was stopped")
+        assert servers.status()["one"].tools == 4
+        told.clear()
+        await call(servers, "echo")
+        await until(lambda: told == ["one"], "it was listed again")

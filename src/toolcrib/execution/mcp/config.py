@@ -38,6 +38,7 @@ _SPELLINGS: dict[str, Transport] = {
     "streamableHttp": "http",
     "sse": "sse",
 }
+_CONNECTION = ("command", "args", "env", "cwd", "url", "headers", "transport")
 _URL_NAMES = ("url", "serverUrl", "httpUrl")
 _SOURCE = "the settings of an mcp server"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -138,20 +139,27 @@ class ServerConfig(Record):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     command: Filled | None = None
+    """The program to start."""
     args: tuple[Word, ...] = ()
+    """What it is started with."""
     env: dict[Annotated[str, AfterValidator(_variable_name)], Word] = Field(default={}, repr=False)
     """Added to the few variables that a server inherits: its PATH, home, user, shell and terminal."""
     cwd: Filled | None = None
+    """The folder that it runs in."""
     url: Annotated[Word, AfterValidator(_url)] | None = None
+    """The address to reach, instead of a program."""
     headers: dict[
         Annotated[str, AfterValidator(_header_name)], Annotated[Word, AfterValidator(_header_value)]
     ] = Field(default={}, repr=False)
+    """Sent with every request to it."""
     transport: Transport = "stdio"
+    """How to talk to it: a program by `stdio`, an address by `http`, or `sse` where it is old."""
     required: bool = False
     """Whether nothing should start without it."""
     disabled: bool = False
+    """Whether it is left out, as if it were not there."""
     timeout: Seconds | None = None
-    """Seconds that one call may take; None leaves it to the caller."""
+    """Seconds that one call may take, where the caller does not say; else the general `timeout`."""
     start_timeout: Seconds = 30.0
     """Seconds within which it must be started and have said what it can do."""
     idle_timeout: Seconds | None = 600.0
@@ -179,6 +187,14 @@ class ServerConfig(Record):
         """
         reached = [self.command, *self.args, self.cwd] if self.url is None else [self.url]
         return sha256(json.dumps(reached).encode()).hexdigest()
+
+    def reaches_as(self, other: "ServerConfig") -> bool:
+        """Return whether one connection serves both: the same is started or reached, in the same way.
+
+        >>> ServerConfig(command="a").reaches_as(ServerConfig(command="a", timeout=5))
+        True
+        """
+        return all(getattr(self, name) == getattr(other, name) for name in _CONNECTION)
 
     def expanded(self, environ: Mapping[str, str]) -> "ServerConfig":
         """Return the settings with `${NAME}` and `${NAME:-default}` filled in.

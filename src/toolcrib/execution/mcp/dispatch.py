@@ -40,20 +40,25 @@ async def dispatch(upstream: Upstream, call: Call, on_input: OnInput | None) -> 
     Raises:
         ToolError: as the contract of executors has it.
     """
-    async with upstream.slots:
-        tool, lost = call.tool, False
-        while True:
-            link = await _connected(upstream, call)
-            try:
-                return await _within_limit(upstream, link, call, tool, on_input)
-            except MCPError as error:
-                if error.code == HEADER_MISMATCH and tool is call.tool:
-                    tool = await _relisted(upstream, tool)
-                elif link.is_forgotten(error) and not lost:
-                    lost = upstream.discarded(link, error)
-                else:
-                    failure = await _failure(upstream, link, call, error)
-                    raise failure from failure.__cause__ or error
+    with upstream.visits:
+        async with upstream.slots:
+            return await _dispatched(upstream, call, on_input)
+
+
+async def _dispatched(upstream: Upstream, call: Call, on_input: OnInput | None) -> dict[str, Any]:
+    tool, lost = call.tool, False
+    while True:
+        link = await _connected(upstream, call)
+        try:
+            return await _within_limit(upstream, link, call, tool, on_input)
+        except MCPError as error:
+            if error.code == HEADER_MISMATCH and tool is call.tool:
+                tool = await _relisted(upstream, tool)
+            elif link.is_forgotten(error) and not lost:
+                lost = upstream.discarded(link, error)
+            else:
+                failure = await _failure(upstream, link, call, error)
+                raise failure from failure.__cause__ or error
 
 
 async def _connected(upstream: Upstream, call: Call) -> Link:

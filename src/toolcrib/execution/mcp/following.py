@@ -49,8 +49,18 @@ class Following:
         self._asked = anyio.Event()
         self._failures = 0
         self._round = _Round()
+        self._listed = 0.0
         self.catalogue: Catalogue | None = None
         """What the last complete listing gave."""
+
+    @property
+    def age(self) -> float | None:
+        """Return how many seconds ago the last complete listing was."""
+        return None if self.catalogue is None else anyio.current_time() - self._listed
+
+    def mute(self) -> None:
+        """Tell nobody of the tools any more."""
+        self._on_tools = None
 
     def changed(self) -> None:
         """Note that the server says its tools have changed."""
@@ -104,6 +114,7 @@ class Following:
                 pause = self._failed(error)
             else:
                 self._failures, link.listed = 0, True
+                self._listed = anyio.current_time()
                 self._tell(self.catalogue)
                 self._settle(self.catalogue, None)
                 pause = min(_LONGEST_GATHER, max(_GATHER, _SHARE * (anyio.current_time() - began)))

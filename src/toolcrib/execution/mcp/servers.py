@@ -6,6 +6,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from toolcrib.errors import (
@@ -19,7 +20,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.mcp.breaker import Breaker
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.config import ServerConfig, host_of
 from toolcrib.execution.mcp.hooks import OnInput, OnTools
 from toolcrib.execution.mcp.status import ServerStatus
 from toolcrib.execution.records import Answer, Call
@@ -29,11 +30,14 @@ from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 
 if TYPE_CHECKING:
+    from toolcrib.execution.mcp.following import Following
     from toolcrib.execution.mcp.upstream import Upstream
 
-__all__ = ["McpServers"]
+__all__ = ["DRAIN_TIME", "McpServers"]
 
 _CLOSING = "toolcrib is closing"
+DRAIN_TIME = 30.0
+"""For how many seconds the calls of a server that is replaced or removed may go on."""
 
 
 class McpServers:
@@ -60,11 +64,13 @@ class McpServers:
     ) -> None:
         self._configs = {name: _config(name, config) for name, config in servers.items()}
         self._environ = os.environ if environ is None else environ
-        self._max_result_bytes = max_result_bytes
+        self.max_result_bytes = max_result_bytes
+        """How large the value of one result may be; it may be set at any time."""
         self._on_tools = on_tools
         self._on_input = on_input
         self._breaker = breaker
         self._upstreams: dict[str, Upstream] = {}
+        self._retiring: set[Upstream] = set()
         self._tasks: TaskGroup | None = None
         self._closed = False
 
@@ -82,8 +88,9 @@ class McpServers:
             return
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as stopping:
-                for upstream in self._upstreams.values():
+                for upstream in (*self._upstreams.values(), *self._retiring):
                     stopping.start_soon(lambda each: each.stop(_CLOSING, cancels=True), upstream)
+        tasks.cancel_scope.cancel()  # who waits for the calls of one that is gone need not
         # What the block raised stays out of the group, which would wrap it.
         await tasks.__aexit__(None, None, None)
 
@@ -117,6 +124,53 @@ class McpServers:
         if upstream is not None:
             await upstream.stop("it was removed")
 
+    def replace(
+        self, name: str, config: ServerConfig | Mapping[str, Any], *, within: float = DRAIN_TIME
+    ) -> None:
+        """Add a server, or change one without failing the calls under way.
+
+        They end on the connection that they began on, if they do so within some seconds; later ones go to
+        another. Where the same is started or reached, the connection stays, and only limits change.
+
+        Raises:
+            ConfigError: its settings cannot work.
+        """
+        wanted = _config(name, config)
+        known, self._configs[name] = self._configs.get(name), wanted
+        upstream = self._upstreams.get(name)
+        if upstream is None or known is None:
+            return
+        if wanted.disabled or not wanted.reaches_as(known):
+            self._drain(name, "its settings have changed", within)
+        elif wanted != known:
+            upstream.adjust(wanted)
+
+    def retire(self, name: str, *, within: float = DRAIN_TIME) -> None:
+        """Forget a server at once; it is stopped when its calls have ended, or after some seconds.
+
+        Raises:
+            ServerUnavailableError: there is none of this name.
+        """
+        if name not in self._configs:
+            raise ServerUnavailableError(name, self._unknown(name))
+        del self._configs[name]
+        self._drain(name, "it was removed", within)
+
+    def _drain(self, name: str, reason: str, within: float) -> None:
+        """Stop a server when it is no longer used, and let nobody find it meanwhile."""
+        upstream = self._upstreams.pop(name, None)
+        if upstream is None or self._tasks is None:
+            return
+
+        async def drain(leaving: "Upstream") -> None:
+            await leaving.visits.over(within)
+            await leaving.stop(reason)
+            self._retiring.discard(leaving)
+
+        upstream.following.mute()
+        self._retiring.add(upstream)
+        Context().run(self._tasks.start_soon, drain, upstream)
+
     def status(self) -> dict[str, ServerStatus]:
         """Return how each server is doing, by its name; nothing is asked of any of them."""
         return {name: self._status(name, config) for name, config in self._configs.items()}
@@ -126,7 +180,8 @@ class McpServers:
         if upstream is not None:
             return upstream.status()
         state = "disabled" if config.disabled else "closed" if self._closed else "stopped"
-        return ServerStatus(name=name, state=state, transport=config.transport)
+        address = None if config.url is None else host_of(config.url)
+        return ServerStatus(name=name, state=state, transport=config.transport, address=address)
 
     async def tools(self, name: str) -> tuple[Tool, ...]:
         """Return the tools of a server, from all pages of its listing, after starting it if need be.
@@ -140,6 +195,10 @@ class McpServers:
         reason = self._reason_against(name)
         if reason is not None:
             raise ServerUnavailableError(name, reason)
+        if not self._upstreams:  # the SDK takes a second to load, in which others may go on
+            await to_thread.run_sync(_load)
+            if (reason := self._reason_against(name)) is not None:
+                raise ServerUnavailableError(name, reason)
         return (await self._upstream(name).listed()).tools
 
     def missing(self, backend: ToolBackend) -> str | None:
@@ -173,7 +232,7 @@ class McpServers:
         from toolcrib.execution.mcp.dispatch import dispatch  # noqa: PLC0415 - the same
 
         result = await dispatch(upstream, call, self._on_input)
-        return read_answer(call, result, self._max_result_bytes)
+        return read_answer(call, result, self.max_result_bytes)
 
     def _upstream_for(self, call: Call) -> "Upstream":
         absent = self.missing(call.backend)
@@ -192,16 +251,12 @@ class McpServers:
         known = self._upstreams.get(name)
         if known is not None:
             return known
-        try:
-            from toolcrib.execution.mcp.following import Following  # noqa: PLC0415 - needs the extra
-            from toolcrib.execution.mcp.upstream import Upstream  # noqa: PLC0415 - the same
-        except ImportError as error:
-            raise MissingExtraError("calling mcp servers", "mcp") from error
-        upstream = self._upstreams[name] = Upstream(
+        made, follow = _load()
+        upstream = self._upstreams[name] = made(
             name,
             self._configs[name],
             environ=self._environ,
-            following=Following(name, self._on_tools),
+            following=follow(name, self._on_tools),
             breaker=self._breaker(),
             asks=self._on_input is not None,
         )
@@ -221,6 +276,16 @@ class McpServers:
     def _unknown(self, name: str) -> str:
         known = "" if self._configs else "; none is configured"
         return f"there is no server named {name!r}{did_you_mean(name, self._configs) or known}"
+
+
+def _load() -> "tuple[type[Upstream], type[Following]]":
+    """Return what needs the extra."""
+    try:
+        from toolcrib.execution.mcp.following import Following  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.upstream import Upstream  # noqa: PLC0415 - the same
+    except ImportError as error:
+        raise MissingExtraError("calling mcp servers", "mcp") from error
+    return Upstream, Following
 
 
 def _config(name: str, config: ServerConfig | Mapping[str, Any]) -> ServerConfig:

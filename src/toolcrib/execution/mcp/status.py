@@ -18,13 +18,19 @@ class ServerStatus(Record):
     name: str
     state: ServerState
     transport: str
-    """How it is reached: `stdio`, `http` or `sse`."""
+    """How it is reached: `stdio`, `http` or `sse`; `openapi` for an API."""
+    address: str | None = None
+    """The host that it is reached at; absent where it is started here."""
     protocol_version: str | None = None
     """What was agreed on; absent while it is not ready."""
     server_info: dict[str, Any] | None = None
     """What it says of itself: its name, its version."""
     tools: int | None = None
     """How many tools its last complete listing had; absent before the first."""
+    listed_ago: float | None = None
+    """How many seconds ago that was."""
+    kept: bool | None = None
+    """True where these are the tools of an earlier run, and it has not been listed since."""
     refused: dict[str, str] = Field(default={})
     """The definitions of that listing which are no tools, by name, and why."""
     pid: int | None = None

@@ -15,16 +15,18 @@ from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.breaker import Breaker
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.config import ServerConfig, host_of
 from toolcrib.execution.mcp.failures import hung_up, is_unreachable
 from toolcrib.execution.mcp.faults import reason_of
 from toolcrib.execution.mcp.following import Following
 from toolcrib.execution.mcp.link import Link, Listeners, open_link
 from toolcrib.execution.mcp.listing import Catalogue
+from toolcrib.execution.mcp.starting import Start
 from toolcrib.execution.mcp.status import ServerState, ServerStatus
 from toolcrib.execution.mcp.tail import StderrTail
 from toolcrib.execution.mcp.transport import transport_to
 from toolcrib.execution.mcp.updates import Updates, log_update
+from toolcrib.execution.mcp.visits import Visits
 
 __all__ = ["Upstream"]
 
@@ -36,16 +38,6 @@ _LONGEST_REST = 2.0
 """Seconds that a server is left alone at most which starts, but dies of what it is asked."""
 _HANDSHAKE_WORDS = ("initializ", "handshake")
 """What a server says that hung up because it was not greeted as it expected."""
-
-
-class _Start:
-    """One start that several may wait for, until a deadline."""
-
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self.done = anyio.Event()
-        self.link: Link | None = None
-        self.failure: ServerUnavailableError | None = None
 
 
 class Upstream:
@@ -66,6 +58,8 @@ class Upstream:
         self.following = following
         self.slots = anyio.Semaphore(config.max_concurrency, fast_acquire=True)
         """Taken by calls while they run."""
+        self.visits = Visits()
+        """The calls under way, also those that wait for a slot or for a start."""
         self.running: dict[object, Updates | None] = {}
         """The calls under way, and where their updates go."""
         self.closed: str | None = None
@@ -80,7 +74,7 @@ class Upstream:
         """Counts the connections that ended before any call was answered; nobody is turned away for them."""
         self._stderr = StderrTail()
         self._link: Link | None = None
-        self._start: _Start | None = None
+        self._start: Start | None = None
         self._state: ServerState = "stopped"
         self._handshake = False
         self._stirred = anyio.Event()
@@ -105,27 +99,29 @@ class Upstream:
             if self._breaker.open:
                 raise self._too_early()
             limit = self._pause + self.config.start_timeout
-            self._start = _Start(anyio.current_time() + limit)
+            self._start = Start(anyio.current_time() + limit)
             self._stirred.set()
         start = self._start
         # A server that is late may take its time to end as well: that is not for callers to wait for.
-        with anyio.CancelScope(deadline=start.deadline):
-            await start.done.wait()
-        if start.link is not None:
-            return start.link
-        if start.failure is None:
+        link = await start.wait()
+        if link is None:
             self._give_up(start)
             raise ServerUnavailableError(self.name, self._late(), self.last_words())
-        # Each gets an exception of its own: a shared one would collect the tracebacks of all.
-        told = start.failure
-        raise ServerUnavailableError(told.server, told.reason, told.stderr) from told.__cause__
+        return link
+
+    def adjust(self, config: ServerConfig) -> None:
+        """Take up settings that need no other connection: how long, and how many at once."""
+        if config.max_concurrency != self.config.max_concurrency:  # those under way leave the slots they took
+            self.slots = anyio.Semaphore(config.max_concurrency, fast_acquire=True)
+        self.config = config
+        self._stirred.set()
 
     @property
     def _pause(self) -> float:
         """Return the seconds until it may be started."""
         return max(self._breaker.pause, self._deaths.pause)
 
-    def _give_up(self, start: _Start) -> None:
+    def _give_up(self, start: Start) -> None:
         """Note that a start is late, though it may take long until what was begun before has ended."""
         if self._start is start:  # the first of those who waited for it says so
             self._start = None
@@ -205,9 +201,11 @@ class Upstream:
             name=self.name,
             state=self._state,
             transport=self.config.transport,
+            address=None if self.config.url is None else host_of(self.config.url),
             protocol_version=link.session.protocol_version if link is not None else None,
             server_info=info.model_dump(by_alias=True, mode="json", exclude_none=True) if info else None,
             tools=None if catalogue is None else len(catalogue.tools),
+            listed_ago=self.following.age,
             refused={} if catalogue is None else dict(catalogue.refused),
             pid=self._stderr.pid if link is not None else None,
             last_error=self._last_error,
@@ -241,7 +239,8 @@ class Upstream:
 
         `cancels` tells the calls under way that they were cancelled, not that the server failed them.
         """
-        self.closed, self.cancels = reason, cancels
+        if self.closed is None:
+            self.closed, self.cancels = reason, cancels
         self._stirred.set()
         if self._state in {"starting", "failed"}:  # it may be late, and tried still
             self._scope.cancel()
@@ -314,8 +313,7 @@ class Upstream:
         self._used = anyio.current_time()
         start, self._start = self._start, None
         if start is not None:
-            start.link = link
-            start.done.set()
+            start.succeed(link)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(partial(self.following.follow, link, within=self.config.start_timeout))
@@ -371,8 +369,7 @@ class Upstream:
         """Tell those who wait for a start that it failed."""
         start, self._start = self._start, None
         if start is not None:
-            start.failure = failure
-            start.done.set()
+            start.fail(failure)
 
     def _hear(self, data: Any, level: str) -> None:
         """Give a log message to the call that it must belong to; where several are possible, to none."""

@@ -1,0 +1,83 @@
+"""The part of an engine that a scope admits: its catalogue, its runner, and whom it waits for."""
+
+from toolcrib.crib.engine import Engine
+from toolcrib.crib.reach import Reach, namespace_of
+from toolcrib.discovery import DocStore, Index, IndexView, Scope
+from toolcrib.execution import Runner
+from toolcrib.execution.mcp import ServerStatus
+from toolcrib.model import ToolId
+
+__all__ = ["Part"]
+
+
+class Part:
+    """What a view has instead of what the engine has for all; made again when the engine's is another."""
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._made: tuple[Index, IndexView, Reach] | None = None
+        self._runs: tuple[Runner, Reach, Runner] | None = None
+        self._known: tuple[Index, int, frozenset[str]] | None = None
+        self.waiting = engine.waiting.within(self._has)
+        """Waits for the servers that may have a tool of the scope."""
+
+    @property
+    def index(self) -> IndexView:
+        """The catalogue."""
+        return self._catalogue()[1]
+
+    @property
+    def reach(self) -> Reach:
+        """The catalogue as a resolver that knows which servers are not there."""
+        return self._catalogue()[2]
+
+    def _catalogue(self) -> tuple[Index, IndexView, Reach]:
+        whole = self._engine.discovery.index
+        if self._made is None or self._made[0] is not whole:
+            index = whole.view(self._scope)
+            self._made = whole, index, Reach(index, self._engine.why_absent, self._concerns)
+        return self._made
+
+    @property
+    def runner(self) -> Runner:
+        """Runs what is in the catalogue."""
+        reach, whole = self.reach, self._engine.runner
+        if self._runs is None or self._runs[0] is not whole or self._runs[1] is not reach:
+            self._runs = whole, reach, self._engine.runner_for(reach, self.waiting)
+        return self._runs[2]
+
+    def docs(self, docs: DocStore, tool_id: str | ToolId) -> DocStore:
+        """Return documentation of the tools here.
+
+        Raises:
+            ToolNotFoundError: the tool that it is asked for is none of them, be it documented or not.
+        """
+        self.reach.resolve(tool_id)
+        return docs.through(self.reach)
+
+    def only(self, told: dict[str, ServerStatus]) -> dict[str, ServerStatus]:
+        """Return what is told of the servers that may have a tool of the scope."""
+        return {name: status for name, status in told.items() if self._has(name)}
+
+    def _has(self, namespace: str) -> bool:
+        """Return whether a namespace may have a tool of the scope.
+
+        Where the scope does not name any, those whose tools are known and none of them is inside have not.
+        """
+        spaces = self._scope.spaces
+        if spaces is not None:
+            return namespace in spaces
+        return namespace not in self._without()
+
+    def _without(self) -> frozenset[str]:
+        """Return the namespaces that have tools, but none inside."""
+        whole = self._engine.discovery.index
+        version = whole.version
+        if self._known is None or self._known[:2] != (whole, version):
+            without = frozenset(whole.namespaces()).difference(self.index.namespaces())
+            self._known = whole, version, without
+        return self._known[2]
+
+    def _concerns(self, ref: str) -> bool:
+        return self._scope.may_admit(ref) and self._has(namespace_of(ref))

@@ -1,0 +1,279 @@
+"""The verbs of a crib, over all its tools or a part of them."""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from anyio import to_thread
+
+from toolcrib.crib.code import CodeMode, Named, Sandboxes
+from toolcrib.crib.convert import convert
+from toolcrib.crib.engine import Engine
+from toolcrib.crib.part import Part
+from toolcrib.crib.reach import Ref, id_of
+from toolcrib.crib.settings import Settings
+from toolcrib.crib.waiting import Waiting
+from toolcrib.discovery import DetailLevel, DocStore, Index, IndexView, Page, Result, Scope, Summary
+from toolcrib.discovery.facade import ListOptions, SearchOptions
+from toolcrib.errors import CribStateError
+from toolcrib.execution import Runner, RunResult, StreamEvent
+from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
+from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.progress import Progress
+from toolcrib.model import Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
+
+if TYPE_CHECKING:
+    from toolcrib.adapter import Conversion
+
+__all__ = ["Shared", "View"]
+
+_LARGE = 10_000
+"""From how many tools on a search goes to a worker thread: it takes a millisecond or more, a thread 0.1."""
+
+
+@dataclass(slots=True)
+class Shared:
+    """What a crib and its views have together."""
+
+    engine: Engine
+    sandboxes: Sandboxes = field(default_factory=Sandboxes)
+    state: Literal["fresh", "open", "closed"] = "fresh"
+
+
+class View:
+    """The tools of a crib that a scope admits; there are no others here, whatever is asked.
+
+    Searches and lists, descriptions, calls, chains, code and conversions all reach these tools alone, and
+    nothing that is told tells of another. Nobody waits for a server that has none of them. It lives as long
+    as its crib, and is as safe to use.
+    """
+
+    def __init__(self, shared: Shared, scope: Scope | None = None) -> None:
+        """See what a scope admits, or everything; `Crib.view` does this."""
+        self._shared = shared
+        self._engine = shared.engine
+        self._part = None if scope is None else Part(shared.engine, scope)
+        waiting = self._part.waiting if self._part else shared.engine.waiting
+        self._code = CodeMode(self, waiting, shared.sandboxes)
+
+    def __repr__(self) -> str:
+        return f"<View of {len(self.index)} tools, {self._shared.state}>"
+
+    @property
+    def settings(self) -> Settings:
+        """The configuration of the crib."""
+        return self._engine.settings
+
+    @property
+    def index(self) -> Index | IndexView:
+        """The catalogue; entering a crib replaces it where it is kept in a file."""
+        return self._part.index if self._part else self._engine.discovery.index
+
+    async def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
+        """Return the tools that fit a question, best first, as `Index.search` does.
+
+        A server that does not answer is left out, and never makes it fail.
+        """
+        await self._waiting.for_listing(options)
+        options.setdefault("min_confidence", self.settings.search.min_confidence)
+        index = self.index
+        if len(self._engine.discovery.index) < _LARGE and self.settings.search.model is None:
+            return index.search(query, **options)
+        return await to_thread.run_sync(lambda: index.search(query, **options))
+
+    async def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
+        """Return the tools in the order of their ids, as `Index.tools` does."""
+        await self._waiting.for_listing(options)
+        return self.index.tools(**options)
+
+    async def namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces in order; an empty one stands for the tools without."""
+        await self._waiting.for_listing({})
+        return self.index.namespaces()
+
+    async def describe(self, tool_id: Ref, level: DetailLevel | str = "schema") -> ToolDoc:
+        """Return what is known about a tool: `summary`, `schema` or `full`.
+
+        Raises:
+            ToolNotFoundError: there is no such tool, with suggestions.
+            BackendUnavailableError: it may be one of a server that has not listed its tools.
+        """
+        tool_id = id_of(tool_id)
+        await self._waiting.for_tool(tool_id)
+        return self.known(tool_id, level)
+
+    async def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
+        """Return the examples of a tool."""
+        tool_id = id_of(tool_id)
+        await self._waiting.for_tool(tool_id)
+        return self._docs(tool_id).examples(tool_id, max)
+
+    def known(self, tool_id: str | ToolId, level: DetailLevel | str = "schema") -> ToolDoc:
+        """Return what `describe` does, of what is known already: nobody is waited for."""
+        return self._docs(tool_id).describe(tool_id, level)
+
+    async def run(
+        self,
+        tool_id: Ref,
+        args: Any = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, told apart from the caller's
+        progress: Progress | None = None,
+        caller: str | None = None,
+        defaults: bool = False,
+    ) -> RunResult:
+        """Run a tool and return what it gave, as `Runner.run` does.
+
+        Waiting for its server counts towards `timeout`. `defaults` fills in what the input schema declares
+        for arguments that are missing.
+
+        Raises:
+            ToolNotFoundError: no tool answers to the reference.
+            ToolError: one of its leaves says what went wrong, on which backend, doing what.
+        """
+        tool_id = id_of(tool_id)
+        self._waiting.check(tool_id)
+        return await self._runner.run(
+            tool_id, args, timeout=timeout, progress=progress, caller=caller, defaults=defaults
+        )
+
+    async def stream(
+        self,
+        tool_id: Ref,
+        args: Any = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as for run
+        caller: str | None = None,
+        defaults: bool = False,
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
+        tool_id = id_of(tool_id)
+        self._waiting.check(tool_id)
+        events = self._runner.stream(tool_id, args, timeout=timeout, caller=caller, defaults=defaults)
+        async with aclosing(events) as told:
+            async for event in told:
+                yield event
+
+    @overload
+    async def run_chain(
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - for all steps together
+        progress: ChainProgress | None = None,
+        dry_run: Literal[False] = False,
+        caller: str | None = None,
+        limits: ChainLimits | None = None,
+        around: Around | None = None,
+    ) -> ChainResult: ...
+
+    @overload
+    async def run_chain(
+        self, steps: Steps, *, dry_run: Literal[True], limits: ChainLimits | None = None
+    ) -> Plan: ...
+
+    async def run_chain(  # noqa: PLR0913 - as for the runner
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - for all steps together
+        progress: ChainProgress | None = None,
+        dry_run: bool = False,
+        caller: str | None = None,
+        limits: ChainLimits | None = None,
+        around: Around | None = None,
+    ) -> ChainResult | Plan:
+        """Run steps one after another and return what each gave, as `Runner.run_chain` does.
+
+        Raises:
+            InvalidChainError: they cannot work; nothing was run.
+            ChainError: a step failed; what the steps before it gave is in it.
+            ToolTimeoutError: the server of a step did not list its tools in time; nothing was run.
+        """
+        self._check_open()
+        if dry_run:
+            return await self._runner.run_chain(steps, dry_run=True, limits=limits)
+        return await self._runner.run_chain(
+            steps, timeout=timeout, progress=progress, caller=caller, limits=limits, around=around
+        )
+
+    async def execute(
+        self,
+        code: str,
+        *,
+        backend: str | None = None,
+        profile: SecurityProfile | str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the code's, told apart from the caller's
+        limits: Limits | Mapping[str, Any] | None = None,
+        language_fallback: bool | None = None,
+    ) -> ExecuteResult:
+        """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
+
+        In the code each namespace is a name: `await github.create_issue(title="...")`. What it leaves in
+        `__out` is the value. What is not said here, each of the limits too, is as the configuration says
+        under `code`.
+
+        Raises:
+            ValidationError: what is asked makes no sense.
+            CodeError: the code is wrong, or raised.
+            LimitExceededError: it used more than it was given, or took longer.
+            SandboxViolationError: it tried to break the rules.
+            RuntimeUnavailableError: the sandbox cannot run here, with what to install.
+        """
+        self._check_open()
+        said = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
+        said["language_fallback"] = language_fallback
+        request = self.settings.code.request(code, said)
+        return await self._code.execute(request, keep=self._shared.state == "open")
+
+    async def stubs(
+        self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
+    ) -> str:
+        """Return tools as Python signatures, under the names by which code reaches them in `execute`.
+
+        Of those named, or of what a search found; else of a namespace, or of all. `budget` is how many
+        tokens the text may take, as for `Runtime.stubs`. `toolcrib.runtime.GUIDE` says the rest to a model.
+        """
+        await self._waiting.for_listing({"namespace": namespace})
+        return self._code.stubs(tools, namespace, budget)
+
+    def convert(
+        self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any
+    ) -> "list[Conversion]":
+        """Return tools in the format of a provider, each under a name of its own: all, or those named.
+
+        The options are those of the format, such as `strict=True`. A model's call is read back with the
+        `decode_call` of its tool.
+
+        Raises:
+            ConversionError: there is no such format, or a tool cannot be written in it.
+            ToolNotFoundError: a named tool is not there.
+        """
+        self._check_open()
+        return convert(self.index, target, tools, **options)
+
+    def status(self) -> dict[str, ServerStatus]:
+        """Return how the servers and APIs are doing, by name, without asking them anything."""
+        told = self._engine.status()
+        return self._part.only(told) if self._part else told
+
+    def _docs(self, tool_id: str | ToolId) -> DocStore:
+        """Return the documentation, if it may be asked about a tool."""
+        docs = self._engine.discovery.docs
+        return self._part.docs(docs, tool_id) if self._part else docs
+
+    @property
+    def _runner(self) -> Runner:
+        return self._part.runner if self._part else self._engine.runner
+
+    @property
+    def _waiting(self) -> Waiting:
+        """What a verb waits with, unless the crib is closed."""
+        self._check_open()
+        return self._part.waiting if self._part else self._engine.waiting
+
+    def _check_open(self) -> None:
+        if self._shared.state == "closed":
+            raise CribStateError("this crib is closed; make another")
