@@ -1,0 +1,179 @@
+"""Writes docs/configuration.md from the records that hold a configuration; `--check` only compares."""
+
+import ast
+import inspect
+import sys
+import textwrap
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from toolcrib.crib import (
+    AuditSettings,
+    CacheSettings,
+    CodeSettings,
+    GatewaySettings,
+    LimitSettings,
+    OpenApiSettings,
+    RetrySettings,
+    SearchSettings,
+    Settings,
+    ToolsetSettings,
+)
+from toolcrib.crib.section import INTERNAL
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.model.record import Record
+from toolcrib.runtime import Limits
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+INTRO = """\
+# Configuration
+
+Made by `scripts/config_page.py` from the records that hold a configuration; do not edit it by hand.
+
+Any client's `mcpServers` JSON is a configuration as it is ([Connecting servers](connecting-servers.md));
+settings of ours may stand in it under the key `toolcrib`. Everything can be said in a `toolcrib.toml`:
+
+```toml
+{example}```
+
+The command takes `--config FILE`; without, it looks for `toolcrib.toml`, then `mcp.json` and `.mcp.json` in
+the folder it runs in, then for `toolcrib.toml` and `mcp.json` among the user's own. Relative paths are
+relative to the file. A key that nobody knows is refused, with the key that may have been meant. `${{NAME}}`
+and `${{NAME:-default}}` stand for variables of the environment where a table says so, and everywhere in a
+server. The gateway reads the file again when it changes.
+"""
+EXAMPLE = """\
+timeout = 30
+
+[servers.time]
+command = "uvx"
+args = ["mcp-server-time"]
+
+[servers.github]
+url = "https://api.githubcopilot.com/mcp/"
+headers = { Authorization = "Bearer ${GITHUB_TOKEN}" }
+
+[openapi.shop]
+document = "shop.json"
+secrets = { apiKey = "${SHOP_KEY}" }
+
+[toolsets.reading]
+description = "Nothing that changes anything."
+annotations = { readOnlyHint = true }
+exclude = ["github:get_me"]
+
+[gateway]
+port = 8808
+token = "${TOOLCRIB_TOKEN}"
+
+[code]
+timeout = 10
+limits = { max_tool_calls = 20 }
+
+[cache]
+ttl = 60
+"""
+SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
+    ("At the top", "", Settings),
+    ("A server", "[servers.NAME]", ServerConfig),
+    ("An HTTP API", "[openapi.NAME]", OpenApiSettings),
+    ("A toolset", "[toolsets.NAME]", ToolsetSettings),
+    ("The gateway", "[gateway]", GatewaySettings),
+    ("Search", "[search]", SearchSettings),
+    ("Limits", "[limits]", LimitSettings),
+    ("Code mode", "[code]", CodeSettings),
+    ("Limits of code", "[code.limits]", Limits),
+    ("Cache", "[cache]", CacheSettings),
+    ("Retries", "[retry]", RetrySettings),
+    ("Audit", "[audit]", AuditSettings),
+)
+WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", NoneType: ""}
+
+
+def said_of(record: type[Record]) -> dict[str, str]:
+    """Return the text that stands below each field of a record."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
+    said = {}
+    statements = body.body if isinstance(body, ast.ClassDef) else []
+    for field, text in pairwise(statements):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            said[ast.unparse(field.target)] = " ".join(str(ast.literal_eval(text.value)).split())
+    return said
+
+
+def kind(annotation: Any) -> str:
+    """Return a type as somebody who writes a configuration reads it."""
+    inner = get_args(annotation)
+    match get_origin(annotation):
+        case origin if origin is Annotated:
+            text = kind(inner[0])
+        case origin if origin is Literal:
+            text = ", ".join(f"`{choice}`" for choice in inner)
+        case origin if origin in (Union, UnionType):
+            text = " or ".join(filter(None, map(kind, inner)))
+        case origin if origin is tuple:
+            text = f"list of {kind(inner[0])}s"
+        case origin if origin is dict:
+            text = f"table of {kind(inner[1])}s".replace("falses", "false")
+        case _ if isinstance(annotation, type) and issubclass(annotation, Enum):
+            text = ", ".join(f"`{choice.value}`" for choice in annotation)
+        case _:
+            text = WORDS.get(annotation, "table")
+    return text
+
+
+def default(field: FieldInfo) -> str:
+    """Return what holds where nothing is said."""
+    value = field.default
+    if field.is_required():
+        return "required"
+    if value is None or isinstance(value, Record) or value in ((), {}, ""):
+        return ""
+    shown = value.value if isinstance(value, Enum) else value
+    if isinstance(shown, bool):
+        return f"`{str(shown).lower()}`"
+    return f"`{shown}`"
+
+
+def table(record: type[Record]) -> str:
+    """Return the settings of one section."""
+    said = said_of(record)
+    lines = ["| key | value | default | what it says |", "|---|---|---|---|"]
+    for name, field in record.model_fields.items():
+        if name in INTERNAL:
+            continue
+        if name not in said:
+            raise SystemExit(f"{record.__name__}.{name} has no text below it")
+        text = said[name].replace("|", "\\|")
+        lines.append(f"| `{name}` | {kind(field.annotation)} | {default(field)} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """Return the whole page."""
+    parts = [INTRO.format(example=EXAMPLE)]
+    for title, header, record in SECTIONS:
+        place = f"`{header}`: " if header else ""
+        first = (record.__doc__ or "").splitlines()[0]
+        parts.append(
+            f"## {title}\n\n{place}{first[0].lower() if header else first[0]}{first[1:]}\n\n{table(record)}"
+        )
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Write the page, or say that it is not as it should be."""
+    made = page()
+    if "--check" not in sys.argv:
+        PAGE.write_text(made)
+    elif PAGE.read_text() != made:
+        raise SystemExit(f"{PAGE} is not what scripts/config_page.py writes; run it")
+
+
+if __name__ == "__main__":
+    main()

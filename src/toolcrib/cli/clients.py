@@ -1,0 +1,184 @@
+"""The verbs for other MCP clients: `import`, `export` and `install`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.screen import note, show_json, show_text
+from toolcrib.cli.servers import NotFoundError, own_file, show_edit
+from toolcrib.cli.state import State, common
+
+if TYPE_CHECKING:
+    from toolcrib.crib.installing_clients import Client
+    from toolcrib.crib.installing_import import Found, Merge
+
+__all__ = ["export", "import_", "install"]
+
+_NAMES = "claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed, cline"
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+
+
+def _client(name: str) -> "Client":
+    from toolcrib.crib.installing_clients import CLIENTS  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.model.suggest import did_you_mean  # noqa: PLC0415
+
+    if name not in CLIENTS:
+        hint = did_you_mean(name, CLIENTS) or f"; there are {_NAMES}"
+        raise NotFoundError(f"there is no client {name!r}{hint}")
+    return CLIENTS[name]
+
+
+def _found(source: str) -> "Found":
+    """Return the servers of a client, or of a file."""
+    from toolcrib.crib.installing_clients import CLIENTS  # noqa: PLC0415 - as above
+    from toolcrib.crib.installing_import import read_servers, servers_of  # noqa: PLC0415
+
+    path = Path(source).expanduser()
+    if source in CLIENTS:
+        found = servers_of(CLIENTS[source], Path.cwd())
+        if not found.files:
+            raise NotFoundError(f"{CLIENTS[source].title} has no configuration here: there is no file of it")
+        return found
+    if not path.is_file():
+        _client(source)
+    return read_servers(path.absolute())
+
+
+@click.command("import")
+@click.argument("source", metavar="CLIENT|FILE")
+@click.option("--force", is_flag=True, help="Replace servers of the same name.")
+@click.option("--user", is_flag=True, help="Into the user's own configuration.")
+@_DRY_RUN
+@common
+@click.pass_obj
+def import_(state: State, /, source: str, **said: Any) -> None:
+    r"""Take over the servers of an MCP client.
+
+    The client is claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed or cline; or it is the
+    file of one. A server whose name stands for another one in our configuration is told and left out. The
+    client's own file stays as it is, and toolcrib itself is never taken over.
+
+    \b
+    Examples:
+      toolcrib import cursor --dry-run
+      toolcrib import ~/Downloads/mcp.json
+    """
+    from toolcrib.crib.installing_import import merge  # noqa: PLC0415 - not needed to ask for help
+
+    found = _found(source)
+    merged = merge(own_file(state, user=said["user"]), found.servers, force=said["force"])
+    facts = {"from": [str(path) for path in found.files], **_merged(merged)}
+    facts |= {"notes": found.notes, **show_edit(merged.edit, dry_run=said["dry_run"])}
+    if state.json:
+        show_json(facts)
+        return
+    _tell_merge(merged, dry_run=said["dry_run"])
+    for each in found.notes:
+        note(each)
+
+
+def _merged(merged: "Merge") -> dict[str, Any]:
+    names = ("added", "replaced", "same", "conflicts")
+    return {name: list(getattr(merged, name)) for name in names}
+
+
+def _tell_merge(merged: "Merge", *, dry_run: bool) -> None:
+    taken = [*merged.added, *merged.replaced]
+    if dry_run:
+        show_text(merged.edit.diff or "nothing would change")
+    else:
+        click.echo(f"imported {', '.join(taken) or 'nothing'} into {merged.edit.path}")
+    for name in merged.conflicts:
+        note(f"{name!r} is left out: ours of that name is another server; --force replaces it")
+
+
+@click.command()
+@click.option("--to", "client", required=True, metavar="CLIENT", help=f"For whom: {_NAMES}.")
+@click.option("--output", metavar="FILE", help="Write them into this file; what else it says stays.")
+@_DRY_RUN
+@common
+@click.pass_obj
+def export(state: State, client: str, output: str | None, dry_run: bool) -> None:  # noqa: FBT001 - click gives it by name
+    """Write the servers in the format of an MCP client.
+
+    Example: toolcrib export --to vscode --output .vscode/mcp.json
+    """
+    from toolcrib.crib.editing import edit_servers  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.files import load  # noqa: PLC0415
+    from toolcrib.crib.installing import export as made_for  # noqa: PLC0415
+
+    known = _client(client)
+    made = made_for(known, load(state.config_file()).servers)
+    facts: dict[str, Any] = {"client": client, "servers": made.servers, "notes": list(made.notes)}
+    if output is not None:
+        path = Path(output).expanduser().absolute()
+        edit = edit_servers(path, made.servers, place=known.place)
+        facts |= show_edit(edit, dry_run=dry_run)
+    if state.json:
+        show_json(facts)
+    elif output is None:
+        show_text(made.text)
+    else:
+        show_text(facts.get("diff") or f"wrote {len(made.servers)} servers to {facts['file']}")
+    for each in () if state.json else made.notes:
+        note(each)
+
+
+@click.command()
+@click.argument("client")
+@click.option(
+    "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="For whom."
+)
+@click.option("--name", default="toolcrib", show_default=True, help="What the client calls it.")
+@click.option("--replace", is_flag=True, help="Move the client's own servers behind the gateway.")
+@click.option("--undo", "undoing", is_flag=True, help="Give the client the servers of its last backup.")
+@_DRY_RUN
+@common
+@click.pass_obj
+def install(state: State, /, client: str, **said: Any) -> None:
+    r"""Make toolcrib a server of an MCP client.
+
+    The client is claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed or cline. What its file
+    was is kept as FILE.bak; installing twice changes nothing.
+
+    \b
+    Examples:
+      toolcrib install cursor --dry-run
+      toolcrib install claude --scope project --replace
+      toolcrib install cursor --undo
+    """
+    from toolcrib.crib.installing import install as plan  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.installing import undo  # noqa: PLC0415
+
+    known = _client(client)
+    if said["undoing"]:
+        _show(state, client, show_edit(undo(known, scope=said["scope"]), dry_run=said["dry_run"]), ())
+        return
+    found = state.config_file()
+    config = None if found is None else Path(found).expanduser().absolute()
+    planned = plan(known, config, scope=said["scope"], name=said["name"], replace=said["replace"])
+    facts: dict[str, Any] = {"file": str(planned.edit.path), "changed": planned.changes}
+    facts |= {"config": str(planned.config), "dryRun": said["dry_run"], "notes": list(planned.notes)}
+    facts |= {} if planned.taken is None else {"moved": _merged(planned.taken)}
+    if said["dry_run"]:
+        edits = [*([planned.taken.edit] if planned.taken else []), planned.edit]
+        facts["diff"] = "\n".join(edit.diff for edit in edits if edit.changes)
+    else:
+        facts["backups"] = [str(path) for path in planned.write()]
+    _show(state, client, facts, planned.notes)
+
+
+def _show(state: State, client: str, facts: dict[str, Any], notes: tuple[str, ...]) -> None:
+    facts = {"client": client, **facts}
+    if state.json:
+        show_json(facts)
+        return
+    if "diff" in facts:
+        show_text(facts["diff"] or "nothing would change")
+    elif facts["changed"]:
+        click.echo(f"changed {facts['file']}; restart {client} to see it")
+    else:
+        click.echo(f"{facts['file']} is as it should be")
+    for each in notes:
+        note(each)

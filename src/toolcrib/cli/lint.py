@@ -1,0 +1,97 @@
+"""The verb that checks tools: `lint`."""
+
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from toolcrib.cli.exits import FailedError
+from toolcrib.cli.finding import note_absent
+from toolcrib.cli.screen import clean, note, show_json, waiting
+from toolcrib.cli.state import State, shared, wait_for
+
+if TYPE_CHECKING:
+    from toolcrib.crib import View
+    from toolcrib.crib.lint import LintFinding
+    from toolcrib.model import Tool
+
+__all__ = ["lint"]
+
+_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+_PAGE = 1000
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    help="A provider that must take the tools, such as openai-strict; may be repeated.",
+)
+@click.option("--strict", is_flag=True, help="Let warnings fail too.")
+@click.option("--quiet", is_flag=True, help="Show errors and warnings alone.")
+@shared
+@click.pass_obj
+def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: bool, quiet: bool) -> None:  # noqa: FBT001 - click gives them by name
+    r"""Check the tools for portability and good descriptions.
+
+    All tools are looked at, or those named. Errors are tools that are dangerous, or that a provider named
+    with --target does not take; then the exit code is 1. Targets are mcp, openai, openai-strict, anthropic,
+    anthropic-strict, gemini, gemini-openapi and a2a.
+
+    \b
+    Examples:
+      toolcrib lint --target openai-strict --target gemini
+      toolcrib lint github:create_issue --strict
+    """
+    from toolcrib.crib.lint import lint_tools  # noqa: PLC0415 - not needed to ask for help
+
+    async def work() -> "tuple[list[Tool], set[str]]":
+        async with state.view() as view:
+            with waiting("asking the servers"):
+                named = [await view.describe(each) for each in ids]
+                tools = await _tools(view)
+            note_absent(view)
+            meant = [each.tool for each in named if each.tool is not None] if ids else tools
+            return tools, {str(tool.id) for tool in meant}
+
+    tools, wanted = wait_for(work)
+    with waiting(f"looking at {len(tools)} tools"):
+        found = lint_tools(tools, targets=targets or None)
+    shown = [each for each in found if each.tool_id in wanted and not (quiet and each.severity == "info")]
+    counts = Counter(each.severity for each in shown)
+    if state.json:
+        counted = {f"{kind}s": counts[kind] for kind in ("error", "warning", "info")}
+        show_json({"tools": len(wanted), **counted, "findings": [each.to_json() for each in shown]})
+    else:
+        _show(shown, len(wanted))
+    if counts["error"] or (strict and counts["warning"]):
+        raise FailedError
+
+
+async def _tools(view: "View") -> "list[Tool]":
+    """Return all tools that can be seen, because they are compared too."""
+    tools = []
+    cursor: str | None = None
+    while True:
+        page = await view.tools(limit=_PAGE, cursor=cursor)
+        tools += [view.index.get(each.id) for each in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            return tools
+
+
+def _show(found: "list[LintFinding]", count: int) -> None:
+    for tool_id, findings in groupby(found, key=lambda each: each.tool_id):
+        click.echo(click.style(clean(tool_id), bold=True))
+        for each in findings:
+            severity = click.style(each.severity, fg=_COLOURS[each.severity])
+            where = click.style(f" {clean(each.path)}", dim=True) if each.path else ""
+            click.echo(f"  {severity} {each.rule}{where}: {clean(each.message)}")
+    if not count:
+        note("there are no tools to look at")
+    counts = Counter(each.severity for each in found)
+    said = [f"{counts[kind]} {kind}{'' if counts[kind] == 1 else 's'}" for kind in ("error", "warning")]
+    click.echo(f"{count} tool{'' if count == 1 else 's'}: {', '.join(said)}, {counts['info']} notes")

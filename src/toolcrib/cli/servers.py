@@ -1,0 +1,196 @@
+"""The verbs that change which servers there are: `add` and `remove`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.exits import FailedError
+from toolcrib.cli.screen import note, show_json, show_text, waiting
+from toolcrib.cli.state import State, common, wait_for
+
+if TYPE_CHECKING:
+    from toolcrib.crib.doctor_probe import Probe
+    from toolcrib.crib.editing_write import Edit
+
+__all__ = ["NotFoundError", "add", "own_file", "remove", "show_edit"]
+
+_UNAVAILABLE = 4
+
+
+class NotFoundError(click.ClickException):
+    """Something that the command line names is not there."""
+
+    exit_code = 3
+
+
+def own_file(state: State, *, user: bool) -> Path:
+    """Return the configuration file that is to be changed; it need not be there."""
+    from toolcrib.crib.finding import user_config  # noqa: PLC0415 - only verbs that need it load it
+
+    if user:
+        if state.config is not None:
+            raise click.UsageError("--user and --config name two files; keep one of them")
+        return user_config()
+    found = state.config_file()
+    return Path("toolcrib.toml" if found is None else found).expanduser().absolute()
+
+
+def show_edit(edit: "Edit", *, dry_run: bool) -> dict[str, Any]:
+    """Write a change, unless it is only to be shown, and return what is told of it."""
+    facts: dict[str, Any] = {"file": str(edit.path), "changed": edit.changes, "dryRun": dry_run}
+    if dry_run:
+        return {**facts, "diff": edit.diff}
+    backup = edit.write()
+    return facts if backup is None else {**facts, "backup": str(backup)}
+
+
+def _pairs(option: str, sign: str, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for each in given:
+        name, found, value = each.partition(sign)
+        if not found or not name.strip():
+            raise click.BadParameter(f"{option} takes NAME{sign}VALUE, and there is no {sign!r} in it")
+        pairs[name.strip()] = value.strip() if sign == ":" else value
+    return pairs
+
+
+def _entry(command: tuple[str, ...], said: dict[str, Any]) -> dict[str, Any]:
+    """Return a server as the command line describes it."""
+    url = said["url"]
+    if bool(command) == bool(url):
+        problem = "both a command and --url" if url else "neither a command after `--` nor --url"
+        raise click.UsageError(f"a server is started or reached, and there is {problem}")
+    env, headers = _pairs("--env", "=", said["env"]), _pairs("--header", ":", said["header"])
+    if url and (env or said["cwd"]):
+        raise click.UsageError("--env and --cwd are for a command that is started; --header is for a --url")
+    if headers and not url:
+        raise click.UsageError("--header is for a --url; --env gives variables to a command")
+    entry: dict[str, Any] = {"url": url} if url else {"command": command[0], "args": list(command[1:])}
+    if said["transport"]:
+        entry["transport"] = said["transport"]
+    entry |= {"env": env, "headers": headers, "cwd": said["cwd"]}
+    entry |= {"required": said["required"], "disabled": said["disabled"]}
+    return {key: value for key, value in entry.items() if value}
+
+
+@click.command()
+@click.argument("name")
+@click.argument("command", nargs=-1)
+@click.option("--url", help="Where the server is, instead of a command that starts it.")
+@click.option(
+    "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for it; VALUE may be '${VAR}'."
+)
+@click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="A header for it; '${VAR}' likewise.")
+@click.option("--cwd", metavar="FOLDER", help="Where it is started.")
+@click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), help="How it is spoken to.")
+@click.option("--required", is_flag=True, help="Let nothing start without it.")
+@click.option("--disabled", is_flag=True, help="Write it down, and leave it switched off.")
+@click.option("--force", is_flag=True, help="Replace a server of the same name.")
+@click.option("--user", is_flag=True, help="Into the user's own configuration.")
+@click.option("--no-check", is_flag=True, help="Do not try whether it works.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@common
+@click.pass_obj
+def add(state: State, /, name: str, command: tuple[str, ...], **said: Any) -> None:
+    r"""Add a server to the configuration.
+
+    It goes into the configuration in force, else into a new toolcrib.toml here. Everything else in the file
+    stays as it is, and what it was is kept as FILE.bak. Values are written as they are given: write '${VAR}',
+    in single quotes, for a secret that stays in the environment.
+
+    Then it is started and asked for its tools. Where that fails the server stays in the file, and the exit
+    code is 4.
+
+    \b
+    Examples:
+      toolcrib add time -- uvx mcp-server-time
+      toolcrib add github --url https://api.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+    """
+    from toolcrib.crib.editing import add_server  # noqa: PLC0415 - not needed to ask for help
+
+    entry = _entry(command, said)
+    path = own_file(state, user=said["user"])
+    edit = add_server(path, name, entry, replace=said["force"])
+    facts = {"name": name, **show_edit(edit, dry_run=said["dry_run"])}
+    if said["dry_run"]:
+        _tell(state, facts)
+        return
+    if not state.json:
+        click.echo(f"added {name!r} to {path}" if edit.changes else f"{name!r} is in {path} already")
+    probed = None if said["no_check"] or said["disabled"] else _check(path, name)
+    if state.json:
+        show_json(facts if probed is None else {**facts, "check": _told(probed)})
+    if probed is not None:
+        _judge(probed, quiet=state.json)
+
+
+def _tell(state: State, facts: dict[str, Any]) -> None:
+    if state.json:
+        show_json(facts)
+    elif "diff" in facts:
+        show_text(facts["diff"] or "nothing would change")
+
+
+def _check(path: Path, name: str) -> "Probe":
+    from toolcrib.crib.doctor_probe import probe  # noqa: PLC0415 - as above
+    from toolcrib.crib.files import load  # noqa: PLC0415
+
+    server = load(path).servers[name]
+
+    async def work() -> "Probe":
+        with waiting(f"starting {name}"):
+            return await probe(name, server)
+
+    return wait_for(work)
+
+
+def _told(probed: "Probe") -> dict[str, Any]:
+    facts: dict[str, Any] = {"ok": probed.error is None, "tools": [tool.name for tool in probed.tools]}
+    if probed.refused:
+        facts["refused"] = probed.refused
+    return facts if probed.error is None else {**facts, "error": str(probed.error)}
+
+
+def _judge(probed: "Probe", *, quiet: bool) -> None:
+    """Tell whether a server works; end with an exit code where it does not."""
+    if probed.error is None:
+        if not quiet:
+            count = len(probed.tools)
+            click.echo(f"it works: {count} tool{'' if count == 1 else 's'}")
+        for each, reason in probed.refused.items():
+            note(f"its tool {each!r} cannot be used: {reason}")
+        return
+    if not quiet:
+        note(f"it is in the file, and does not work: {probed.error}")
+    raise FailedError(_UNAVAILABLE)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--user", is_flag=True, help="From the user's own configuration.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@common
+@click.pass_obj
+def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
+    """Remove a server from the configuration.
+
+    Everything else in the file stays as it is, and what it was is kept as FILE.bak.
+
+    Example: toolcrib remove time
+    """
+    from toolcrib.crib.editing import ABSENT, remove_server  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.errors import ConfigError  # noqa: PLC0415
+
+    path = own_file(state, user=user)
+    try:
+        edit = remove_server(path, name)
+    except ConfigError as error:
+        if error.problems[0].keyword != ABSENT:
+            raise
+        raise NotFoundError(str(error)) from error
+    facts = {"name": name, **show_edit(edit, dry_run=dry_run)}
+    if state.json or dry_run:
+        _tell(state, facts)
+    else:
+        click.echo(f"removed {name!r} from {path}")

@@ -1,0 +1,200 @@
+"""Find what is broken, and say why and what to do."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.crib.doctor_config import (
+    check_extras,
+    check_gateway,
+    check_server,
+    check_servers,
+    check_toolset_names,
+)
+from toolcrib.crib.doctor_findings import Diagnosis, Finding, error, good, warning
+from toolcrib.crib.doctor_machine import (
+    check_audit,
+    check_catalogue,
+    check_folder,
+    check_python,
+    check_sandboxes,
+)
+from toolcrib.crib.doctor_probe import Probe, probe, probe_apis
+from toolcrib.crib.files import Config, load
+from toolcrib.crib.settings import Settings
+from toolcrib.crib.toolset import scope_of
+from toolcrib.discovery import Index
+from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.model import Tool
+
+__all__ = ["Diagnosis", "Finding", "diagnose"]
+
+_AT_ONCE = 8
+"""How many servers are started at once."""
+_SHOWN = 5
+_Told = Callable[[str], None]
+
+
+async def diagnose(
+    config: Config = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    offline: bool = False,
+    limit: float | None = None,
+    slow: float = 10.0,
+    on_server: _Told | None = None,
+) -> Diagnosis:
+    """Return what is broken in a configuration and on this machine, and what is well.
+
+    Args:
+        config: as for a crib; what is wrong with it is told and not raised.
+        environ: where variables are looked up, instead of the process's environment.
+        offline: whether no server is started and none reached.
+        limit: the seconds that each server may take; None leaves it to its `start_timeout`.
+        slow: from how many seconds on a start is worth a warning.
+        on_server: is told the name of each server that has answered or failed.
+    """
+    known = os.environ if environ is None else environ
+    findings = list(check_python())
+    try:
+        settings = load(config)
+    except ConfigError as failure:
+        findings += [_broken(failure, str(problem)) for problem in failure.problems]
+        findings += await _on_thread(lambda: check_folder(known))
+        return Diagnosis.of(findings)
+    where = settings.source or "no file"
+    findings.append(good("configuration", f"{where}: {len(settings.servers)} servers"))
+    faulty = {name: list(check_server(name, each, known)) for name, each in _enabled(settings).items()}
+    findings += [finding for each in faulty.values() for finding in each]
+    findings += await _on_thread(lambda: _at_rest(settings, known))
+    apis = await probe_apis(settings, known)
+    findings += [finding for each in apis for finding in _judged(each, f"API {each.name!r}", slow)]
+    if not offline:
+        startable = [
+            name for name, found in faulty.items() if all(each.severity != "error" for each in found)
+        ]
+        probes = await _probe_all(settings, startable, known, limit, on_server)
+        findings += [found for each in probes for found in _judged(each, f"server {each.name!r}", slow)]
+        findings += await _on_thread(lambda: _check_tools(settings, [*probes, *apis]))
+    return Diagnosis.of(findings)
+
+
+def _enabled(settings: Settings) -> dict[str, ServerConfig]:
+    return {name: server for name, server in settings.servers.items() if not server.disabled}
+
+
+def _broken(failure: ConfigError, said: str) -> Finding:
+    remedy = "mend it there" if "did you mean" not in said else "write what was meant"
+    return error("configuration", said, f"in {failure.source}", remedy)
+
+
+async def _on_thread(checks: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """Return what checks find that read files and start programs."""
+    return await to_thread.run_sync(lambda: list(checks()))
+
+
+def _at_rest(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    yield from check_servers(settings)
+    yield from check_extras(settings)
+    yield from check_gateway(settings, environ)
+    yield from check_toolset_names(settings)
+    yield from check_folder(environ)
+    yield from check_catalogue(settings, environ)
+    yield from check_audit(settings)
+    yield from check_sandboxes(settings)
+
+
+async def _probe_all(
+    settings: Settings,
+    names: Iterable[str],
+    environ: Mapping[str, str],
+    limit: float | None,
+    on_server: _Told | None,
+) -> list[Probe]:
+    """Return what became of asking servers for their tools, some at once."""
+    probes: dict[str, Probe] = {}
+    free = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def ask(name: str) -> None:
+        async with free:
+            probes[name] = await probe(name, settings.servers[name], environ=environ, limit=limit)
+        if on_server is not None:
+            on_server(name)
+
+    names = list(names)
+    async with anyio.create_task_group() as tasks:
+        for name in names:
+            tasks.start_soon(ask, name)
+    return [probes[name] for name in names]
+
+
+def _judged(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
+    """Yield what asking one server or API for its tools has shown."""
+    if found.error is not None:
+        reason = found.error.reason if isinstance(found.error, ServerUnavailableError) else str(found.error)
+        yield error(subject, "it does not work", reason, _remedy(reason), stderr=found.stderr)
+        return
+    count = len(found.tools)
+    yield good(subject, f"{count} tool{'' if count == 1 else 's'} in {found.seconds:.1f} s", tools=count)
+    if not found.tools:
+        why = "it answered, and listed none"
+        yield warning(subject, "it has no tools", why, "look at its settings, or remove it")
+    if found.seconds > slow:
+        why = f"it took {found.seconds:.1f} s to start and to list its tools"
+        remedy = "install it beforehand, so that nothing is downloaded when it starts"
+        yield warning(subject, "it is slow to start", why, remedy)
+    if found.refused:
+        listed = [f"{name}: {reason}" for name, reason in found.refused.items()]
+        more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+        yield warning(subject, "some of its tools cannot be used", "; ".join(listed[:_SHOWN]) + more, _TELL)
+
+
+_TELL = "tell whoever makes the server; the other tools work"
+_REMEDIES = (
+    ("certificate", "install the certificate of its authority, or mend the address; SSL_CERT_FILE names one"),
+    ("401", "give it a token: headers.Authorization = 'Bearer ${TOKEN}'"),
+    ("403", "the token may not do this; give it another"),
+    ("404", "the address is wrong; most end in /mcp"),
+    ("refused", "start it, or mend the address"),
+    ("nothing listens", "start it, or mend the address"),
+    ("name or service", "mend the address, or look at your network"),
+    ("document", "mend the path or the document"),
+    ("within", "give it more time with `start_timeout`, or start it by hand to see what it waits for"),
+)
+
+
+def _remedy(reason: str) -> str:
+    """Return what helps against a failure, as far as its words tell."""
+    lowered = reason.lower()
+    fitting = (remedy for sign, remedy in _REMEDIES if sign in lowered)
+    return next(fitting, "start it by hand to see what it says")
+
+
+def _check_tools(settings: Settings, probes: Iterable[Probe]) -> Iterator[Finding]:
+    """Yield the tools that a catalogue refuses, and the toolsets that have none."""
+    index = Index()
+    complete = True
+    for found in probes:
+        complete = complete and found.error is None
+        for tool in found.tools:
+            refusal = _refusal(index, tool)
+            if refusal:
+                why = f"{tool.name}: {refusal}"
+                yield warning(f"server {found.name!r}", "one of its tools cannot be used", why, _TELL)
+    if not complete:
+        return  # what is missing may be in what did not answer
+    for name in settings.toolsets:
+        if not len(index.view(scope_of(name, settings))):
+            why = "everything that is said in it must be true of a tool at once"
+            yield warning(f"toolset {name!r}", "no tool is in it", why, "say less, or mend the names")
+
+
+def _refusal(index: Index, tool: Tool) -> str | None:
+    try:
+        index.register(tool, tool.backend)
+    except ToolcribError as failure:
+        return str(failure)
+    return None

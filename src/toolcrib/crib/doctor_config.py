@@ -1,0 +1,204 @@
+"""What can be seen to be wrong with a configuration without starting anything."""
+
+import os
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from ipaddress import ip_address
+from pathlib import Path
+
+from toolcrib.crib.doctor_findings import Finding, error, good, warning
+from toolcrib.crib.installing_import import is_toolcrib
+from toolcrib.crib.settings import Settings
+from toolcrib.errors import ConfigError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.variables import Expansion, has_variables
+from toolcrib.model.suggest import did_you_mean, nearest
+
+__all__ = ["check_extras", "check_gateway", "check_server", "check_servers", "check_toolset_names"]
+
+_INSTALLS = {
+    "npx": "install Node.js, which brings npx",
+    "npm": "install Node.js, which brings npm",
+    "node": "install Node.js",
+    "uvx": "install uv, which brings uvx: pip install uv",
+    "uv": "install uv: pip install uv",
+    "docker": "install Docker",
+    "bunx": "install Bun",
+    "deno": "install Deno",
+    "python": "write python3, or the full path of a Python",
+}
+_THEIRS = frozenset(
+    {
+        "enabled", "type", "serverUrl", "httpUrl", "environment", "alwaysAllow", "autoApprove", "description",
+        "name", "disabledTools", "trust", "includeTools", "excludeTools", "source", "settings", "envFile",
+        "dev", "gallery", "version", "oauth", "auth", "authorization", "icon", "tools",
+    }
+)  # fmt: skip
+"""What other clients write beside a server, and we do not read."""
+_LEAST_TOKEN = 16
+_NOT_IDENTIFIER = re.compile(r"\W")
+
+
+def check_servers(settings: Settings) -> Iterator[Finding]:
+    """Yield what is wrong with the servers together."""
+    disabled = sorted(name for name, server in settings.servers.items() if server.disabled)
+    if disabled:
+        yield good("servers", f"switched off: {', '.join(disabled)}")
+    if not settings.servers and not settings.openapi:
+        remedy = "add one: toolcrib add NAME -- COMMAND, or toolcrib import CLIENT"
+        yield warning(
+            "servers", "there are no servers and no APIs", "there is nothing to find or run", remedy
+        )
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in [*settings.servers, *settings.openapi]:
+        alike[_NOT_IDENTIFIER.sub("_", name).lower()].append(name)
+    for names in alike.values():
+        if len(names) > 1:
+            listed = ", ".join(map(repr, names))
+            why = "code reaches a namespace by one Python name, and people mistake one for the other"
+            yield warning("servers", f"the names {listed} are nearly the same", why, "rename one of them")
+
+
+def check_server(name: str, server: ServerConfig, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what keeps one server from starting, as far as that shows beforehand."""
+    subject = f"server {name!r}"
+    yield from _check_keys(subject, server)
+    if is_toolcrib(server):
+        why = "a gateway that serves itself starts itself without end"
+        yield error(subject, "it is toolcrib itself", why, f"remove it: toolcrib remove {name}")
+        return
+    try:
+        meant = server.expanded(environ)
+    except ConfigError as failure:
+        for problem in failure.problems:
+            where = problem.path.strip("/").replace("/", ".")
+            remedy = "set it where toolcrib is started, or give it a default"
+            yield error(subject, f"{where}: {problem.message}", "it cannot be started like this", remedy)
+        return
+    if meant.cwd and not Path(meant.cwd).expanduser().is_dir():
+        yield error(subject, f"its folder {meant.cwd!r} is not there", "", "make the folder, or mend `cwd`")
+    if meant.command is not None:
+        yield from _check_command(subject, meant, environ)
+
+
+def _check_keys(subject: str, server: ServerConfig) -> Iterator[Finding]:
+    known = [*ServerConfig.model_fields, *(field.alias or "" for field in ServerConfig.model_fields.values())]
+    for key in sorted((server.model_extra or {}).keys() - _THEIRS):
+        hint = did_you_mean(key, known)
+        if hint:
+            yield warning(
+                subject, f"the key {key!r} is not read{hint}", "it is nearly one that is", "mend it"
+            )
+
+
+def _check_command(subject: str, server: ServerConfig, environ: Mapping[str, str]) -> Iterator[Finding]:
+    command = str(server.command)
+    path = server.env.get("PATH") or environ.get("PATH")
+    base = Path(server.cwd).expanduser() if server.cwd else None
+    is_path = "/" in command or "\\" in command
+    if is_path and base and not Path(command).expanduser().is_absolute():
+        command = str(base / command)
+    if shutil.which(str(Path(command).expanduser()) if is_path else command, path=path) is not None:
+        return
+    if is_path:
+        there = Path(command).expanduser().exists()
+        what = f"{command!r} is {'there, and cannot be run' if there else 'not there'}"
+        yield error(subject, what, "", "chmod +x it" if there else "mend `command`, or install it")
+        return
+    if " " in command:
+        yield error(
+            subject,
+            f"there is no program {command!r}",
+            "a command is one program; what follows it belongs into `args`",
+            "write the first word as `command` and the rest as `args`",
+        )
+        return
+    similar = nearest(command, _programs(command, path))
+    remedy = _INSTALLS.get(command, "install it, or write its full path")
+    hint = f"; did you mean {similar!r}?" if similar else ""
+    yield error(subject, f"there is no program {command!r} on the PATH{hint}", "it cannot be started", remedy)
+
+
+def _programs(command: str, path: str | None) -> Iterator[str]:
+    """Yield programs on the PATH that begin like one that is not there."""
+    for folder in (path or "").split(os.pathsep)[:50]:
+        try:
+            yield from (each.name for each in Path(folder).glob(f"{re.escape(command[:1])}*"))
+        except (OSError, ValueError):
+            continue
+
+
+def check_extras(settings: Settings) -> Iterator[Finding]:
+    """Yield the extras that a configuration needs and that are not installed."""
+    active = any(not server.disabled for server in settings.servers.values())
+    yaml = any(not api.document.endswith(".json") for api in settings.openapi.values())
+    wanted = [
+        ("mcp", "servers", ("mcp",) if active else ()),
+        ("openapi", "APIs", (*(("httpx",) if settings.openapi else ()), *(("yaml",) if yaml else ()))),
+        ("semantic", "search", ("onnxruntime", "tokenizers") if settings.search.model else ()),
+        ("code", "code", ("pydantic_monty",) if settings.gateway.code else ()),
+        ("cli", "gateway", ("uvicorn", "prometheus_client")),
+    ]
+    for extra, subject, modules in wanted:
+        missing = [module for module in modules if find_spec(module) is None]
+        if missing:
+            report = error if extra in {"mcp", "openapi"} else warning
+            why = f"{', '.join(missing)} cannot be imported"
+            yield report(
+                subject, f"the extra {extra!r} is not installed", why, f"pip install 'toolcrib[{extra}]'"
+            )
+
+
+def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what is unsafe in how the tools are served."""
+    gateway = settings.gateway
+    fill = Expansion(environ)
+    token = fill.text(gateway.token or "", path="/gateway/token")
+    for problem in fill.problems:
+        yield error("gateway", f"token: {problem.message}", "it would not start", "set the variable")
+    if not _is_local(gateway.host) and not token and not fill.problems:
+        why = f"it listens on {gateway.host!r}, which others can reach, and would not start"
+        yield error("gateway", "there is no token", why, "set gateway.token = '${TOOLCRIB_TOKEN}'")
+    if 0 < len(token) < _LEAST_TOKEN:
+        why = f"it has {len(token)} characters, and can be guessed"
+        yield warning("gateway", "the token is short", why, "make one: openssl rand -hex 32")
+    if gateway.token and not has_variables(gateway.token) and _others_read(settings.source):
+        why = f"others on this machine can read {settings.source}"
+        yield warning("gateway", "the token is in plain sight", why, f"chmod 600 {settings.source}")
+    for field in ("allowed_hosts", "allowed_origins"):
+        if any("*" in each for each in getattr(gateway, field)):
+            why = "any web page could then call the tools of this machine"
+            yield warning("gateway", f"{field} lets everything in", why, "name those that may")
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _others_read(source: str | None) -> bool:
+    try:
+        return source is not None and bool(Path(source).stat().st_mode & 0o044)
+    except OSError:
+        return False
+
+
+def check_toolset_names(settings: Settings) -> Iterator[Finding]:
+    """Yield the toolsets that speak of namespaces which nothing has."""
+    known = {*settings.servers, *settings.openapi}
+    for name, toolset in settings.toolsets.items():
+        said = [
+            *(toolset.namespaces or ()),
+            *(each.partition(":")[0] for each in toolset.ids or () if ":" in each),
+        ]
+        for namespace in dict.fromkeys(said):
+            if namespace not in known:
+                hint = did_you_mean(namespace, known)
+                why = "no server and no API is called that; only tools that a program adds could be in it"
+                what = f"there is no namespace {namespace!r}{hint}"
+                yield warning(f"toolset {name!r}", what, why, "mend the name, or add the server")

@@ -1,0 +1,88 @@
+"""What a doctor says: one thing at a time, with why and what to do."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from toolcrib.execution.scrub import hide_secrets
+
+__all__ = ["Diagnosis", "Finding", "Severity", "error", "good", "warning"]
+
+Severity = Literal["error", "warning", "ok"]
+"""An error keeps something from working; a warning may surprise; the rest is well."""
+_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "ok": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    severity: Severity
+    subject: str
+    """What it is about: `configuration`, `server 'github'`, `catalogue`."""
+    what: str
+    why: str = ""
+    remedy: str = ""
+    """What to do about it."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """What a program may want to know, and the last words of a server."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form; what is empty is left out."""
+        facts = {"severity": self.severity, "subject": self.subject, "what": self.what, "why": self.why}
+        told = {**facts, "remedy": self.remedy, "details": self.details}
+        return {key: value for key, value in told.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything that was found, the worst first."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """What keeps something from working."""
+        return tuple(each for each in self.findings if each.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What may surprise."""
+        return tuple(each for each in self.findings if each.severity == "warning")
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is no error."""
+        return not self.errors
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        counts = {"errors": len(self.errors), "warnings": len(self.warnings)}
+        found = [each.to_json() for each in self.findings]
+        return {"healthy": self.healthy, **counts, "findings": found}
+
+    @classmethod
+    def of(cls, findings: list[Finding]) -> "Diagnosis":
+        """Return a diagnosis with its findings in order."""
+        return cls(tuple(sorted(findings, key=lambda each: _ORDER[each.severity])))
+
+
+def error(subject: str, what: str, why: str = "", remedy: str = "", **details: Any) -> Finding:
+    """Return what keeps something from working."""
+    return _made("error", subject, (what, why, remedy), details)
+
+
+def warning(subject: str, what: str, why: str = "", remedy: str = "", **details: Any) -> Finding:
+    """Return what may surprise."""
+    return _made("warning", subject, (what, why, remedy), details)
+
+
+def good(subject: str, what: str, **details: Any) -> Finding:
+    """Return what is well."""
+    return _made("ok", subject, (what, "", ""), details)
+
+
+def _made(severity: Severity, subject: str, said: tuple[str, str, str], details: dict[str, Any]) -> Finding:
+    """Return a finding without secrets."""
+    what, why, remedy = map(hide_secrets, said)
+    clean = {key: hide_secrets(value) if isinstance(value, str) else value for key, value in details.items()}
+    return Finding(severity, subject, what, why, remedy, {key: each for key, each in clean.items() if each})

@@ -1,0 +1,81 @@
+"""Ask a server or an API for its tools, and leave it as it was."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from toolcrib.crib.apis import Apis
+from toolcrib.crib.settings import Settings
+from toolcrib.errors import ConfigError, MissingExtraError, ServerUnavailableError, ToolcribError
+from toolcrib.execution.mcp import McpServers, ServerConfig
+from toolcrib.execution.scrub import hide_secrets
+from toolcrib.model import Tool
+
+__all__ = ["Probe", "probe", "probe_apis"]
+
+_LISTING_TIME = 15.0
+"""How many seconds a server may take for its tools once it is started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What became of asking a server for its tools."""
+
+    name: str
+    tools: tuple[Tool, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+    """Definitions that are no tools, by name, and why."""
+    error: ToolcribError | None = None
+    """Why it has none; None where it answered."""
+    stderr: str = ""
+    """The last lines that it wrote to its standard error, without secrets."""
+    seconds: float = 0.0
+
+
+async def probe(
+    name: str, server: ServerConfig, *, environ: Mapping[str, str] | None = None, limit: float | None = None
+) -> Probe:
+    """Return what a server says when it is asked for its tools; it never fails.
+
+    Args:
+        name: what it is called.
+        server: how it is started or reached.
+        environ: where its variables are looked up, instead of the process's environment.
+        limit: the seconds for everything; None gives it its own `start_timeout`, and some for the listing.
+    """
+    began = anyio.current_time()
+    limit = server.start_timeout + _LISTING_TIME if limit is None else limit
+    wanted = server.replace(disabled=False)
+    tools: tuple[Tool, ...] = ()
+    error: ToolcribError | None = None
+    async with McpServers({name: wanted}, environ=environ) as servers:
+        try:
+            with anyio.fail_after(limit):
+                tools = await servers.tools(name)
+        except TimeoutError:
+            error = ServerUnavailableError(name, f"it did not list its tools within {limit:g} s")
+        except (ConfigError, MissingExtraError, ServerUnavailableError) as failure:
+            error = failure
+        took = anyio.current_time() - began
+        status = servers.status()[name]
+    said = error.stderr if isinstance(error, ServerUnavailableError) else ""
+    refused = {each: hide_secrets(reason) for each, reason in status.refused.items()}
+    return Probe(name, tools, refused, error, hide_secrets(said or status.stderr), took)
+
+
+async def probe_apis(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Probe]:
+    """Return what the documents of all APIs say; only files are read, and no API is called."""
+    probes = []
+    async with Apis(settings, environ) as apis:
+        for name, origin in apis.origins().items():
+            began = anyio.current_time()
+            try:
+                with anyio.fail_after(_LISTING_TIME):
+                    found = Probe(name, tuple(await origin.list_tools()))
+            except TimeoutError:
+                found = Probe(name, error=ServerUnavailableError(name, "its document takes too long to read"))
+            except ToolcribError as failure:
+                found = Probe(name, error=failure)
+            probes.append(replace(found, seconds=anyio.current_time() - began))
+    return probes

@@ -1,0 +1,247 @@
+"""The MCP clients that we know: where their files are, and how they write down a server."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from toolcrib.crib.editing import Place
+from toolcrib.errors import ConfigError, Problem
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.variables import has_variables
+
+__all__ = ["CLIENTS", "Client", "Scope", "shape"]
+
+Scope = Literal["user", "project"]
+_Folders = Callable[[Mapping[str, str], str], Path]
+_VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_BEARER = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One MCP client."""
+
+    name: str
+    title: str
+    """What people call it."""
+    user: _Folders
+    """Where the file is that holds for a user, by environment and platform."""
+    project: str | None = None
+    """Where in a project a file of its own may be; None where it has no such thing."""
+    place: Place = ("mcpServers",)
+    """Under which keys the servers stand."""
+    url: str | None = "url"
+    """What it calls the address of a server; None where it only starts commands."""
+    typed: bool = False
+    """Whether it wants to be told the transport, as `type`."""
+    variables: Literal["plain", "env", "none"] = "none"
+    """How it writes what stands in the environment: `${VAR}`, `${env:VAR}`, or not at all."""
+
+    def file(
+        self,
+        scope: Scope = "user",
+        *,
+        folder: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        platform: str = sys.platform,
+    ) -> Path:
+        """Return its file for a user, or for the project in a folder.
+
+        Raises:
+            ConfigError: it has no file for a project, or this user has no home.
+        """
+        try:
+            if scope == "user":
+                return self.user(os.environ if environ is None else environ, platform)
+            if self.project is not None:
+                return (Path.cwd() if folder is None else folder) / self.project
+            reason = "it has no file for a project; use the scope 'user'"
+        except (OSError, RuntimeError) as error:
+            reason = f"where its file would be is not known: {error}"
+        raise ConfigError(self.title, (Problem("", "scope", reason),))
+
+
+def _home(*parts: str) -> _Folders:
+    return lambda _environ, _platform: Path.home().joinpath(*parts)
+
+
+def _applications(*parts: str) -> _Folders:
+    """Return where a desktop application keeps a file on each platform."""
+
+    def find(environ: Mapping[str, str], platform: str) -> Path:
+        if platform == "win32":
+            base = Path(environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
+        elif platform == "darwin":
+            base = Path.home() / "Library" / "Application Support"
+        else:
+            base = _xdg(environ)
+        return base.joinpath(*parts)
+
+    return find
+
+
+def _xdg(environ: Mapping[str, str]) -> Path:
+    said = Path(environ.get("XDG_CONFIG_HOME") or "")
+    return said if said.is_absolute() else Path.home() / ".config"
+
+
+def _zed(environ: Mapping[str, str], platform: str) -> Path:
+    if platform == "win32":
+        return _applications("Zed", "settings.json")(environ, platform)
+    base = Path.home() / ".config" if platform == "darwin" else _xdg(environ)
+    return base / "zed" / "settings.json"
+
+
+def _moved(variable: str, usual: str, name: str) -> _Folders:
+    """Return where a file is whose folder a variable may name."""
+
+    def find(environ: Mapping[str, str], _platform: str) -> Path:
+        said = environ.get(variable)
+        return (Path(said).expanduser() if said else Path.home() / usual) / name
+
+    return find
+
+
+_CLINE = ("Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json")
+_KNOWN = (
+    Client(
+        "claude",
+        "Claude Code",
+        _moved("CLAUDE_CONFIG_DIR", ".", ".claude.json"),
+        ".mcp.json",
+        typed=True,
+        variables="plain",
+    ),
+    Client(
+        "claude-desktop", "Claude Desktop", _applications("Claude", "claude_desktop_config.json"), url=None
+    ),
+    Client("cursor", "Cursor", _home(".cursor", "mcp.json"), ".cursor/mcp.json", variables="env"),
+    Client(
+        "vscode",
+        "VS Code",
+        _applications("Code", "User", "mcp.json"),
+        ".vscode/mcp.json",
+        ("servers",),
+        typed=True,
+        variables="env",
+    ),
+    Client(
+        "windsurf",
+        "Windsurf",
+        _home(".codeium", "windsurf", "mcp_config.json"),
+        url="serverUrl",
+        variables="env",
+    ),
+    Client(
+        "gemini",
+        "Gemini CLI",
+        _home(".gemini", "settings.json"),
+        ".gemini/settings.json",
+        url="httpUrl",
+        variables="plain",
+    ),
+    Client(
+        "codex",
+        "Codex",
+        _moved("CODEX_HOME", ".codex", "config.toml"),
+        ".codex/config.toml",
+        ("mcp_servers",),
+    ),
+    Client("zed", "Zed", _zed, ".zed/settings.json", ("context_servers",)),
+    Client("cline", "Cline", _applications(*_CLINE)),
+)
+CLIENTS: dict[str, Client] = {client.name: client for client in _KNOWN}
+"""The clients by the names that the command takes."""
+
+
+def shape(client: Client, server: ServerConfig) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Return a server as a client writes it, and what is lost by that; None where it cannot have it.
+
+    >>> shape(CLIENTS["windsurf"], ServerConfig(url="https://example.com/mcp"))[0]
+    {'serverUrl': 'https://example.com/mcp'}
+    """
+    if server.url is not None and client.url is None:
+        return None, (f"{client.title} starts commands, and does not reach a url",)
+    if server.transport == "sse" and client.name == "codex":
+        return None, (f"{client.title} does not speak the old transport 'sse'",)
+    entry = dict(_reached(client, server) if server.url is not None else _started(client, server))
+    if server.disabled:
+        entry |= {"enabled": False} if client.name in {"codex", "zed"} else {"disabled": True}
+    if client.name == "codex":
+        entry = _codex(entry)
+    entry, notes = _with_variables(client, entry)
+    return entry, notes
+
+
+def _started(client: Client, server: ServerConfig) -> Iterator[tuple[str, Any]]:
+    if client.typed:
+        yield "type", "stdio"
+    yield "command", server.command
+    yield "args", list(server.args)
+    if server.env:
+        yield "env", dict(server.env)
+    if server.cwd:
+        yield "cwd", server.cwd
+
+
+def _reached(client: Client, server: ServerConfig) -> Iterator[tuple[str, Any]]:
+    if client.typed:
+        yield "type", server.transport
+    elif client.name == "cline":
+        yield "type", "streamableHttp" if server.transport == "http" else "sse"
+    old = client.name == "gemini" and server.transport == "sse"
+    yield "url" if old else str(client.url), server.url
+    if server.headers:
+        yield "http_headers" if client.name == "codex" else "headers", dict(server.headers)
+
+
+def _codex(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry whose variables are named as Codex names them."""
+    made = dict(entry)
+    env, headers = dict(made.get("env", {})), dict(made.get("http_headers", {}))
+    same = [name for name, value in env.items() if value in {f"${{{name}}}", f"${{env:{name}}}"}]
+    bearer = _BEARER.fullmatch(headers.get("Authorization", ""))
+    whole = {name: found[1] for name, value in headers.items() if (found := _VARIABLE.fullmatch(value))}
+    made["env"] = {name: value for name, value in env.items() if name not in same}
+    made["env_vars"] = same
+    if bearer:
+        made["bearer_token_env_var"] = bearer[1]
+        del headers["Authorization"]
+    made["env_http_headers"] = whole
+    made["http_headers"] = {name: value for name, value in headers.items() if name not in whole}
+    return {
+        key: value for key, value in made.items() if value or key in entry.keys() - {"env", "http_headers"}
+    }
+
+
+def _with_variables(client: Client, entry: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return an entry with the variables written as a client reads them, and what it cannot read."""
+    if client.variables == "plain":
+        return entry, ()
+    left: list[str] = []
+
+    def write(text: str) -> str:
+        made = _VARIABLE.sub(r"${env:\1}", text) if client.variables == "env" else text
+        if has_variables(_VARIABLE.sub("", text) if client.variables == "env" else text):
+            left.append(text)
+        return made
+
+    made = _mapped(entry, write)
+    if not left:
+        return made, ()
+    names = sorted({name for text in left for name in re.findall(r"\$\{(?:env:)?(\w+)", text)})
+    said = f"{client.title} does not fill in variables: write the value of {', '.join(names)} there"
+    return made, (said,)
+
+
+def _mapped(value: Any, write: Callable[[str], str]) -> Any:
+    """Return a value with all its texts, but the keys, written in another way."""
+    if isinstance(value, str):
+        return write(value)
+    if isinstance(value, dict):
+        return {key: _mapped(member, write) for key, member in value.items()}
+    return [_mapped(member, write) for member in value] if isinstance(value, list) else value

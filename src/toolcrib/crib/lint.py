@@ -1,0 +1,265 @@
+"""Say what is wrong with tools: for the providers they go to, and for the models that read about them."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolcrib.adapter.portability import TARGETS, Report, portability
+from toolcrib.adapter.registry import AdapterRegistry, default_registry
+from toolcrib.crib.lint_catalogue import alike, same_names
+from toolcrib.crib.lint_text import (
+    first_sentence,
+    hidden_characters,
+    identifiers,
+    instructions,
+    program_names,
+    steering,
+)
+from toolcrib.errors import ConfigError, ConversionError, InvalidSchemaError, Problem, ToolcribError
+from toolcrib.model import DefaultValidator, Tool
+from toolcrib.model.plain import pointer
+from toolcrib.model.suggest import did_you_mean
+
+__all__ = ["MAX_FIRST_SENTENCE", "LintFinding", "Severity", "lint_tools"]
+
+Severity = Literal["error", "warning", "info"]
+"""An error is dangerous or does not work; a warning costs quality; the rest is good to know."""
+MAX_FIRST_SENTENCE = 80
+"""How many characters the first sentence of a description may have: what lists of tools show of it."""
+_MAX_NAME = 64
+"""What OpenAI, Anthropic and Gemini take at least."""
+_SHOWN = 5
+_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding:
+    """One thing about one tool."""
+
+    tool_id: str
+    severity: Severity
+    rule: str
+    """What is checked, in a word or two: `hidden-characters`."""
+    message: str
+    """What is wrong and what would be right."""
+    path: str = ""
+    """Where in the definition, as a JSON Pointer; empty for all of it."""
+    target: str | None = None
+    """The provider that it is about; None for all."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        facts = {"toolId": self.tool_id, "severity": self.severity, "rule": self.rule}
+        told = {"path": self.path, "target": self.target}
+        return {**facts, "message": self.message, **{key: value for key, value in told.items() if value}}
+
+
+def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None) -> tuple[LintFinding, ...]:
+    r"""Return what is wrong with tools, tool by tool in their order, the worst of each first.
+
+    Args:
+        tools: all of one catalogue, because they are compared too.
+        targets: the providers that must take them, as `portability` calls them; a tool that one of these does
+            not take is an error, and what is lost on the way is told. None looks at all, and warns.
+
+    >>> from toolcrib.model import Tool
+    >>> tool = Tool(name="add", description="Adds.\u200b", input_schema={"type": "object"})
+    >>> lint_tools([tool])[0].rule
+    'hidden-characters'
+
+    Raises:
+        ConfigError: there is no such target.
+    """
+    known = list(tools)
+    for target in targets or ():
+        if target not in TARGETS:
+            hint = did_you_mean(target, TARGETS) or f"; there are {', '.join(TARGETS)}"
+            raise ConfigError("lint", (Problem("", "target", f"there is no target {target!r}{hint}"),))
+    names = program_names(name for tool in known for name in (tool.name, tool.namespace) if name)
+    registry = default_registry()
+    by_tool: dict[str, list[LintFinding]] = {str(tool.id): [] for tool in known}
+    for tool in known:
+        by_tool[str(tool.id)] += _lint(tool, names)
+        by_tool[str(tool.id)] += _portable(tool, targets, registry)
+    for finding in _together(known):
+        by_tool[finding.tool_id].append(finding)
+    found = (sorted(each, key=lambda finding: _ORDER[finding.severity]) for each in by_tool.values())
+    return tuple(finding for each in found for finding in each)
+
+
+def _lint(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
+    yield from _words(tool)
+    yield from _description(tool, names)
+    yield from _parameters(tool)
+    yield from _definition(tool)
+
+
+def _finding(tool: Tool, severity: Severity, rule: str, message: str, path: str = "") -> LintFinding:
+    return LintFinding(str(tool.id), severity, rule, message, path)
+
+
+def _words(tool: Tool) -> Iterator[LintFinding]:
+    """Yield what hides in any text of a tool, and what speaks to the model; the first of each."""
+    hidden = told = False
+    shown = tool.to_json(without={"meta", "backend", "icons"})
+    for path, text in _texts(shown, ()):
+        for place, what in hidden_characters(text):
+            if not hidden:
+                said = f"{what} hides at character {place}; remove it, or do not trust this tool"
+                yield _finding(tool, "error", "hidden-characters", said, pointer(path))
+            hidden = True
+        for words in instructions(text):
+            if not told:
+                said = (
+                    f"it tells the model {words[:80]!r}, which no definition should; do not trust this tool"
+                )
+                yield _finding(tool, "error", "instructions", said, pointer(path))
+            told = True
+    if order := steering(tool.description or ""):
+        said = f"it says {order!r}, which competes with the other tools; say what it does, and when it helps"
+        yield _finding(tool, "warning", "steering", said, "/description")
+
+
+def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield all texts of a value, keys too, and where they are."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield (*path, key), key
+            yield from _texts(member, (*path, key))
+    elif isinstance(value, list):
+        for place, member in enumerate(value):
+            yield from _texts(member, (*path, place))
+
+
+def _description(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
+    path = "/description"
+    text = (tool.description or "").strip()
+    if not text:
+        said = "there is no description, and a model cannot know what it does; say it in one sentence"
+        yield _finding(tool, "warning", "description-missing", said, path)
+        return
+    if _letters(text) in {_letters(tool.name), _letters(tool.title or tool.name)}:
+        said = "the description says no more than the name; say what it does, and with what"
+        severity: Severity = "info" if " " in text else "warning"
+        yield _finding(tool, severity, "description-empty", said, path)
+    first = first_sentence(text)
+    if len(first) > MAX_FIRST_SENTENCE:
+        said = f"the first sentence has {len(first)} characters; let it have at most {MAX_FIRST_SENTENCE}"
+        yield _finding(tool, "warning", "first-sentence", said, path)
+    known = names | program_names(_properties(tool))
+    if inside := identifiers(first, known):
+        said = f"the first sentence speaks of {_listed(inside)}; say what that is in plain words"
+        yield _finding(tool, "warning", "internal-names", said, path)
+    elif later := identifiers(text, known):
+        said = f"the description speaks of {_listed(later)}; parameters describe themselves in the schema"
+        yield _finding(tool, "info", "internal-names", said, path)
+
+
+def _letters(text: str) -> str:
+    return "".join(char for char in text.lower() if char.isalnum())
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(repr, names[:_SHOWN])) + more
+
+
+def _properties(tool: Tool) -> dict[str, Any]:
+    found = tool.input_schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _parameters(tool: Tool) -> Iterator[LintFinding]:
+    path = "/inputSchema/properties"
+    silent = [name for name, schema in _properties(tool).items() if not _says(tool, schema)]
+    if silent:
+        said = f"nothing is said about {_listed(silent)}; describe each parameter"
+        yield _finding(tool, "warning", "parameter-description", said, path)
+
+
+def _says(tool: Tool, schema: Any, depth: int = 0) -> bool:
+    """Return whether a parameter says what it is: in words, by its values, or where it refers to."""
+    if not isinstance(schema, dict):
+        return False
+    if any(schema.get(key) for key in ("description", "enum", "const", "examples")):
+        return True
+    if (title := schema.get("title")) and " " in str(title).strip():
+        return True
+    choices = [each for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key) or ()]
+    ref = schema.get("$ref")
+    if isinstance(ref, str) and ref.startswith("#/"):
+        choices.append(_at(tool.input_schema, ref))
+    return depth < _SHOWN and any(_says(tool, each, depth + 1) for each in choices)
+
+
+def _at(schema: Any, ref: str) -> Any:
+    for key in ref[2:].split("/"):
+        schema = schema.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(schema, dict) else None
+    return schema
+
+
+def _definition(tool: Tool) -> Iterator[LintFinding]:
+    validator = DefaultValidator()
+    for path, schema in (("/inputSchema", tool.input_schema), ("/outputSchema", tool.output_schema)):
+        if schema is None:
+            continue
+        try:
+            validator.validate(schema, {})
+        except InvalidSchemaError as error:
+            said = f"the schema cannot be used, and the tool will be refused: {error}"
+            yield _finding(tool, "error", "schema", said[:500], path)
+        except ToolcribError:
+            continue  # an empty object need not fit
+    required = tool.input_schema.get("required")
+    if isinstance(required, list) and tool.input_schema.get("additionalProperties") is False:
+        lost = [str(name) for name in required if name not in _properties(tool)]
+        if lost:
+            said = f"it requires {_listed(lost)}, which it does not allow; no call can be right"
+            yield _finding(tool, "error", "schema", said, "/inputSchema/required")
+    if len(tool.name) > _MAX_NAME:
+        said = f"the name has {len(tool.name)} characters; providers take {_MAX_NAME}, and it is shortened"
+        yield _finding(tool, "warning", "name-length", said, "/name")
+    hints = tool.annotations
+    if hints is not None and hints.read_only_hint and hints.destructive_hint:
+        said = "it says that it is read-only and destructive; it cannot be both"
+        yield _finding(tool, "warning", "annotations", said, "/annotations")
+
+
+def _portable(
+    tool: Tool, targets: Collection[str] | None, registry: AdapterRegistry
+) -> Iterator[LintFinding]:
+    try:
+        reports = portability(tool.to_json(without={"backend"}), registry=registry)
+    except ConversionError as error:
+        yield _finding(tool, "error", "portability", f"it cannot be read: {error}"[:500])
+        return
+    for target, report in reports.items():
+        if targets is None and target.endswith("-strict"):
+            continue  # whoever wants strictness names it
+        if targets is None or target in targets:
+            yield from _reported(tool, target, report, named=targets is not None)
+
+
+def _reported(tool: Tool, target: str, report: Report, *, named: bool) -> Iterator[LintFinding]:
+    tool_id = str(tool.id)
+    if not report.accepted:
+        why = "; ".join(str(problem) for problem in report.problems[:_SHOWN])
+        severity: Severity = "error" if named else "warning"
+        said = f"{target} does not take it: {why}"[:500]
+        yield LintFinding(tool_id, severity, "portability", said, "", target)
+    for loss in report.warnings if named else ():
+        if loss.part == "definition":
+            continue  # what a format has no place for, of whatever tool
+        said = f"{target}: {loss.message}"
+        yield LintFinding(tool_id, "info", "loss", said[:500], loss.path, target)
+
+
+def _together(tools: list[Tool]) -> Iterator[LintFinding]:
+    for tool, others in same_names(tools):
+        said = f"the name is also that of {_listed(others)}; the descriptions must tell them apart"
+        yield _finding(tool, "info", "same-name", said, "/name")
+    for one, other in alike(tools):
+        said = f"it is described like {str(one.id)!r}; say what sets them apart"
+        yield _finding(other, "warning", "near-duplicate", said, "/description")

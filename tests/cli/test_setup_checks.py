@@ -1,0 +1,68 @@
+"""The verbs that check: `doctor` and `lint`."""
+
+import json
+from typing import Any
+
+
+def test_the_doctor_says_that_all_is_well(toolcrib: Any, config: Any, little: Any) -> None:
+    made = toolcrib("doctor", "--config", config(little=little()))
+    assert made.exit_code == 0
+    assert "✓ server 'little': 5 tools in " in made.stdout
+    assert made.stdout.endswith("\nall is well\n")
+
+
+def test_the_doctor_explains_what_is_broken(toolcrib: Any, config: Any, little: Any) -> None:
+    file = config(bad=little("fail", "no licence"), lost={"command": "no-such-program-here"})
+    made = toolcrib("doctor", "--config", file, "--timeout", "20")
+    assert made.exit_code == 1
+    assert "✗ server 'bad': it does not work\n" in made.stdout
+    assert "    | no licence\n" in made.stdout
+    assert "    do: install it, or write its full path\n" in made.stdout
+    assert made.stdout.endswith("\n2 errors, 0 warnings\n")
+
+
+def test_the_doctor_starts_nothing_offline(toolcrib: Any, config: Any, little: Any) -> None:
+    made = toolcrib("doctor", "--offline", "--json", "--config", config(bad=little("fail")))
+    found = json.loads(made.stdout)
+    assert (made.exit_code, found["healthy"], found["errors"]) == (0, True, 0)
+    assert not any(each["subject"] == "server 'bad'" for each in found["findings"])
+
+
+def test_the_doctor_reads_a_broken_configuration(toolcrib: Any, tmp_path: Any) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text("{oops")
+    found = json.loads(toolcrib("doctor", "--json", "--config", str(path)).stdout)
+    assert "it is not JSON" in found["findings"][0]["what"]
+
+
+def test_the_linter_finds_nothing_wrong_with_good_tools(toolcrib: Any, config: Any, little: Any) -> None:
+    made = toolcrib("lint", "--config", config(little=little()), "--quiet", "little:get_pid", "--strict")
+    assert (made.exit_code, made.stdout) == (0, "1 tool: 0 errors, 0 warnings, 0 notes\n")
+
+
+def test_the_linter_groups_what_it_finds_by_tool(toolcrib: Any, config: Any, little: Any) -> None:
+    file = config(little=little())
+    made = toolcrib("lint", "--config", file)
+    assert made.exit_code == 0
+    said = "warning parameter-description /inputSchema/properties: nothing is said about 'text'"
+    assert f"little:shout\n  {said}; describe each parameter\n" in made.stdout
+    assert toolcrib("lint", "--config", file, "--strict").exit_code == 1
+
+
+def test_the_linter_asks_a_provider_and_writes_json(toolcrib: Any, config: Any, little: Any) -> None:
+    args = ["lint", "--config", config(little=little()), "--json", "--target", "openai-strict"]
+    found = json.loads(toolcrib(*args, "little:shout").stdout)
+    assert (found["tools"], found["errors"], found["warnings"]) == (1, 0, 1)
+    assert {each["toolId"] for each in found["findings"]} == {"little:shout"}
+
+
+def test_a_tool_or_a_target_that_is_not_there_is_told(toolcrib: Any, config: Any, little: Any) -> None:
+    file = config(little=little())
+    assert toolcrib("lint", "little:shut", "--config", file).exit_code == 3
+    made = toolcrib("lint", "--target", "openia", "--config", file)
+    assert (made.exit_code, "did you mean 'openai'?" in made.stderr) == (2, True)
+
+
+def test_an_empty_catalogue_is_told(toolcrib: Any, config: Any) -> None:
+    made = toolcrib("lint", "--config", config())
+    assert "there are no tools to look at" in made.stderr

@@ -1,0 +1,114 @@
+"""The verbs for other MCP clients: `import`, `export` and `install`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.crib.files import load
+
+
+@pytest.fixture(autouse=True)
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the home of a user who has nothing yet."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("XDG_CONFIG_HOME", "APPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def put(path: Path, document: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_the_servers_of_a_client_are_imported(toolcrib: Any, user: Path) -> None:
+    servers = {"a": {"command": "x"}, "crib": {"command": "toolcrib", "args": ["serve"]}}
+    put(user / ".cursor" / "mcp.json", {"mcpServers": servers})
+    shown = toolcrib("import", "cursor", "--dry-run")
+    assert shown.stdout.endswith('+[servers.a]\n+command = "x"\n')
+    made = toolcrib("import", "cursor")
+    assert made.stdout == f"imported a into {Path.cwd() / 'toolcrib.toml'}\n"
+    assert "'crib' is left out: it is toolcrib itself" in made.stderr
+    again = json.loads(toolcrib("import", "cursor", "--json").stdout)
+    assert (again["changed"], again["same"], again["added"]) == (False, ["a"], [])
+    assert toolcrib("import", "cursor").stdout.startswith("imported nothing")
+
+
+def test_a_file_is_imported_and_a_conflict_is_told(toolcrib: Any, tmp_path: Path, home: Path) -> None:
+    file = put(tmp_path / "theirs.json", {"mcpServers": {"a": {"command": "theirs"}}})
+    put(home / "mcp.json", {"mcpServers": {"a": {"command": "ours"}}})
+    made = toolcrib("import", str(file), "--user")
+    assert made.exit_code == 0
+    assert "'a' is left out: ours of that name is another server; --force replaces it" in made.stderr
+    toolcrib("import", str(file), "--user", "--force")
+    assert load(home / "mcp.json").servers["a"].command == "theirs"
+
+
+def test_a_client_that_is_not_known_or_not_there_is_told(toolcrib: Any) -> None:
+    for args in (["import", "cursr"], ["export", "--to", "cursr"], ["install", "cursr"]):
+        made = toolcrib(*args)
+        assert made.exit_code == 3
+        assert "there is no client 'cursr'; did you mean 'cursor'?" in made.stderr
+    assert "there are claude, claude-desktop" in toolcrib("install", "zzzzzz").stderr
+    absent = toolcrib("import", "cursor")
+    assert (absent.exit_code, "Cursor has no configuration here" in absent.stderr) == (3, True)
+
+
+def test_the_servers_are_exported(toolcrib: Any, config: Any) -> None:
+    file = config(a={"command": "x"}, web={"url": "https://example.com/mcp"})
+    made = toolcrib("export", "--to", "claude-desktop", "--config", file)
+    assert json.loads(made.stdout) == {"mcpServers": {"a": {"command": "x", "args": []}}}
+    assert "'web': Claude Desktop starts commands, and does not reach a url" in made.stderr
+    facts = json.loads(toolcrib("export", "--to", "vscode", "--config", file, "--json").stdout)
+    assert facts["servers"]["web"] == {"type": "http", "url": "https://example.com/mcp"}
+
+
+def test_an_export_goes_into_a_file_beside_what_is_there(toolcrib: Any, config: Any) -> None:
+    file = config(a={"command": "x"})
+    path = put(Path.cwd() / ".vscode" / "mcp.json", {"inputs": [], "servers": {"b": {"command": "y"}}})
+    args = ["export", "--to", "vscode", "--config", file, "--output", str(path)]
+    assert toolcrib(*args, "--dry-run").stdout.startswith(f"--- {path}\n")
+    assert toolcrib(*args).stdout == f"wrote 1 servers to {path}\n"
+    assert list(json.loads(path.read_text())) == ["inputs", "servers"]
+    assert list(load(path).servers) == ["b", "a"]
+
+
+def test_toolcrib_is_installed_shown_and_taken_back(toolcrib: Any, config: Any, user: Path) -> None:
+    file = config(ours={"command": "x"})
+    path = put(user / ".cursor" / "mcp.json", {"mcpServers": {"theirs": {"command": "y"}}})
+    args = ["install", "cursor", "--config", file]
+    shown = toolcrib(*args, "--replace", "--dry-run")
+    assert shown.exit_code == 0
+    assert {f"+++ {file}", f"+++ {path}"} <= set(shown.stdout.splitlines())
+    assert list(load(path).servers) == ["theirs"]
+    assert toolcrib(*args).stdout == f"changed {path}; restart cursor to see it\n"
+    assert toolcrib(*args).stdout == f"{path} is as it should be\n"
+    assert toolcrib(*args, "--dry-run").stdout == "nothing would change\n"
+    facts = json.loads(toolcrib(*args, "--replace", "--json").stdout)
+    assert facts["moved"]["added"] == ["theirs"]
+    assert len(facts["backups"]) == 2
+    assert list(load(path).servers) == ["toolcrib"]
+    assert list(load(file).servers) == ["ours", "theirs"]
+    assert toolcrib("install", "cursor", "--undo").exit_code == 0
+    assert "theirs" in load(path).servers
+
+
+def test_an_installation_without_anything_to_serve_is_refused(toolcrib: Any) -> None:
+    made = toolcrib("install", "cursor", "--json")
+    assert made.exit_code == 2
+    assert "make one with `toolcrib add`" in json.loads(made.stdout)["error"]["message"]
+    conflict = put(Path.cwd() / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    made = toolcrib("install", "claude", "--scope", "project")
+    assert (made.exit_code, str(conflict) in made.stderr) == (2, True)
+
+
+def test_what_an_installation_could_not_do_is_told(toolcrib: Any, config: Any, user: Path) -> None:
+    file = config(a={"command": "x"})
+    put(user / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "y"}}})
+    made = toolcrib("install", "cursor", "--config", file, "--replace")
+    assert "'a' stays: ours of that name is another server" in made.stderr

@@ -1,0 +1,136 @@
+"""The verbs that change which servers there are: `add` and `remove`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.crib.files import load
+
+
+def command(little: Any, *how: str) -> list[str]:
+    settings = little(*how)
+    return ["--", settings["command"], *settings["args"]]
+
+
+def test_a_server_is_added_and_asked_for_its_tools(toolcrib: Any, little: Any) -> None:
+    made = toolcrib("add", "little", "-e", "A=${HOME}", "-e", "B=x=y", *command(little))
+    assert (made.exit_code, made.stderr) == (0, "")
+    path = Path("toolcrib.toml").absolute()
+    assert made.stdout == f"added 'little' to {path}\nit works: 5 tools\n"
+    assert load(path).servers["little"].env == {"A": "${HOME}", "B": "x=y"}
+
+
+def test_a_server_that_does_not_work_stays_in_the_file(toolcrib: Any, little: Any) -> None:
+    made = toolcrib("add", "bad", *command(little, "fail", "no licence"))
+    assert made.exit_code == 4
+    assert "note: it is in the file, and does not work: " in made.stderr
+    assert "no licence" in made.stderr
+    assert list(load("toolcrib.toml").servers) == ["bad"]
+
+
+def test_adding_as_json_is_one_document(toolcrib: Any, little: Any) -> None:
+    made = toolcrib("add", "little", "--json", *command(little, "odd"))
+    facts = json.loads(made.stdout)
+    assert (made.exit_code, facts["name"], facts["changed"], facts["check"]["ok"]) == (
+        0,
+        "little",
+        True,
+        True,
+    )
+    assert "shout" in facts["check"]["tools"]
+    failed = toolcrib("add", "bad", "--json", *command(little, "fail"))
+    facts = json.loads(failed.stdout)
+    assert (failed.exit_code, facts["check"]["ok"]) == (4, False)
+    assert facts["backup"].endswith("toolcrib.toml.bak")
+
+
+def test_a_server_that_is_reached_has_headers(toolcrib: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    args = ["--header", "Authorization: Bearer ${T}", "--required", "--no-check", "--config", str(path)]
+    made = toolcrib("add", "web", "--url", "https://example.com/mcp", "--transport", "sse", *args)
+    assert (made.exit_code, made.stdout) == (0, f"added 'web' to {path}\n")
+    assert json.loads(path.read_text())["mcpServers"]["web"] == {
+        "type": "sse",
+        "url": "https://example.com/mcp",
+        "headers": {"Authorization": "Bearer ${T}"},
+        "required": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["a"], "neither a command after `--` nor --url"),
+        (["a", "--url", "http://x/mcp", "--", "x"], "both a command and --url"),
+        (["a", "--url", "http://x/mcp", "--cwd", "."], "--env and --cwd are for a command"),
+        (["a", "--header", "A: b", "--", "x"], "--header is for a --url"),
+        (["a", "-e", "A", "--", "x"], "--env takes NAME=VALUE"),
+        (["a", "--url", "nowhere"], "must begin with http:// or https://"),
+        (["a b", "--", "x"], "may contain only letters"),
+        (["a", "--user", "--config", "x.toml", "--", "x"], "--user and --config name two files"),
+    ],
+)
+def test_what_makes_no_server_is_refused(toolcrib: Any, args: list[str], said: str) -> None:
+    made = toolcrib("add", "--no-check", *args)
+    assert made.exit_code == 2
+    assert said in made.stderr
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_nothing_is_changed_by_a_dry_run(toolcrib: Any) -> None:
+    made = toolcrib("add", "a", "--dry-run", "--", "x")
+    assert made.stdout.splitlines()[-2:] == ["+[servers.a]", '+command = "x"']
+    facts = json.loads(toolcrib("add", "a", "--dry-run", "--json", "--", "x").stdout)
+    assert facts["diff"].endswith('+command = "x"')
+    assert list(Path.cwd().iterdir()) == []
+    toolcrib("add", "a", "--no-check", "--", "x")
+    assert toolcrib("remove", "a", "--dry-run").stdout.endswith('-[servers.a]\n-command = "x"\n')
+    again = toolcrib("add", "a", "--dry-run", "--force", "--", "x")
+    assert again.stdout == "nothing would change\n"
+    assert list(load("toolcrib.toml").servers) == ["a"]
+
+
+def test_a_server_of_the_same_name_is_replaced_only_by_force(toolcrib: Any) -> None:
+    toolcrib("add", "a", "--no-check", "--", "x")
+    refused = toolcrib("add", "a", "--no-check", "--", "y")
+    assert (refused.exit_code, "--force replaces it" in refused.stderr) == (2, True)
+    assert toolcrib("add", "a", "--no-check", "--force", "--disabled", "--", "y").exit_code == 0
+    assert toolcrib("add", "a", "--force", "--disabled", "--", "y").stdout.endswith("already\n")
+    server = load("toolcrib.toml").servers["a"]
+    assert (server.command, server.disabled) == ("y", True)
+
+
+def test_the_users_own_file_is_changed_when_that_is_wanted(toolcrib: Any, home: Path) -> None:
+    toolcrib("add", "a", "--user", "--no-check", "--", "x")
+    assert list(load(home / "toolcrib.toml").servers) == ["a"]
+    assert toolcrib("remove", "a", "--user").stdout == f"removed 'a' from {home / 'toolcrib.toml'}\n"
+
+
+def test_the_file_in_force_is_changed(toolcrib: Any) -> None:
+    Path("mcp.json").write_text('{"mcpServers": {}, "mine": 1}')
+    toolcrib("add", "a", "--no-check", "--", "x")
+    assert json.loads(Path("mcp.json").read_text()) == {"mcpServers": {"a": {"command": "x"}}, "mine": 1}
+    facts = json.loads(toolcrib("remove", "a", "--json").stdout)
+    assert (facts["name"], facts["changed"]) == ("a", True)
+    assert json.loads(Path("mcp.json").read_text()) == {"mcpServers": {}, "mine": 1}
+
+
+def test_removing_what_is_not_there_says_what_was_meant(toolcrib: Any) -> None:
+    toolcrib("add", "time", "--no-check", "--", "x")
+    made = toolcrib("remove", "tmie")
+    assert made.exit_code == 3
+    assert "there is no server 'tmie'; did you mean 'time'?" in made.stderr
+    assert json.loads(toolcrib("remove", "tmie", "--json").stdout)["error"]["message"].endswith("'time'?")
+    Path("toolcrib.toml").write_text("oops")
+    assert toolcrib("remove", "time").exit_code == 2
+
+
+def test_the_command_runs_as_a_module() -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "toolcrib.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert made.stdout.startswith("toolcrib ")

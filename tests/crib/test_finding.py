@@ -1,0 +1,98 @@
+"""Where configurations lie."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from toolcrib.crib.finding import config_folder, find_config, user_config
+from toolcrib.errors import ConfigError
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    return path
+
+
+def test_our_own_file_wins_over_the_shared_one_and_that_over_the_hidden_one(tmp_path: Path) -> None:
+    hidden = put(tmp_path / ".mcp.json")
+    assert find_config(tmp_path) == hidden
+    shared = put(tmp_path / "mcp.json")
+    assert find_config(tmp_path) == shared
+    own = put(tmp_path / "toolcrib.toml")
+    assert find_config(tmp_path) == own
+
+
+def test_the_current_folder_is_looked_at_where_none_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = put(tmp_path / "toolcrib.toml")
+    assert find_config() == own
+
+
+def test_the_users_file_is_found_where_the_folder_has_none(tmp_path: Path, home: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    assert find_config(here) is None
+    shared = put(home / "mcp.json")
+    assert find_config(here) == shared == user_config()
+    own = put(home / "toolcrib.toml")
+    assert find_config(here) == own == user_config()
+
+
+def test_a_hidden_file_in_the_users_folder_is_not_ours(tmp_path: Path, home: Path) -> None:
+    put(home / ".mcp.json")
+    assert find_config(tmp_path) is None
+    assert user_config() == home / "toolcrib.toml"
+
+
+def test_a_folder_of_that_name_is_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "toolcrib.toml").mkdir()
+    assert find_config(tmp_path) is None
+
+
+def test_the_users_file_is_found_when_the_current_folder_is_gone(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    own = put(home / "toolcrib.toml")
+    assert find_config() == own
+    os.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "expected"),
+    [
+        ("linux", {"XDG_CONFIG_HOME": "/x"}, "/x/toolcrib"),
+        ("linux", {"XDG_CONFIG_HOME": "relative"}, "~/.config/toolcrib"),
+        ("linux", {}, "~/.config/toolcrib"),
+        ("darwin", {}, "~/Library/Application Support/toolcrib"),
+        ("win32", {"APPDATA": "/a"}, "/a/toolcrib"),
+        ("win32", {}, "~/AppData/Roaming/toolcrib"),
+        ("linux", {"TOOLCRIB_HOME": "/t"}, "/t"),
+    ],
+)
+def test_every_platform_has_its_folder(platform: str, environ: dict[str, str], expected: str) -> None:
+    assert config_folder(environ, platform) == Path(expected).expanduser()
+
+
+def test_a_process_without_a_home_has_no_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    assert find_config(tmp_path, {}) is None
+    with pytest.raises(ConfigError, match="set TOOLCRIB_HOME"):
+        user_config({})
+
+
+def test_a_variable_that_names_no_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="NUL"):
+        find_config(tmp_path, {"TOOLCRIB_HOME": "a\0b"})
