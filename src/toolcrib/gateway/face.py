@@ -47,6 +47,11 @@ class Client(Protocol):
         """Tell it how far the request is; nothing happens where it did not ask for that."""
         ...
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether it can ask a person; without asking anything."""
+        ...
+
     async def confirm(self, question: Question) -> Verdict:
         """Ask a person, and return the answer.
 

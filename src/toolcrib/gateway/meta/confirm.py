@@ -1,0 +1,126 @@
+"""Asking a person before a destructive tool runs, and refusing those that nobody was asked about."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.errors import PolicyDeniedError
+from toolcrib.execution import Request
+from toolcrib.execution.scrub import hide_secrets
+from toolcrib.gateway.face import Client, Question, Verdict
+from toolcrib.model.tool import ToolAnnotations
+
+__all__ = ["AskedError", "agreed", "ask", "is_destructive", "policy"]
+
+_MAX_SHOWN = 400
+_MAX_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Agreed:
+    """What a person was asked about in the request at hand."""
+
+    tools: frozenset[str]
+
+
+_AGREED: ContextVar[_Agreed | None] = ContextVar("toolcrib_agreed", default=None)
+"""None where no request of a client that can ask is active: then nobody is to be asked."""
+
+
+@dataclass(eq=False)
+class AskedError(Exception):
+    """Carries what `Client.confirm` raised out of whatever is in between."""
+
+    error: Exception
+
+
+def is_destructive(annotations: ToolAnnotations | None) -> bool:
+    """Return whether a tool says of itself that it may destroy something; one that says nothing does not.
+
+    >>> is_destructive(ToolAnnotations(destructive_hint=True)), is_destructive(None)
+    (True, False)
+    """
+    if annotations is None:
+        return False
+    return annotations.destructive_hint is True and annotations.read_only_hint is not True
+
+
+def policy(request: Request) -> str | None:
+    """Refuse a destructive tool that nobody was asked about, in a request whose client could have asked.
+
+    It is the `policy` of the crib behind a gateway; where no such request is active it allows everything.
+    """
+    agreed_on = _AGREED.get()
+    if agreed_on is None or not is_destructive(request.tool.annotations):
+        return None
+    if request.tool_id in agreed_on.tools:
+        return None
+    return (
+        "it may destroy something, and the user has to agree before the code begins; "
+        f"write its id {request.tool_id!r} in the code, or run it with run_tool"
+    )
+
+
+@contextmanager
+def agreed(client: Client, tools: Iterable[str], *, confirm: bool) -> Iterator[None]:
+    """Let a request run these destructive tools and no others, where its client can ask."""
+    if not (confirm and client.can_ask):
+        yield
+        return
+    token = _AGREED.set(_Agreed(frozenset(tools)))
+    try:
+        yield
+    finally:
+        _AGREED.reset(token)
+
+
+async def ask(client: Client, tools: Sequence[str], given: Any, *, what: str = "") -> None:
+    """Ask whether destructive tools may run, all at once.
+
+    Args:
+        client: who is asked.
+        tools: their ids; where there are none nobody is asked.
+        given: what a person should see of how they run: arguments, steps or code.
+        what: what runs them, a `chain` or a `program`; nothing where one tool runs by itself.
+
+    Raises:
+        PolicyDeniedError: the person said no.
+        AskedError: the client has to make the request again, with the answer.
+    """
+    if not tools:
+        return
+    try:
+        verdict = await client.confirm(_question(tools, given, what))
+    except Exception as error:  # it is the endpoint's own way to answer the request with a question
+        raise AskedError(error) from error
+    if verdict is Verdict.DECLINED:
+        said = "the user declined; do not try again unless the user asks for it"
+        raise PolicyDeniedError(tool_id=", ".join(tools), reason=said)
+
+
+def _question(tools: Sequence[str], given: Any, what: str) -> Question:
+    """Return the question, the same each time it is about the same tools and arguments."""
+    content = json.dumps([what, [*tools], given], sort_keys=True, default=str)
+    key = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
+    return Question(key=f"run-{key}", text=_text(tools, given, what))
+
+
+def _text(tools: Sequence[str], given: Any, what: str) -> str:
+    if not what:
+        return f"Run {tools[0]} with {_shown(given)}? It says that it may destroy or overwrite something."
+    names = ", ".join(tools[:_MAX_NAMED])
+    more = f" and {len(tools) - _MAX_NAMED} more" if len(tools) > _MAX_NAMED else ""
+    say = "They say" if len(tools) > 1 else "It says"
+    risk = f"{say} that {'they' if len(tools) > 1 else 'it'} may destroy or overwrite something."
+    return f"Run a {what} that uses {names}{more}? {risk} The {what}: {_shown(given)}"
+
+
+def _shown(args: Any) -> str:
+    """Return arguments as a person may see them: without secrets, and not all of what is long."""
+    written = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False, default=str)
+    text = hide_secrets(written[: _MAX_SHOWN * 4])
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

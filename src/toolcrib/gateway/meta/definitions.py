@@ -1,0 +1,199 @@
+"""The eight tools of the meta face: what each is called, takes and gives back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolcrib.gateway.meta.outputs import OUTPUTS
+from toolcrib.model import Tool
+
+__all__ = ["DEFINITIONS", "MAX_EXAMPLES", "MAX_LIMIT", "Definition"]
+
+MAX_LIMIT = 100
+"""How many tools one page may have."""
+MAX_EXAMPLES = 5
+_ID = "Id of the tool, such as 'github:create_issue', as search_tools and list_tools give it."
+_CURSOR = "The nextCursor of the page before, with everything else as it was."
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One tool as it is published, but for what depends on the catalogue."""
+
+    title: str
+    description: str
+    tool: Tool
+    """Its schemas; the same object each time, so that they are compiled once."""
+    runs: bool = False
+    """Whether it runs tools; the others only tell of them."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The schemas of its arguments, by name."""
+        properties: dict[str, Any] = self.tool.input_schema["properties"]
+        return properties
+
+
+def _text(description: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "description": description, **more}
+
+
+def _count(description: str, most: int | None = None, **more: Any) -> dict[str, Any]:
+    bounds = {"minimum": 1} if most is None else {"minimum": 1, "maximum": most}
+    return {"type": "integer", "description": description, **bounds, **more}
+
+
+def _limit(default: int) -> dict[str, Any]:
+    return _count("How many tools to return.", MAX_LIMIT, default=default)
+
+
+def _input(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    said: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    return said | ({"required": list(required)} if required else {})
+
+
+_TOOL_ID = _text(_ID, minLength=1, maxLength=1000)
+_TIMEOUT = _count("Milliseconds it may take at most.")
+_STEP = {
+    "type": "object",
+    "properties": {
+        "tool_id": {"type": "string"},
+        "args": {"type": "object"},
+        "use_previous": {"type": "boolean"},
+        "id": {"type": "string"},
+    },
+}
+"""What is wrong with a step in more than its shape is told by the chain itself, all at once."""
+
+_SEARCH = "Find tools by what you want to do, in plain words. Returns ids to describe and run."
+_LIST = (
+    "List the tools of the catalogue in the order of their ids, page by page; narrow it by namespace or "
+    "backend. To find a tool for a task use search_tools."
+)
+_DESCRIBE = (
+    "Explain one tool before you run it: 'summary' is a sentence, 'schema' adds the input and output "
+    "schemas, 'full' adds notes and examples."
+)
+_RUN = (
+    "Run one tool by its id, with its arguments in 'args' as its inputSchema says (see describe_tool). The "
+    "value is in 'structured'."
+)
+_CHAIN = (
+    "Run several tools one after another in one call. In the args of a step, "
+    '{"$ref": "steps.NAME/field"} stands for a part of what the step with the id NAME gave, and '
+    '{"$ref": "previous/field"} for the step before; use_previous passes all of it as the argument '
+    "'previous'. A step may also have when, for_each, parallel (steps, in place of a tool_id), timeout and "
+    "on_error ('stop', 'continue' or {\"fallback\": value}). 'final' is what the last step gave."
+)
+
+_TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    (
+        "search_tools",
+        "Search tools",
+        _SEARCH,
+        _input(
+            {
+                "query": _text("What you want to do, such as 'open an issue in a repository'."),
+                "limit": _limit(10),
+                "cursor": _text(_CURSOR),
+                "namespace": _text("Only tools of this namespace."),
+                "tags": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "Only tools with at least one of these tags.",
+                },
+            },
+            "query",
+        ),
+    ),
+    (
+        "list_tools",
+        "List tools",
+        _LIST,
+        _input(
+            {
+                "limit": _limit(20),
+                "cursor": _text(_CURSOR),
+                "namespace": _text("Only tools of this namespace."),
+                "backend": _text(
+                    "Only tools that run there: 'mcp', 'provider', 'local', or the name of a server."
+                ),
+            }
+        ),
+    ),
+    (
+        "list_namespaces",
+        "List namespaces",
+        "List the namespaces of the catalogue, each with how many tools it has.",
+        _input({}),
+    ),
+    (
+        "describe_tool",
+        "Describe a tool",
+        _DESCRIBE,
+        _input(
+            {
+                "tool_id": _TOOL_ID,
+                "detail_level": _text(
+                    "How much to tell.", enum=["summary", "schema", "full"], default="schema"
+                ),
+            },
+            "tool_id",
+        ),
+    ),
+    (
+        "list_tool_examples",
+        "List examples of a tool",
+        "Show calls of a tool that are known to be right.",
+        _input(
+            {
+                "tool_id": _TOOL_ID,
+                "max": _count("How many examples.", MAX_EXAMPLES, default=MAX_EXAMPLES),
+            },
+            "tool_id",
+        ),
+    ),
+    (
+        "run_tool",
+        "Run a tool",
+        _RUN,
+        _input(
+            {
+                "tool_id": _TOOL_ID,
+                "args": {"type": "object", "description": "Arguments of the tool."},
+                "timeout_ms": _TIMEOUT,
+            },
+            "tool_id",
+        ),
+    ),
+    (
+        "run_chain",
+        "Run a chain of tools",
+        _CHAIN,
+        _input({"steps": {"type": "array", "items": _STEP, "minItems": 1}, "timeout_ms": _TIMEOUT}, "steps"),
+    ),
+    (
+        "execute_code",
+        "Run code that calls tools",
+        "Run Python in a sandbox, in which the tools are functions.",
+        _input(
+            {
+                "code": _text("The code; what it leaves in __out is the value.", minLength=1),
+                "language": _text("The language of the code.", enum=["python"], default="python"),
+                "timeout_ms": _TIMEOUT,
+                "max_tool_calls": _count("How many calls of tools the code may make.", 1000),
+            },
+            "code",
+        ),
+    ),
+)
+_RUNNING = frozenset({"run_tool", "run_chain", "execute_code"})
+
+
+def _defined(name: str, title: str, description: str, schema: dict[str, Any]) -> Definition:
+    tool = Tool(name=name, input_schema=schema, output_schema=OUTPUTS[name])
+    return Definition(title, description, tool, runs=name in _RUNNING)
+
+
+DEFINITIONS: Final[Mapping[str, Definition]] = {row[0]: _defined(*row) for row in _TABLE}
+"""In the order in which they are listed."""

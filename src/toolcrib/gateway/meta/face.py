@@ -1,0 +1,169 @@
+"""What clients see of a view of a crib: eight tools that find, explain and run all others."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import finalize, ref
+
+from toolcrib.crib import View
+from toolcrib.crib.serving import GatewaySettings
+from toolcrib.discovery import Change, Index, IndexView
+from toolcrib.errors import MissingExtraError
+from toolcrib.gateway.face import Client
+from toolcrib.gateway.meta.arguments import Arguments
+from toolcrib.gateway.meta.confirm import AskedError
+from toolcrib.gateway.meta.definitions import DEFINITIONS
+from toolcrib.gateway.meta.failures import failure
+from toolcrib.gateway.meta.finding import Finding
+from toolcrib.gateway.meta.portrait import Portrait, Sight
+from toolcrib.gateway.meta.reply import Asked, Fitting, Reply
+from toolcrib.gateway.meta.results import KeptResults, encoded
+from toolcrib.gateway.meta.running import Running
+from toolcrib.gateway.meta.sandboxes import why_no_code
+from toolcrib.gateway.receipts import Receipt, Receipts, estimated_tokens
+
+if TYPE_CHECKING:
+    import mcp_types
+
+__all__ = ["TOKENS", "MetaFace"]
+
+TOKENS = "toolcrib/tokens"
+"""Under which name a result says in its `_meta` what it and the tools cost in tokens."""
+_Handler = Callable[[Asked], Awaitable[Reply]]
+
+
+class MetaFace:
+    """A `Face` over a view that shows eight tools in place of all that it has.
+
+    Destructive tools are asked about where the client can ask and the crib behind the view has
+    `toolcrib.gateway.meta.policy` among its policies.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        settings: GatewaySettings,
+        *,
+        kept: KeptResults | None = None,
+        sandbox: bool | None = None,
+    ) -> None:
+        """Show a view to clients.
+
+        Args:
+            view: what they see; the crib behind it is open already where its catalogue is in a file.
+            settings: how results, code and confirmation are dealt with.
+            kept: where results go that are too large to send.
+            sandbox: whether code can run; None looks whether the sandbox of the configuration can.
+
+        Raises:
+            MissingExtraError: the SDK of the protocol is not installed.
+        """
+        try:
+            from toolcrib.gateway.meta import wire  # noqa: PLC0415 - it needs an extra
+        except ImportError as error:
+            raise MissingExtraError("the gateway", "cli") from error
+        self._wire = wire
+        self.kept = KeptResults() if kept is None else kept
+        """The results that were too large to send."""
+        self._portrait = Portrait(view.index)
+        self._receipts = Receipts(view.index)
+        self._follow(view.index)
+        no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
+        fitting = Fitting(self.kept, settings.result_bytes)
+        self._handlers = _handlers(
+            Finding(view, self._portrait, fitting), Running(view, settings, self._portrait, fitting, no_code)
+        )
+        self._arguments = Arguments()
+        self._names = [name for name in DEFINITIONS if name != "execute_code" or not no_code]
+        self._listed: tuple[Sight, tuple[mcp_types.Tool, ...], int] | None = None
+
+    def tools(self) -> "Sequence[mcp_types.Tool]":
+        """Return the definitions, in the same order each time."""
+        return self._definitions()[0]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | str | None, client: Client
+    ) -> "mcp_types.CallToolResult":
+        """Call one of the tools; what fails is a result that says so.
+
+        Raises:
+            MCPError: there is no such tool.
+        """
+        definition = DEFINITIONS.get(name)
+        if definition is None:
+            raise self._wire.no_such_tool(name, self._names)
+        try:
+            args, notes = self._arguments.read(definition, arguments)
+            reply = await self._handlers[name](Asked(args, client, notes))
+        except AskedError as asked:
+            raise asked.error from None
+        except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
+            reply = Reply({"error": failure(error)}, is_error=True)
+        return self._wire.result(reply, self._tokens(reply))
+
+    def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back, in the thread that made the change, when `tools` returns something else."""
+        last = self.tools()
+
+        def compare(_: object) -> None:
+            nonlocal last
+            current = self.tools()
+            if current is not last:
+                last = current
+                callback()
+
+        return self._portrait.index.on_change(compare)
+
+    def receipt(self, within: float = 0.0) -> Receipt:
+        """Return what the tools cost in tokens, and what these eight cost in their place.
+
+        It waits up to so many seconds, and not in an event loop, until all are counted.
+        """
+        if within:
+            self._receipts.wait(within)
+        direct, complete = self._receipts.direct()
+        return Receipt(direct, self._definitions()[1], len(self._portrait.index), complete)
+
+    def _follow(self, index: Index | IndexView) -> None:
+        """Hear of the changes of the catalogue for as long as anybody has this face."""
+        portrait, receipts = ref(self._portrait), ref(self._receipts)
+
+        def note(change: Change) -> None:
+            for each in (portrait(), receipts()):
+                if each is not None:
+                    each.note(change)
+
+        finalize(self, index.on_change(note))
+
+    def _definitions(self) -> "tuple[tuple[mcp_types.Tool, ...], int]":
+        """Return the definitions, and how many tokens they take."""
+        sight = self._portrait.sight()
+        listed = self._listed
+        if listed is None or listed[0] is not sight:
+            tools = tuple(self._wire.published(DEFINITIONS[name], sight) for name in self._names)
+            if listed is not None and tools == listed[1]:
+                listed = sight, listed[1], listed[2]
+            else:
+                listed = sight, tools, self._wire.tokens_of(tools)
+            self._listed = listed
+        return listed[1], listed[2]
+
+    def _tokens(self, reply: Reply) -> dict[str, Any]:
+        if reply.text is None and not reply.content:
+            reply.text = encoded(reply.structured)
+        texts = [block.get("text") for block in reply.content] or [reply.text]
+        response = sum(estimated_tokens(text) for text in texts if isinstance(text, str))
+        said = {"direct": self._receipts.direct()[0], "surface": self._definitions()[1], "response": response}
+        return {TOKENS: said}
+
+
+def _handlers(finding: Finding, running: Running) -> Mapping[str, _Handler]:
+    return {
+        "search_tools": finding.search_tools,
+        "list_tools": finding.list_tools,
+        "list_namespaces": finding.list_namespaces,
+        "describe_tool": finding.describe_tool,
+        "list_tool_examples": finding.list_tool_examples,
+        "run_tool": running.run_tool,
+        "run_chain": running.run_chain,
+        "execute_code": running.execute_code,
+    }

@@ -1,0 +1,99 @@
+"""What a client is told of a failure: a code, what was wrong, and what to do next."""
+
+import logging
+from typing import Any
+
+from toolcrib.errors import (
+    ChainError,
+    CodeError,
+    InvalidCursorError,
+    OutputValidationError,
+    RuntimeUnavailableError,
+    ServerUnavailableError,
+    ToolcribError,
+    ToolExecutionError,
+    explain,
+)
+from toolcrib.execution.scrub import hide_secrets
+
+__all__ = ["UnknownToolError", "failure"]
+
+_LOG = logging.getLogger("toolcrib")
+_MAX_OUTPUT = 4_000
+_NEXT = {
+    "tool_not_found": "call search_tools to find the tool that you need",
+    "no_backends": "choose another tool with search_tools",
+    "validation_output": "the tool did run: do not simply run it again",
+    "backend_unavailable": "try again later, or find another tool with search_tools",
+    "timeout": "try again with a larger timeout_ms, or ask for less",
+    "limit_exceeded": "do less in one call",
+    "stream_not_supported": "use run_tool",
+}
+"""What to do next, by code."""
+
+
+class UnknownToolError(ToolcribError, LookupError):
+    """A tool that the face does not have."""
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """Return an error as the object that clients get under `error`."""
+    if not isinstance(error, ToolcribError):
+        return _internal(error)
+    said = _cleaned(explain(error))
+    if said["code"] == "internal":
+        return _internal(error)
+    if isinstance(error, ServerUnavailableError):  # what the server wrote may say anything of this machine
+        said["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
+    said["message"] = _advised(said["message"], _advice(error, said))
+    details = said.pop("details", {}) | _more(error)
+    return said | {"details": details} if details else said
+
+
+def _internal(error: Exception) -> dict[str, Any]:
+    _LOG.error("a meta-tool failed", exc_info=error)
+    message = "the gateway itself failed; what happened is in its log. Try again, or try something else"
+    return {"code": "internal", "message": message, "retryable": True}
+
+
+def _cleaned(said: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _advised(message: str, advice: str) -> str:
+    if not advice or advice in message:
+        return message
+    return f"{message} {advice[0].upper()}{advice[1:]}" if message.endswith("?") else f"{message}; {advice}"
+
+
+def _advice(error: ToolcribError, said: dict[str, Any]) -> str:
+    """Return what to do next."""
+    code: str = said["code"]
+    if isinstance(error, ChainError):
+        return ""
+    if isinstance(error, InvalidCursorError):
+        return "cursors end when the catalogue changes"
+    if isinstance(error, RuntimeUnavailableError):
+        return "use run_tool or run_chain"
+    if isinstance(error, CodeError):
+        return "correct the code and run it again" if not said.get("details", {}).get("tool_calls") else ""
+    if code == "validation_input" and "tool_id" in said:
+        return f"call describe_tool with tool_id {said['tool_id']!r} to see what it takes"
+    return _NEXT.get(code, "")
+
+
+def _more(error: ToolcribError) -> dict[str, Any]:
+    """Return what else is known: what ran until then, and what it gave."""
+    more: dict[str, Any] = {}
+    if isinstance(error, CodeError):
+        known = {"line": error.line, "column": error.column, "traceback": error.traceback[-_MAX_OUTPUT:]}
+        more |= {name: value for name, value in known.items() if value not in (None, "")}
+    ran = (
+        None
+        if isinstance(error, ToolExecutionError | OutputValidationError)
+        else getattr(error, "result", None)
+    )
+    for name in ("stdout", "stderr"):
+        if text := getattr(ran, name, ""):
+            more[name] = text[-_MAX_OUTPUT:]
+    return more

@@ -1,0 +1,143 @@
+"""What a catalogue contains, in a few words: how many tools of which namespaces, and what they may do."""
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import NamedTuple
+
+from toolcrib.discovery import Change, Index, IndexView
+from toolcrib.errors import InvalidCursorError
+from toolcrib.gateway.meta.confirm import is_destructive
+from toolcrib.model import Tool
+
+__all__ = ["Portrait", "Sight"]
+
+_MAX_TEXT = 600
+_SAMPLED = 6
+_MAX_SAMPLE = 70
+_PAGE = 1000
+_DESTRUCTIVE = {"destructiveHint": True}
+_READ_ONLY = {"readOnlyHint": True}
+
+
+class Sight(NamedTuple):
+    """What is seen of one version of the catalogue."""
+
+    version: int
+    counts: Mapping[str, int]
+    """How many tools each namespace has, the largest first; an empty one stands for the tools without."""
+    read_only: bool
+    """Whether there are tools, and each says that it changes nothing."""
+    text: str
+    """What the catalogue contains, for a model; empty where it is empty."""
+
+
+class Portrait:
+    """Looks at an index once per version of it, and counts only where it has changed.
+
+    Whoever makes it passes the changes of the index on to `note`.
+    """
+
+    def __init__(self, index: Index | IndexView) -> None:
+        self.index = index
+        """What is looked at."""
+        self._lock = Lock()
+        self._seen: Sight | None = None
+        self._counts: dict[str, tuple[int, int]] = {}
+        """How many tools a namespace has, and in which version they were counted."""
+        self._destructive: tuple[int, tuple[Tool, ...]] | None = None
+
+    def note(self, change: Change) -> None:
+        """Forget what a change makes wrong; of many changes at once each namespace is looked at once."""
+        namespace, colon, _ = change.tool_id.partition(":")
+        name = namespace if colon else ""
+        with self._lock:
+            counted = self._counts.get(name)
+            if counted is None or counted[1] < change.version:
+                self._counts.pop(name, None)
+                self._seen = None
+
+    def sight(self) -> Sight:
+        """Return what there is to see; the same object until something has changed."""
+        seen = self._seen
+        if seen is not None and seen.version == self.index.version:
+            return seen
+        with self._lock:
+            self._seen = seen = self._look()
+        return seen
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many tools each namespace has, the largest first."""
+        return self.sight().counts
+
+    def destructive(self) -> tuple[Tool, ...]:
+        """Return the tools that say that they may destroy something."""
+        version = self.index.version
+        if self._destructive is None or self._destructive[0] != version:
+            self._destructive = version, self._found()
+        return self._destructive[1]
+
+    def _look(self) -> Sight:
+        version, total = self.index.version, len(self.index)
+        known = self._counts
+        self._counts = {
+            name: known.get(name) or (self.index.tools(namespace=name, limit=1).total, version)
+            for name in self.index.namespaces()
+        }
+        counts = ((name, count) for name, (count, _) in self._counts.items())
+        largest = dict(sorted(counts, key=lambda item: (-item[1], item[0])))
+        reading = self.index.tools(annotations=_READ_ONLY, limit=1).total
+        return Sight(version, largest, bool(total) and reading == total, self._text(largest, total))
+
+    def _text(self, counts: Mapping[str, int], total: int) -> str:
+        if not total:
+            return ""
+        named = [name for name in counts if name]
+        begin = f"The catalogue has {_tools(total)}"
+        said = f"{begin} in {len(named)} namespace{'s' if len(named) > 1 else ''}" if named else begin
+        listed = _joined([f"{name} ({counts[name]})" for name in named], _MAX_TEXT // 2)
+        samples = [sample for name in [*counts][:_SAMPLED] if (sample := self._sample(name))]
+        said = f"{said}: {listed}" if listed else said
+        shown = _joined(samples, _MAX_TEXT - len(said) - 20, sign="; ", more="")
+        return f"{said}. For example: {shown}." if shown else f"{said}."
+
+    def _sample(self, namespace: str) -> str:
+        """Return what one of the tools of a namespace is for."""
+        first = self.index.tools(namespace=namespace, limit=1).items
+        text = " ".join(first[0].short_description.split()) if first else ""
+        sentence = text.partition(". ")[0].rstrip(".…")
+        return sentence if len(sentence) <= _MAX_SAMPLE else f"{sentence[: _MAX_SAMPLE - 1].rstrip()}…"
+
+    def _found(self) -> tuple[Tool, ...]:
+        ids: list[str] = []
+        cursor: str | None = None
+        while True:
+            try:
+                page = self.index.tools(annotations=_DESTRUCTIVE, limit=_PAGE, cursor=cursor)
+            except InvalidCursorError:  # the catalogue has changed meanwhile
+                ids, cursor = [], None
+                continue
+            ids += [summary.id for summary in page.items]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        tools = [self.index.get(tool_id) for tool_id in ids if tool_id in self.index]
+        return tuple(tool for tool in tools if is_destructive(tool.annotations))
+
+
+def _tools(count: int) -> str:
+    return f"{count:,} tool{'s' if count != 1 else ''}"
+
+
+def _joined(parts: list[str], room: int, *, sign: str = ", ", more: str = ", …") -> str:
+    """Return as many parts as there is room for.
+
+    >>> _joined(["github (43)", "files (14)"], 15)
+    'github (43), …'
+    """
+    said = ""
+    for part in parts:
+        longer = f"{said}{sign}{part}" if said else part
+        if len(longer) + len(more) > room:
+            return f"{said}{more}" if said else ""
+        said = longer
+    return said

@@ -1,0 +1,111 @@
+"""Results that are too large to send: kept for a while, under addresses that nobody can guess."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from secrets import token_urlsafe
+from threading import Lock
+from typing import Any
+
+from pydantic_core import to_json
+
+__all__ = ["PREFIX", "KeptResult", "KeptResults", "encoded", "truncated"]
+
+PREFIX = "toolcrib://results/"
+"""How the addresses of kept results begin."""
+_MAX_BYTES = 64 * 2**20
+_MAX_AGE = 15 * 60.0
+_PREVIEW = 2_000
+"""Characters of a result that is not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptResult:
+    """A result as it is read: a text, or bytes of another kind."""
+
+    uri: str
+    data: str | bytes
+    mime_type: str
+
+    @property
+    def size(self) -> int:
+        """How many bytes it is counted as."""
+        return len(self.data)
+
+
+class KeptResults:
+    """Keeps large results, the newest, up to so many bytes and for so many seconds.
+
+    Whoever knows the address may read one; it is random, and told to the caller alone. Safe to use from many
+    threads.
+
+    >>> kept = KeptResults()
+    >>> uri = kept.keep("a long text", "text/plain")
+    >>> kept.read(uri).data
+    'a long text'
+    """
+
+    def __init__(
+        self,
+        max_bytes: int = _MAX_BYTES,
+        max_age: float = _MAX_AGE,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, KeptResult]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def max_age(self) -> float:
+        """For how many seconds a result can be read, where there is room for so long."""
+        return self._max_age
+
+    def keep(self, data: str | bytes, mime_type: str) -> str | None:
+        """Keep a result and return its address; None where it is larger than all that may be kept."""
+        kept = KeptResult(f"{PREFIX}{token_urlsafe(24)}", data, mime_type)
+        if kept.size > self._max_bytes:
+            return None
+        with self._lock:
+            self._kept[kept.uri] = self._clock(), kept
+            self._bytes += kept.size
+            self._forget()
+        return kept.uri
+
+    def read(self, uri: str) -> KeptResult | None:
+        """Return the result at an address; None where there is none, or none any more."""
+        with self._lock:
+            self._forget()
+            found = self._kept.get(uri)
+        return None if found is None else found[1]
+
+    def _forget(self) -> None:
+        """Drop what is too old, and the oldest of what is too much."""
+        oldest = self._clock() - self._max_age
+        while self._kept:
+            since, first = next(iter(self._kept.values()))
+            if since >= oldest and self._bytes <= self._max_bytes:
+                return
+            del self._kept[first.uri]
+            self._bytes -= first.size
+
+
+def encoded(value: Any) -> str:
+    """Return a value as compact JSON.
+
+    >>> encoded({"a": [1, None]})
+    '{"a":[1,null]}'
+    """
+    return to_json(value, inf_nan_mode="null", fallback=str).decode()
+
+
+def truncated(text: str, uri: str | None, size: int) -> dict[str, Any]:
+    """Return what is told of a result that is not sent whole; the address is empty where it is not kept."""
+    return {"bytes": size, "uri": uri or "", "preview": text[:_PREVIEW]}

@@ -1,0 +1,252 @@
+"""The meta-tools that run tools: one, several, or those that code calls."""
+
+from collections.abc import Iterable, Mapping
+from time import perf_counter
+from typing import Any
+
+import anyio
+
+from toolcrib.crib import View
+from toolcrib.crib.serving import GatewaySettings
+from toolcrib.errors import ChainError, InvalidChainError, PolicyDeniedError, ToolcribError, ToolTimeoutError
+from toolcrib.execution.chain import Plan
+from toolcrib.execution.chain.plan import PlannedStep
+from toolcrib.execution.chain.results import StepResult
+from toolcrib.execution.mcp.results import read_text
+from toolcrib.gateway.meta.confirm import agreed, ask, is_destructive
+from toolcrib.gateway.meta.failures import failure
+from toolcrib.gateway.meta.mentions import mentioned_in
+from toolcrib.gateway.meta.portrait import Portrait
+from toolcrib.gateway.meta.reply import Asked, Fitting, Reply
+from toolcrib.model import RunResult, Tool, ToolCallRecord
+
+__all__ = ["Running"]
+
+_MS = 1000
+_DIGITS = 3
+
+
+class Running:
+    """Runs tools of a view for clients."""
+
+    def __init__(
+        self, view: View, settings: GatewaySettings, portrait: Portrait, fitting: Fitting, code: str
+    ) -> None:
+        """Run what a view has; `code` says why code cannot run, and is empty where it can."""
+        self._view = view
+        self._confirm = settings.confirm
+        self._portrait = portrait
+        self._fitting = fitting
+        self._no_code = code
+
+    async def run_tool(self, asked: Asked) -> Reply:
+        """Run one tool."""
+        args, client = asked.args, asked.client
+        given = args.get("args", {})
+        named: list[str] = []
+        if self._confirm and client.can_ask:
+            tool = await self._resolved(args["tool_id"], _seconds(args))
+            if is_destructive(tool.annotations):
+                named = [str(tool.id)]
+                await ask(client, named, given)
+        with agreed(client, named, confirm=self._confirm):
+            ran = await self._view.run(
+                args["tool_id"],
+                given,
+                timeout=_seconds(args),
+                progress=client.progress if client.wants_progress else None,
+                caller=client.caller,
+            )
+        return self._fitting.value(_ran(ran, asked.notes), "structured")
+
+    async def run_chain(self, asked: Asked) -> Reply:
+        """Run tools one after another."""
+        args, client = asked.args, asked.client
+        named = await self._agreed_chain(asked)
+        began = perf_counter()
+        with agreed(client, named, confirm=self._confirm):
+            try:
+                result = await self._view.run_chain(
+                    args["steps"],
+                    timeout=_seconds(args),
+                    progress=client.progress if client.wants_progress else None,
+                    caller=client.caller,
+                )
+            except InvalidChainError:
+                raise
+            except ChainError as error:
+                return self._broken(error)
+        steps = _steps(result.results)
+        said = {
+            "results": steps,
+            "final": result.final,
+            **_took(perf_counter() - began),
+            **_notes(asked.notes),
+        }
+        smaller = said | {"results": _without_values(steps), "final": None}
+        return self._fitting.whole(Reply(said), smaller)
+
+    async def execute_code(self, asked: Asked) -> Reply:
+        """Run code that calls tools."""
+        if self._no_code:
+            raise PolicyDeniedError(tool_id="execute_code", reason=self._no_code)
+        args, client = asked.args, asked.client
+        named = await self._agreed_code(asked)
+        most = self._view.settings.code.limits.max_tool_calls
+        with agreed(client, named, confirm=self._confirm):
+            ran = await self._view.execute(
+                args["code"],
+                timeout=_seconds(args),
+                limits={"max_tool_calls": min(args.get("max_tool_calls", most), most)},
+            )
+        said = {
+            "value": ran.value,
+            "stdout": ran.stdout,
+            "stderr": ran.stderr,
+            "toolCalls": [_call(record) for record in ran.tool_calls],
+            **_took(ran.duration),
+            **_notes([*asked.notes, *ran.notes]),
+        }
+        smaller = said | {"value": None, "stdout": "", "stderr": "", "toolCalls": []}
+        return self._fitting.whole(Reply(said), smaller)
+
+    async def _resolved(self, reference: str, limit: float | None) -> Tool:
+        """Return the tool that a reference means, once its server has listed its tools.
+
+        Raises:
+            ToolNotFoundError: there is none.
+            BackendUnavailableError: its server does not answer.
+            ToolTimeoutError: not within so many seconds.
+        """
+        try:
+            return self._portrait.index.resolve(reference)
+        except ToolcribError:  # it may be one of a server that has not; what is amiss is told below
+            with anyio.move_on_after(limit):
+                await self._view.describe(reference, "summary")
+                return self._portrait.index.resolve(reference)
+        raise ToolTimeoutError(tool_id=reference, op="resolve", timeout=limit or 0.0)
+
+    async def _agreed_chain(self, asked: Asked) -> list[str]:
+        """Ask about the destructive tools of a chain, and return them."""
+        if not (self._confirm and asked.client.can_ask):
+            return []
+        plan = await self._view.run_chain(asked.args["steps"], dry_run=True)
+        named = [*dict.fromkeys(_destructive(plan))]
+        await ask(asked.client, named, asked.args["steps"], what="chain")
+        return named
+
+    async def _agreed_code(self, asked: Asked) -> list[str]:
+        """Ask about the destructive tools that code names, and return them."""
+        if not (self._confirm and asked.client.can_ask):
+            return []
+        await self._view.namespaces()  # by then the servers have listed their tools
+        code = asked.args["code"]
+        named = mentioned_in(code, self._portrait.destructive())
+        await ask(asked.client, named, code, what="program")
+        return named
+
+    def _broken(self, error: ChainError) -> Reply:
+        """Return what is told of a chain that stopped, with what its steps gave until then."""
+        steps = _steps(error.results)
+        said = {"error": failure(error), "results": steps}
+        reply = self._fitting.whole(Reply(said), said | {"results": _without_values(steps)})
+        reply.is_error = True
+        return reply
+
+
+def _seconds(args: Mapping[str, Any]) -> float | None:
+    return args["timeout_ms"] / _MS if "timeout_ms" in args else None
+
+
+def _took(seconds: float) -> dict[str, float]:
+    return {"durationMs": round(seconds * _MS, _DIGITS)}
+
+
+def _notes(notes: Iterable[str]) -> dict[str, list[str]]:
+    told = list(notes)
+    return {"notes": told} if told else {}
+
+
+def _ran(ran: RunResult, repaired: Iterable[str]) -> Reply:
+    """Return what a tool gave, and its own content where that says more than the value."""
+    raw = ran.mcp_result if isinstance(ran.mcp_result, Mapping) else {}
+    is_own = raw.get("structuredContent") is None
+    blocks = _blocks(raw, ran.structured, is_own=is_own)
+    value = _pointing(ran.structured, blocks) if is_own and blocks else ran.structured
+    said: dict[str, Any] = {"structured": value, **_took(ran.duration), "toolId": str(ran.tool.id)}
+    if ran.tool.annotations is not None:
+        said["annotations"] = ran.tool.annotations.to_json()
+    return Reply(said | _notes([*repaired, *ran.notes]), blocks, held=is_own)
+
+
+def _blocks(raw: Mapping[str, Any], value: Any, *, is_own: bool) -> list[Mapping[str, Any]]:
+    """Return the blocks of a result to show; none where the value as JSON shows it all."""
+    blocks = raw.get("content")
+    if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
+        return []
+    if len(blocks) != 1 or blocks[0].get("type") != "text" or isinstance(value, str):
+        return blocks
+    is_json = is_own or read_text(str(blocks[0].get("text"))) == value
+    return [] if is_json else blocks
+
+
+def _pointing(value: Any, blocks: list[Mapping[str, Any]]) -> Any:
+    """Return a value whose images and the like are told by their place in the content, not sent twice."""
+    if len(blocks) == 1:
+        return _pointer(value, blocks[0], 0)
+    if not isinstance(value, list) or len(value) != len(blocks):
+        return value
+    return [_pointer(each, blocks[at], at) for at, each in enumerate(value)]
+
+
+def _pointer(value: Any, block: Mapping[str, Any], at: int) -> Any:
+    if block.get("type") == "text" or value != block:
+        return value
+    said = {name: member for name, member in block.items() if name != "data"}
+    if isinstance(said.get("resource"), Mapping):
+        said["resource"] = {
+            name: part for name, part in said["resource"].items() if name not in {"blob", "text"}
+        }
+    return said | {"content": at}
+
+
+def _steps(results: Iterable[Any]) -> list[dict[str, Any]]:
+    return [_step(each) for each in results if isinstance(each, StepResult)]
+
+
+def _step(result: StepResult) -> dict[str, Any]:
+    """Return what a step gave, with the id as chains write it."""
+    return _named(result.to_json(without={"args", "backend"})) | {"structured": result.structured}
+
+
+def _named(said: dict[str, Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {"index": said.pop("index")}
+    if "toolId" in said:
+        named["tool_id"] = said.pop("toolId")
+    named |= _took(said.pop("duration", 0.0)) | said
+    if "parts" in named:
+        named["parts"] = [_named(part) for part in named["parts"]]
+    return named
+
+
+def _without_values(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return steps without what makes them large."""
+    return [
+        {name: value for name, value in step.items() if name != "parts"} | {"structured": None}
+        for step in steps
+    ]
+
+
+def _call(record: ToolCallRecord) -> dict[str, Any]:
+    said = record.to_json()
+    return said | _took(said.pop("duration"))
+
+
+def _destructive(plan: Plan) -> Iterable[str]:
+    """Yield the tools of a chain that say that they may destroy something."""
+    pending: list[PlannedStep] = [*plan.steps]
+    while pending:
+        step = pending.pop(0)
+        pending = [*step.parts, *pending]
+        if step.tool_id is not None and is_destructive(step.annotations):
+            yield step.tool_id

@@ -1,0 +1,117 @@
+"""A client that answers questions as it is told, and a crib with tools of every kind."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mcp_types import CallToolResult
+
+from toolcrib import Crib, tool
+from toolcrib.crib import GatewaySettings
+from toolcrib.gateway.face import Question, Verdict
+from toolcrib.gateway.meta import MetaFace, policy
+from toolcrib.gateway.meta.definitions import DEFINITIONS
+from toolcrib.model import DefaultValidator
+
+VALIDATOR = DefaultValidator()
+
+
+class Asking:
+    """The client behind a request."""
+
+    caller = "mcp:test"
+
+    def __init__(
+        self,
+        verdict: Verdict | Exception = Verdict.ACCEPTED,
+        *,
+        can_ask: bool = True,
+        wants_progress: bool = False,
+    ) -> None:
+        self.verdict, self.can_ask, self.wants_progress = verdict, can_ask, wants_progress
+        self.questions: list[Question] = []
+        self.told: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.told.append((progress, total, message))
+
+    async def confirm(self, question: Question) -> Verdict:
+        self.questions.append(question)
+        if isinstance(self.verdict, Exception):
+            raise self.verdict
+        return self.verdict
+
+
+def crib_of_tools(config: Any = None) -> Crib:
+    """Return a crib whose tools read, destroy, fail and say nothing of themselves."""
+    crib = Crib(config, policy=policy)
+
+    @crib.add(namespace="shop")
+    async def order(number: int) -> dict[str, Any]:
+        """Return an order of the shop by its number."""
+        return {"number": number, "total": 5.0}
+
+    @crib.add(namespace="shop")
+    @tool(annotations={"destructiveHint": True})
+    async def drop_order(number: int) -> str:
+        """Delete an order for ever."""
+        return f"dropped {number}"
+
+    @crib.add(namespace="shop", version="1.2.0")
+    @tool(annotations={"readOnlyHint": True, "destructiveHint": True})
+    async def prices() -> list[int]:
+        """List all prices."""
+        return [1, 2, 3]
+
+    @crib.add
+    @tool(name="wipe-all", annotations={"destructiveHint": True})
+    async def wipe() -> None:
+        """Wipe everything."""
+
+    @crib.add
+    async def nothing() -> None:
+        """Do nothing at all."""
+
+    @crib.add
+    async def breaks() -> None:
+        """Break."""
+        raise RuntimeError("the drill is broken")
+
+    return crib
+
+
+async def called(face: MetaFace, name: str, args: Any = None, client: Asking | None = None) -> CallToolResult:
+    """Return what a meta-tool gives, which fits what is published of it."""
+    result = await face.call(name, args, Asking(can_ask=False) if client is None else client)
+    schema = DEFINITIONS[name].tool.output_schema
+    VALIDATOR.validate(schema, result.structured_content)
+    assert bool(result.is_error) == ("error" in result.structured_content)
+    assert set((result.meta or {})["toolcrib/tokens"]) == {"direct", "surface", "response"}
+    return result
+
+
+async def given(face: MetaFace, name: str, args: Any = None, client: Asking | None = None) -> dict[str, Any]:
+    """Return what a meta-tool gives when it succeeds."""
+    result = await called(face, name, args, client)
+    assert not result.is_error, result.structured_content
+    said: dict[str, Any] = result.structured_content
+    return said
+
+
+async def refused(
+    face: MetaFace, name: str, args: Any = None, client: Asking | None = None
+) -> dict[str, Any]:
+    """Return the error that a meta-tool gives."""
+    result = await called(face, name, args, client)
+    assert result.is_error, result.structured_content
+    said: dict[str, Any] = result.structured_content["error"]
+    return said
+
+
+def face_of(crib: Crib, **settings: Any) -> MetaFace:
+    """Return the face of a crib."""
+    return MetaFace(crib, GatewaySettings(**settings))
+
+
+def texts(result: CallToolResult) -> Sequence[str]:
+    """Return the texts of a result."""
+    return [block.text for block in result.content if block.type == "text"]

@@ -1,0 +1,225 @@
+"""Destructive tools, and who is asked about them."""
+
+from typing import Any
+
+import anyio
+import pytest
+from gateway.meta.asking import Asking, crib_of_tools, face_of, given, refused
+
+from toolcrib import Crib, tool
+from toolcrib.execution import Request
+from toolcrib.gateway.face import Verdict
+from toolcrib.gateway.meta import policy
+from toolcrib.gateway.meta.mentions import mentioned_in
+from toolcrib.model import Tool, ToolAnnotations
+
+pytestmark = pytest.mark.anyio
+DROP = {"tool_id": "shop:drop_order", "args": {"number": 1}}
+
+
+async def test_a_destructive_tool_runs_once_the_person_agrees() -> None:
+    client = Asking()
+    ran = await given(face_of(crib_of_tools()), "run_tool", DROP, client)
+    assert ran["structured"] == "dropped 1"
+    assert ran["annotations"] == {"destructiveHint": True}
+    assert [each.text for each in client.questions] == [
+        'Run shop:drop_order with {"number": 1}? It says that it may destroy or overwrite something.'
+    ]
+
+
+async def test_a_person_who_says_no_is_obeyed() -> None:
+    client = Asking(Verdict.DECLINED)
+    face = face_of(crib_of_tools())
+    for name, args in (
+        ("run_tool", DROP),
+        ("run_chain", {"steps": [DROP]}),
+        ("execute_code", {"code": "await shop.drop_order(number=1)"}),
+    ):
+        error = await refused(face, name, args, client)
+        assert error["code"] == "denied"
+        assert error["op"] == "policy"
+        assert "the user declined" in error["message"]
+    assert len(client.questions) == 3
+
+
+@pytest.mark.parametrize("tool_id", ["shop:order", "shop:prices", "nothing"])
+async def test_other_tools_are_not_asked_about(tool_id: str) -> None:
+    client = Asking(Verdict.DECLINED)
+    await given(
+        face_of(crib_of_tools()),
+        "run_tool",
+        {"tool_id": tool_id, "args": {"number": 1} if tool_id == "shop:order" else {}},
+        client,
+    )
+    assert client.questions == []
+
+
+async def test_nobody_is_asked_where_that_is_off_or_the_client_cannot() -> None:
+    crib = crib_of_tools()
+    for face, client in (
+        (face_of(crib, confirm=False), Asking(Verdict.DECLINED)),
+        (face_of(crib), Asking(Verdict.DECLINED, can_ask=False)),
+    ):
+        assert (await given(face, "run_tool", DROP, client))["structured"] == "dropped 1"
+        assert (await given(face, "run_chain", {"steps": [DROP]}, client))["final"] == "dropped 1"
+        code = "__out = await run_tool('shop:' + 'drop_order', {'number': 1})"
+        assert (await given(face, "execute_code", {"code": code}, client))["value"] == "dropped 1"
+        assert client.questions == []
+    unasked = Asking(Verdict.UNASKED)
+    assert (await given(face_of(crib), "run_tool", DROP, unasked))["structured"] == "dropped 1"
+
+
+async def test_a_chain_is_asked_about_once_with_all_its_tools() -> None:
+    client = Asking()
+    steps = [DROP, {"tool_id": "shop:prices"}, {"parallel": [{"tool_id": "wipe-all"}, DROP]}]
+    await given(face_of(crib_of_tools()), "run_chain", {"steps": steps}, client)
+    assert len(client.questions) == 1
+    assert "shop:drop_order, wipe-all?" in client.questions[0].text
+    await given(face_of(crib_of_tools()), "run_chain", {"steps": [{"tool_id": "nothing"}]}, client)
+    assert len(client.questions) == 1
+
+
+async def test_what_the_endpoint_raises_to_ask_leaves_the_face_as_it_is() -> None:
+    class AgainError(Exception):
+        pass
+
+    ran: list[int] = []
+    crib = crib_of_tools()
+
+    @crib.add
+    def count() -> None:
+        """Count."""
+        ran.append(1)
+
+    client = Asking(AgainError())
+    face = face_of(crib)
+    for name, args in (
+        ("run_tool", DROP),
+        ("run_chain", {"steps": [{"tool_id": "count"}, DROP]}),
+        ("execute_code", {"code": "await count()\nawait shop.drop_order(number=1)"}),
+    ):
+        with pytest.raises(AgainError):
+            await face.call(name, args, client)
+    assert ran == []
+
+
+async def test_a_question_is_the_same_each_time_and_another_for_other_arguments() -> None:
+    client = Asking()
+    face = face_of(crib_of_tools())
+    for number in (1, 1, 2):
+        await given(face, "run_tool", {"tool_id": "shop:drop_order", "args": {"number": number}}, client)
+    first, again, other = client.questions
+    assert first == again
+    assert first.key != other.key
+
+
+async def test_arguments_are_shown_without_secrets_and_not_at_any_length() -> None:
+    crib = Crib(policy=policy)
+
+    @crib.add
+    def send(token: str, text: str) -> None:
+        """Send."""
+
+    crib.add(
+        send.tool.replace(
+            annotations=ToolAnnotations(destructive_hint=True), backend={"kind": "local", "name": "send"}
+        )
+    )
+    client = Asking()
+    args = {"token": "4f8a91c2d7e6", "text": "x" * 5000}
+    await given(face_of(crib), "run_tool", {"tool_id": "send", "args": args}, client)
+    text = client.questions[0].text
+    assert "4f8a91c2d7e6" not in text
+    assert "[secret]" in text
+    assert len(text) < 600
+
+
+@pytest.mark.parametrize("backend", ["monty", "process"])
+async def test_code_reaches_only_the_destructive_tools_that_it_names(backend: str, request: Any) -> None:
+    if backend == "process":
+        request.getfixturevalue("needs_bubblewrap")
+    client = Asking()
+    async with crib_of_tools({"code": {"backend": backend}}) as crib:
+        face = face_of(crib)
+        named = "__out = [await shop.drop_order(number=1), await run_tool('wipe-all')]"
+        assert (await given(face, "execute_code", {"code": named}, client))["value"] == ["dropped 1", None]
+        risk = "They say that they may destroy or overwrite something."
+        asked = f"Run a program that uses shop:drop_order, wipe-all? {risk} The program: {named}"
+        assert [each.text for each in client.questions] == [asked]
+        hidden = "__out = await run_tool('shop:' + 'drop_order', {'number': 1})"
+        error = await refused(face, "execute_code", {"code": hidden}, client)
+        assert error["code"] == "execution_failed"
+        assert "PermissionError" in error["message"]
+        assert "write its id 'shop:drop_order' in the code" in error["message"]
+        chained = "__out = await run_chain([{'tool_id': 'shop:' + 'drop_order', 'args': {'number': 1}}])"
+        assert (
+            "user has to agree" in (await refused(face, "execute_code", {"code": chained}, client))["message"]
+        )
+        harmless = "__out = await run_tool('shop:' + 'prices')"
+        assert (await given(face, "execute_code", {"code": harmless}, client))["value"] == [1, 2, 3]
+        assert len(client.questions) == 1
+
+
+async def test_what_one_request_may_do_another_may_not() -> None:
+    entered, others = anyio.Event(), anyio.Event()
+    crib = crib_of_tools()
+
+    @crib.add
+    async def meet() -> None:
+        """Wait for the others."""
+        (others if entered.is_set() else entered).set()
+        await others.wait()
+
+    hidden = "await meet()\n__out = await run_tool('shop:' + 'drop_order', {'number': 1})"
+    told: list[str] = []
+    async with crib:
+        face = face_of(crib)
+
+        async def refuse() -> None:
+            told.append((await refused(face, "execute_code", {"code": hidden}, Asking()))["message"])
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(refuse)
+                named = f"{hidden}  # shop:drop_order"
+                assert (await given(face, "execute_code", {"code": named}, Asking()))["value"] == "dropped 1"
+    assert "user has to agree" in told[0]
+
+
+async def test_many_tools_are_not_all_named() -> None:
+    crib = Crib(policy=policy)
+    for number in range(12):
+        crib.add(tool(name=f"drop{number}", annotations=ToolAnnotations(destructive_hint=True))(lambda: None))
+    client = Asking()
+    await given(face_of(crib), "run_chain", {"steps": [{"tool_id": f"drop{at}"} for at in range(12)]}, client)
+    assert "drop9 and 2 more? They say" in client.questions[0].text
+
+
+def test_the_policy_allows_everything_outside_of_a_request() -> None:
+    drops = Tool(name="x", input_schema={}, annotations=ToolAnnotations(destructive_hint=True))
+    assert policy(Request(tool=drops, args={})) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "is_named"),
+    [
+        ("await my_shop.drop_all()", True),
+        ("await my_shop . drop_all()", True),
+        ("await my_shop_2.drop_all_3()", True),
+        ("await my_shop_.drop_all_()", True),
+        ("run_tool('my-shop:drop-all')", True),
+        ("run_tool('my-shop:drop-all:1.0.0')", True),
+        ("await my_shop.drop_all_items()", False),
+        ("await my_shopping.drop_all()", False),
+        ("drop_all()", False),
+        ("s = my_shop; await s.drop_all()", False),
+    ],
+)
+def test_a_tool_is_named_by_its_id_or_by_what_stands_for_it(code: str, is_named: bool) -> None:
+    drops = Tool(name="drop-all", namespace="my-shop", version="1.0.0", input_schema={})
+    assert mentioned_in(code, [drops]) == (["my-shop:drop-all:1.0.0"] if is_named else [])
+
+
+@pytest.mark.parametrize("code", ["await wipe_all()", "run_tool('wipe-all')"])
+def test_a_tool_without_a_namespace_is_named_too(code: str) -> None:
+    assert mentioned_in(code, [Tool(name="wipe-all", input_schema={})]) == ["wipe-all"]

@@ -1,0 +1,181 @@
+"""The meta-tools that find and explain tools."""
+
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from gateway.meta.asking import crib_of_tools, face_of, given, refused
+
+from toolcrib import Crib
+from toolcrib.crib import GatewaySettings
+from toolcrib.discovery import Scope
+from toolcrib.gateway.meta import MetaFace
+from toolcrib.model import Tool, ToolExample
+
+pytestmark = pytest.mark.anyio
+SERVER = Path(__file__).parents[2] / "crib" / "server.py"
+
+
+async def test_a_search_gives_summaries_with_scores() -> None:
+    found = await given(face_of(crib_of_tools()), "search_tools", {"query": "delete an order"})
+    best = found["tools"][0]
+    assert best["id"] == "shop:drop_order"
+    assert best["shortDescription"] == "Delete an order for ever."
+    assert best["scoreType"] == "bm25"
+    assert best["score"] > 0
+    assert 0.05 < best["confidence"] <= 1
+    assert "note" not in found
+    assert "inputSchema" not in best
+
+
+async def test_pages_follow_each_other_and_a_cursor_of_something_else_is_refused() -> None:
+    face = face_of(crib_of_tools())
+    seen: list[str] = []
+    args: dict[str, object] = {"limit": 2}
+    while True:
+        page = await given(face, "list_tools", args)
+        assert page["total"] == 6
+        seen += [each["id"] for each in page["tools"]]
+        if "nextCursor" not in page:
+            break
+        args["cursor"] = page["nextCursor"]
+    assert seen == ["breaks", "nothing", "shop:drop_order", "shop:order", "shop:prices:1.2.0", "wipe-all"]
+    error = await refused(face, "search_tools", {"query": "x", "cursor": args["cursor"]})
+    assert error["code"] == "validation_input"
+    assert "without a cursor" in error["message"]
+    first = await given(face, "search_tools", {"query": "order", "limit": 1})
+    second = await given(face, "search_tools", {"query": "order", "limit": 1, "cursor": first["nextCursor"]})
+    assert first["tools"] != second["tools"]
+
+
+async def test_lists_are_narrowed_by_namespace_tags_and_backend() -> None:
+    crib = crib_of_tools()
+    crib.add(
+        Tool(
+            name="far",
+            tags=("remote",),
+            input_schema={},
+            backend={"kind": "provider", "providerId": "p", "toolId": "t"},
+        )
+    )
+    face = face_of(crib)
+    assert len((await given(face, "list_tools", {"namespace": "shop"}))["tools"]) == 3
+    assert [each["id"] for each in (await given(face, "list_tools", {"backend": "provider"}))["tools"]] == [
+        "far"
+    ]
+    tagged = await given(face, "search_tools", {"query": "", "tags": ["remote"]})
+    assert [each["id"] for each in tagged["tools"]] == ["far"]
+    assert "note" not in tagged
+    nowhere = await given(face, "list_tools", {"namespace": "shp"})
+    assert nowhere["tools"] == []
+    assert "look through shop" in nowhere["note"]
+
+
+async def test_nothing_that_fits_is_said_in_plain_words() -> None:
+    face = face_of(crib_of_tools())
+    nothing = await given(face, "search_tools", {"query": "zebra xylophone"})
+    assert nothing["tools"] == []
+    assert nothing["note"].startswith("No tool fits this question; look through shop")
+    crib = Crib()
+    for place in ("weather", "mail"):
+        crib.add(
+            Tool(
+                name=f"{place}_get",
+                namespace=place,
+                description=f"Get the {place} of a city for a person.",
+                input_schema={},
+                backend={"kind": "local", "name": "x"},
+            )
+        )
+    weak = await given(
+        face_of(crib), "search_tools", {"query": "in which city was the composer of the fugue born"}
+    )
+    assert weak["tools"]
+    assert "Nothing here clearly fits" in weak["note"]
+    assert "weather" in weak["note"]
+    empty = await given(face_of(Crib()), "search_tools", {"query": "anything"})
+    assert "The catalogue is empty" in empty["note"] or "the catalogue is empty" in empty["note"]
+    bare = Crib()
+    bare.add(Tool(name="t", input_schema={}, backend={"kind": "local", "name": "x"}))
+    assert "ask in other words" in (await given(face_of(bare), "search_tools", {"query": "anything"}))["note"]
+
+
+async def test_namespaces_are_told_with_their_counts() -> None:
+    told = await given(face_of(crib_of_tools()), "list_namespaces", {})
+    assert told == {"namespaces": ["", "shop"], "counts": {"": 3, "shop": 3}}
+    assert (await given(face_of(Crib()), "list_namespaces"))["note"] == "The catalogue is empty."
+
+
+async def test_a_tool_is_described_at_three_depths_without_where_it_runs() -> None:
+    crib = crib_of_tools()
+    crib.discovery.register_doc("shop:order", notes="Numbers begin at 1.")
+    crib.discovery.register_examples("shop:order", [ToolExample(title="The first", args={"number": 1})])
+    face = face_of(crib)
+    summary = await given(face, "describe_tool", {"tool_id": "shop:order", "detail_level": "summary"})
+    assert "tool" not in summary
+    schema = await given(face, "describe_tool", {"tool_id": "shop:order"})
+    assert schema["tool"]["id"] == "shop:order"
+    assert schema["tool"]["inputSchema"]["required"] == ["number"]
+    assert "backend" not in schema["tool"]
+    full = await given(face, "describe_tool", {"tool_id": "shop:order", "detail_level": "full"})
+    assert full["notes"] == "Numbers begin at 1."
+    assert full["examples"][0]["args"] == {"number": 1}
+    examples = await given(face, "list_tool_examples", {"tool_id": "shop:order", "max": 1})
+    assert examples["examples"] == [{"title": "The first", "args": {"number": 1}}]
+    none = await given(face, "list_tool_examples", {"tool_id": "nothing"})
+    assert none == {"examples": [], "note": "There are no examples; describe_tool tells what the tool takes."}
+
+
+async def test_a_definition_that_is_too_large_is_told_in_short_and_kept() -> None:
+    crib = crib_of_tools()
+    properties = {f"p{number}": {"type": "string", "description": "x" * 100} for number in range(50)}
+    crib.add(
+        Tool(
+            name="huge",
+            description="Is huge.",
+            input_schema={"type": "object", "properties": properties},
+            backend={"kind": "local", "name": "x"},
+        )
+    )
+    face = face_of(crib, result_bytes=2048)
+    told = await given(face, "describe_tool", {"tool_id": "huge"})
+    assert told["summary"] == "Is huge."
+    assert "tool" not in told
+    kept = face.kept.read(told["truncated"]["uri"])
+    assert kept is not None
+    assert "inputSchema" in str(kept.data)
+
+
+async def test_a_view_shows_its_own_tools_alone() -> None:
+    crib = crib_of_tools()
+    async with crib:
+        face = MetaFace(crib.view(Scope(namespaces=("shop",))), GatewaySettings(), sandbox=False)
+        assert (await given(face, "list_namespaces"))["namespaces"] == ["shop"]
+        assert "3 tools" in (face.tools()[0].description or "")
+        error = await refused(face, "run_tool", {"tool_id": "nothing"})
+        assert error["code"] == "tool_not_found"
+        assert (await given(face, "run_tool", {"tool_id": "shop:order", "args": {"number": 1}}))["structured"]
+
+
+async def test_servers_that_are_not_there_are_named(tmp_path: Path) -> None:
+    servers = {"broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
+    async with Crib({"mcpServers": servers, "store": str(tmp_path / "c.db")}) as crib:
+        with anyio.fail_after(30):
+            await crib.ready(20)
+            found = await given(face_of(crib, code=False), "search_tools", {"query": "x"})
+    assert "Unavailable at the moment: broken" in found["note"]
+    assert "SystemExit" not in found["note"]
+
+
+async def test_servers_that_are_starting_are_named() -> None:
+    servers = {"slow": {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}}
+    async with crib_of_tools({"mcpServers": servers, "store": "memory"}) as crib:
+        face = face_of(crib, code=False)
+        with anyio.fail_after(30):
+            while crib.status()["slow"].state != "starting":
+                await anyio.lowlevel.checkpoint()
+            found = await given(face, "search_tools", {"query": "an order", "namespace": "shop"})
+    assert found["tools"]
+    assert "Still asking for their tools: slow" in found["note"]

@@ -1,0 +1,154 @@
+"""What the tools cost in tokens."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway.meta.asking import called, crib_of_tools, face_of
+
+from toolcrib import Crib
+from toolcrib.discovery import Change, Index, Page, Summary
+from toolcrib.gateway.meta.portrait import Portrait
+from toolcrib.gateway.receipts import Receipt, Receipts, estimated_tokens, tool_tokens
+from toolcrib.model import Tool, ToolAnnotations
+
+
+def made(number: int, **more: object) -> Tool:
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    return Tool(name=f"t{number}", description="Do something.", input_schema=schema, **more)
+
+
+def test_the_definition_of_a_tool_is_counted_as_its_server_lists_it() -> None:
+    assert tool_tokens(made(1)) == tool_tokens(made(1, namespace="far", version="1.0.0", tags=("a", "b")))
+    assert 10 < tool_tokens(made(1)) < 50
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        # As the tokenizer o200k_base counts them.
+        ("Create a new issue in a GitHub repository.", 9),
+        ('{"type":"object","properties":{"owner":{"type":"string","description":"Repository owner"}}}', 21),
+        ("", 0),
+    ],
+    ids=["prose", "schema", "nothing"],
+)
+def test_estimates_are_near_what_a_tokenizer_counts(text: str, tokens: int) -> None:
+    assert abs(estimated_tokens(text) - tokens) <= max(1, tokens * 0.1)
+
+
+def test_a_long_text_is_estimated_from_samples() -> None:
+    text = json.dumps({f"name {number}": f"value {number}" for number in range(2000)})
+    parts = [text[at : at + 1000] for at in range(0, len(text), 1000)]
+    assert abs(estimated_tokens(text) / sum(map(estimated_tokens, parts)) - 1) < 0.1
+    assert estimated_tokens("ä" * 1000) > estimated_tokens(" " * 1000)
+
+
+def test_all_definitions_are_counted_and_counted_again_where_they_change() -> None:
+    index = Index()
+    index.register_many([(made(number), None) for number in range(60)])
+    receipts = Receipts(index)
+    stop = index.on_change(receipts.note)
+    projected, complete = receipts.direct()
+    assert not complete
+    assert projected > 0
+    assert receipts.wait(20)
+    total = sum(tool_tokens(index.get(f"t{number}")) for number in range(60))
+    assert receipts.direct() == (total, True)
+    index.unregister("t3")
+    index.register(made(4, title="A title"))
+    assert receipts.direct()[1] is False
+    assert receipts.wait(20)
+    more = tool_tokens(made(4, title="A title")) - tool_tokens(made(4)) - tool_tokens(made(3))
+    assert receipts.direct() == (total + more, True)
+    stop()
+    index.register(made(99))
+    assert receipts.direct() == (total + more, True)
+
+
+class Restless(Index):
+    """A catalogue that changes while it is read."""
+
+    def tools(self, *, limit: int = 100, cursor: str | None = None, **filters: Any) -> Page[Summary]:
+        if cursor is not None and "late" not in self:
+            self.register(Tool(name="late", input_schema={}, annotations={"destructiveHint": True}))
+        return super().tools(limit=limit, cursor=cursor, **filters)
+
+
+def test_a_catalogue_that_changes_meanwhile_is_read_again() -> None:
+    hints = ToolAnnotations(destructive_hint=True)
+    many = [(made(number, annotations=hints), None) for number in range(1001)]
+    counted, seen = Restless(), Restless()
+    counted.register_many(many)
+    seen.register_many(many)
+    receipts = Receipts(counted)
+    assert receipts.wait(30)
+    assert "late" in counted
+    assert receipts.direct()[0] == sum(tool_tokens(tool) for tool, _ in many) + tool_tokens(
+        counted.get("late")
+    )
+    portrait = Portrait(seen)
+    assert len(portrait.destructive()) == 1002
+    assert portrait.destructive() is portrait.destructive()
+
+
+def test_a_tool_that_goes_before_it_is_counted_is_not() -> None:
+    index = Index()
+    index.register(made(1))
+    receipts = Receipts(index)
+    receipts.note(Change("registered", "gone", 1))
+    assert receipts.wait(30)
+    receipts.note(Change("registered", "gone", 1))
+    assert receipts.wait(30)
+    assert receipts.direct() == (tool_tokens(made(1)), True)
+
+
+class Broken(Index):
+    """A catalogue that fails."""
+
+    def get(self, tool_id: Any) -> Tool:
+        raise RuntimeError(tool_id)
+
+
+def test_nobody_waits_for_a_count_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    index = Broken()
+    index.register(made(1))
+    with caplog.at_level(logging.ERROR, "toolcrib"):
+        assert Receipts(index).wait(30)
+    assert "could not be counted" in caplog.text
+
+
+def test_an_empty_catalogue_costs_nothing() -> None:
+    receipts = Receipts(Index())
+    assert receipts.direct()[0] == 0
+    assert receipts.wait(20)
+    assert receipts.direct() == (0, True)
+    assert Receipt(0, 10, 0, complete=True).saved == 0.0
+    assert Receipt(100, 10, 5, complete=True).saved == 0.9
+
+
+@pytest.mark.anyio
+async def test_each_result_says_what_it_cost() -> None:
+    crib = crib_of_tools()
+    face = face_of(crib, code=False)
+    receipt = face.receipt(within=20)
+    assert receipt.complete
+    assert receipt.tools == 6
+    assert receipt.direct > 100
+    assert receipt.surface > 500
+    small = await called(face, "run_tool", {"tool_id": "nothing"})
+    large = await called(face, "list_tools", {})
+    tokens = [(each.meta or {})["toolcrib/tokens"] for each in (small, large)]
+    assert tokens[0]["response"] == 1
+    assert tokens[1]["response"] > 100
+    assert tokens[0]["surface"] == receipt.surface
+
+
+def test_real_definitions_are_estimated_as_a_quarter_of_their_characters_is_not(shared_data: Path) -> None:
+    lines = (shared_data / "real-tools" / "mcp_tools.jsonl").read_text().splitlines()[:200]
+    crib = Crib()
+    total = sum(tool_tokens(Tool(name="t", input_schema=json.loads(line)["inputSchema"])) for line in lines)
+    assert total > 1000
+    assert len(crib.index) == 0

@@ -1,0 +1,127 @@
+"""Results that are too large to send."""
+
+import json
+
+import pytest
+from gateway.meta.asking import called, crib_of_tools, face_of, texts
+
+from toolcrib.crib import GatewaySettings
+from toolcrib.gateway.meta import KeptResults, MetaFace
+from toolcrib.gateway.meta.results import PREFIX
+
+pytestmark = pytest.mark.anyio
+
+
+def test_results_are_kept_up_to_so_many_bytes() -> None:
+    kept = KeptResults(max_bytes=100)
+    first, second = kept.keep("a" * 60, "text/plain"), kept.keep(b"b" * 30, "image/png")
+    assert first is not None
+    assert second is not None
+    assert first.startswith(PREFIX)
+    assert len({first, second}) == 2
+    third = kept.keep("c" * 60, "text/plain")
+    assert kept.read(first) is None
+    assert third is not None
+    found = kept.read(second)
+    assert found is not None
+    assert (found.data, found.mime_type, found.size) == (b"b" * 30, "image/png", 30)
+    assert kept.keep("d" * 101, "text/plain") is None
+    assert len(kept) == 2
+    assert kept.read("toolcrib://results/guess") is None
+
+
+def test_results_are_kept_for_so_long() -> None:
+    clock = [0.0]
+    kept = KeptResults(max_age=10, clock=lambda: clock[0])
+    uri = kept.keep("a", "text/plain") or ""
+    clock[0] = 10
+    assert kept.read(uri) is not None
+    clock[0] = 10.5
+    assert kept.read(uri) is None
+    assert kept.max_age == 10
+    assert len(kept) == 0
+
+
+async def test_a_large_result_is_shown_in_part_and_kept_whole() -> None:
+    crib = crib_of_tools()
+
+    @crib.add
+    def numbers(count: int) -> list[int]:
+        """Count."""
+        return list(range(count))
+
+    @crib.add
+    def text(size: int) -> str:
+        """Write."""
+        return "ä" * size
+
+    face = face_of(crib, result_bytes=4096)
+    small = await called(face, "run_tool", {"tool_id": "numbers", "args": {"count": 10}})
+    assert "truncated" not in small.structured_content
+    large = await called(face, "run_tool", {"tool_id": "numbers", "args": {"count": 5000}})
+    said = large.structured_content
+    assert said["structured"] is None
+    assert said["toolId"] == "numbers"
+    kept = face.kept.read(said["truncated"]["uri"])
+    assert kept is not None
+    assert json.loads(kept.data) == list(range(5000))
+    assert kept.mime_type == "application/json"
+    assert said["truncated"]["bytes"] == len(kept.data)
+    assert said["truncated"]["preview"].startswith("[0,1,2")
+    assert [block.type for block in large.content] == ["text", "resource_link"]
+    assert large.content[1].uri == said["truncated"]["uri"]
+    assert f"read the whole at {said['truncated']['uri']}" in texts(large)[0]
+    written = (await called(face, "run_tool", {"tool_id": "text", "args": {"size": 3000}})).structured_content
+    assert written["truncated"]["bytes"] == 6000
+    whole = face.kept.read(written["truncated"]["uri"])
+    assert whole is not None
+    assert (whole.data, whole.mime_type) == ("ä" * 3000, "text/plain")
+
+
+async def test_chains_and_code_are_cut_too() -> None:
+    crib = crib_of_tools()
+
+    @crib.add
+    def text(size: int) -> str:
+        """Write."""
+        return "x" * size
+
+    @crib.add
+    def stops() -> None:
+        """Stop."""
+        raise RuntimeError("stopped")
+
+    face = face_of(crib, result_bytes=4096)
+    step = {"tool_id": "text", "args": {"size": 5000}}
+    chain = (await called(face, "run_chain", {"steps": [step]})).structured_content
+    assert chain["final"] is None
+    assert chain["results"][0]["tool_id"] == "text"
+    assert chain["results"][0]["structured"] is None
+    whole = face.kept.read(chain["truncated"]["uri"])
+    assert whole is not None
+    assert json.loads(whole.data)["final"] == "x" * 5000
+    broken = (await called(face, "run_chain", {"steps": [step, {"tool_id": "stops"}]})).structured_content
+    assert broken["error"]["code"] == "chain_step_failed"
+    assert broken["results"][0]["structured"] is None
+    assert broken["truncated"]["uri"]
+    many = (await called(face, "run_chain", {"steps": [step] * 100})).structured_content
+    assert many["results"] == []
+    assert many["truncated"]["uri"]
+    code = (await called(face, "execute_code", {"code": "__out = 'x' * 5000"})).structured_content
+    assert code["value"] is None
+    assert code["truncated"]["bytes"] > 5000
+
+
+async def test_what_cannot_be_kept_is_still_told() -> None:
+    crib = crib_of_tools()
+
+    @crib.add
+    def text() -> str:
+        """Write."""
+        return "x" * 5000
+
+    face = MetaFace(crib, GatewaySettings(result_bytes=1024), kept=KeptResults(max_bytes=1000))
+    result = await called(face, "run_tool", {"tool_id": "text"})
+    assert result.structured_content["truncated"]["uri"] == ""
+    assert [block.type for block in result.content] == ["text"]
+    assert "ask for less" in texts(result)[0]
