@@ -6,6 +6,7 @@ from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
 from typing import Any
 
 import pytest
+from consoles import ConsoleParser, open_folder
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
@@ -13,10 +14,15 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 def _name_what_is_missing(names: dict[str, Any]) -> None:
     """Let a page skip examples that need a program which is not here; in CI nothing is skipped."""
     names["no_walls"] = shutil.which("bwrap") is None and not os.environ.get("CI")
+    open_folder(names)
 
 
 pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser(doctest_optionflags=ELLIPSIS | NORMALIZE_WHITESPACE), SkipParser()],
+    parsers=[
+        PythonCodeBlockParser(doctest_optionflags=ELLIPSIS | NORMALIZE_WHITESPACE),
+        ConsoleParser(),
+        SkipParser(),
+    ],
     patterns=["README.md", "docs/*.md"],
     setup=_name_what_is_missing,
 ).pytest()

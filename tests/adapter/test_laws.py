@@ -212,7 +212,7 @@ def try_converting(raw: Any, target: str) -> Any:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=25 * THOROUGH)
+@settings(LAX, max_examples=12 * THOROUGH)
 @given(schema=schemas())
 def test_valid_arguments_come_back_and_fit_the_converted_schema(target: str, schema: dict[str, Any]) -> None:
     args = arguments_of(schema)
@@ -223,7 +223,7 @@ def test_valid_arguments_come_back_and_fit_the_converted_schema(target: str, sch
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=25 * THOROUGH)
+@settings(LAX, max_examples=12 * THOROUGH)
 @given(schema=schemas())
 def test_a_converted_schema_keeps_the_rules_of_its_provider(target: str, schema: dict[str, Any]) -> None:
     conversion = try_converting({"name": "t", "inputSchema": schema}, target)
@@ -277,7 +277,7 @@ anything = st.recursive(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=50 * THOROUGH)
+@settings(LAX, max_examples=25 * THOROUGH)
 @given(
     schema=st.dictionaries(
         st.sampled_from(["type", "properties", "items", "$defs", "allOf", "$ref"]), anything
@@ -293,7 +293,7 @@ def test_any_json_as_schema_is_converted_or_refused(target: str, schema: Any) ->
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=40 * THOROUGH)
+@settings(LAX, max_examples=20 * THOROUGH)
 @given(
     schema=st.fixed_dictionaries(
         {"type": st.just("object")}, optional={"properties": anything, "$defs": anything}
@@ -354,7 +354,7 @@ fields = st.sampled_from(
 
 
 @pytest.mark.parametrize("source", REGISTRY.names())
-@settings(LAX, max_examples=30 * THOROUGH)
+@settings(LAX, max_examples=15 * THOROUGH)
 @given(raw=st.dictionaries(fields, anything, max_size=6) | anything)
 def test_any_json_as_definition_is_read_or_refused(source: str, raw: Any) -> None:
     before = json.dumps(raw)
@@ -388,7 +388,7 @@ definitions = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=30 * THOROUGH)
+@settings(LAX, max_examples=15 * THOROUGH)
 @given(raw=definitions)
 def test_a_conversion_without_warnings_can_be_reversed_to_an_equal_definition(
     target: str, raw: dict[str, Any]
@@ -402,7 +402,7 @@ def test_a_conversion_without_warnings_can_be_reversed_to_an_equal_definition(
 
 
 @pytest.mark.parametrize("target", ["openai", "anthropic", "gemini"])
-@settings(LAX, max_examples=25 * THOROUGH)
+@settings(LAX, max_examples=12 * THOROUGH)
 @given(
     raw=st.fixed_dictionaries(
         {
@@ -420,7 +420,7 @@ def test_a_plain_definition_without_warnings_can_be_reversed(target: str, raw: d
     assert REGISTRY.convert(conversion.payload, source=target, target="mcp").payload == raw
 
 
-@settings(LAX, max_examples=40 * THOROUGH)
+@settings(LAX, max_examples=20 * THOROUGH)
 @given(raw=definitions)
 def test_an_mcp_definition_is_the_same_in_mcp(raw: dict[str, Any]) -> None:
     assume(raw["inputSchema"].get("type") == "object")
@@ -430,7 +430,7 @@ def test_an_mcp_definition_is_the_same_in_mcp(raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=20 * THOROUGH)
+@settings(LAX, max_examples=10 * THOROUGH)
 @given(raw=definitions)
 def test_a_conversion_is_the_same_each_time_and_its_warnings_stand_in_order(
     target: str, raw: dict[str, Any]
@@ -451,7 +451,7 @@ def test_a_conversion_is_the_same_each_time_and_its_warnings_stand_in_order(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=20 * THOROUGH)
+@settings(LAX, max_examples=10 * THOROUGH)
 @given(raw=definitions)
 def test_a_payload_shares_nothing_that_can_be_changed_with_its_source(
     target: str, raw: dict[str, Any]
@@ -468,7 +468,7 @@ def containers(value: Any) -> set[int]:
     return {id(value)}.union(*map(containers, value)) if isinstance(value, list) else set()
 
 
-@settings(LAX, max_examples=25 * THOROUGH)
+@settings(LAX, max_examples=12 * THOROUGH)
 @given(schema=schemas())
 def test_calls_of_both_openai_apis_come_back_alike(schema: dict[str, Any]) -> None:
     args = arguments_of(schema)

@@ -1,0 +1,75 @@
+"""Runs the shell examples of the documentation: a command behind `$ `, and below it what it prints."""
+
+import doctest
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sybil import Document, Example
+from sybil.parsers.markdown import CodeBlockParser
+
+__all__ = ["ConsoleParser", "open_folder"]
+
+_LIMIT = 60
+_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_FOLDER = "console_folder"
+
+
+def open_folder(names: dict[str, object]) -> None:
+    """Give a page an empty folder, which is also the home of its commands."""
+    names[_FOLDER] = TemporaryDirectory(prefix="toolcrib-page-")
+
+
+class ConsoleParser(CodeBlockParser):
+    """Reads blocks of `console`."""
+
+    language = "console"
+
+    def evaluate(self, example: Example) -> str | None:
+        """Run the commands of a block, and return what differs from what the page shows."""
+        block: Document = example.parsed
+        for command, expected in _commands(str(block)):
+            printed = _run(command, Path(example.namespace[_FOLDER].name))
+            if not doctest.OutputChecker().check_output(expected, printed, _OPTIONS):
+                return f"$ {command}\nthe page shows:\n{expected}\nand it prints:\n{printed}"
+        return None
+
+
+def _commands(block: str) -> list[tuple[str, str]]:
+    """Return the commands of a block, each with what is shown below it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            found.append((line.removeprefix("$ "), []))
+        elif line.startswith("> ") and found and not found[-1][1]:
+            found[-1] = f"{found[-1][0]}\n{line.removeprefix('> ')}", []
+        elif found:
+            found[-1][1].append(line)
+    return [(command, "\n".join(lines).strip() + "\n") for command, lines in found]
+
+
+def _run(command: str, folder: Path) -> str:
+    scripts = sysconfig.get_path("scripts")
+    environ = {
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "TOOLCRIB_HOME": str(folder / ".toolcrib"),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "PYTHON": sys.executable,
+        "LANG": "C.UTF-8",
+    }
+    ran = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=folder,
+        env=environ,
+        text=True,
+        timeout=_LIMIT,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return ran.stdout.strip() + "\n"
