@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from toolcrib.crib.doctor import diagnose
-from toolcrib.crib.doctor_findings import Diagnosis, error
-from toolcrib.crib.doctor_probe import probe
+from toolcrib.crib.doctor.findings import Diagnosis, error
+from toolcrib.crib.doctor.probe import probe
 from toolcrib.crib.places import catalogue_file
 from toolcrib.crib.settings import Settings
 from toolcrib.execution.mcp import ServerConfig

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.crib.lint import lint_tools
-from toolcrib.crib.lint_text import first_sentence, hidden_characters, instructions
+from toolcrib.crib.lint.text import first_sentence, hidden_characters, instructions
 from toolcrib.errors import ConfigError
 from toolcrib.model import Tool
 

@@ -10,8 +10,8 @@ from toolcrib.cli.servers import NotFoundError, own_file, show_edit
 from toolcrib.cli.state import State, common
 
 if TYPE_CHECKING:
-    from toolcrib.crib.installing_clients import Client
-    from toolcrib.crib.installing_import import Found, Merge
+    from toolcrib.crib.installing.clients import Client
+    from toolcrib.crib.installing.imports import Found, Merge
 
 __all__ = ["export", "import_", "install"]
 
@@ -20,7 +20,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change,
 
 
 def _client(name: str) -> "Client":
-    from toolcrib.crib.installing_clients import CLIENTS  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.installing.clients import CLIENTS  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.model.suggest import did_you_mean  # noqa: PLC0415
 
     if name not in CLIENTS:
@@ -31,8 +31,8 @@ def _client(name: str) -> "Client":
 
 def _found(source: str) -> "Found":
     """Return the servers of a client, or of a file."""
-    from toolcrib.crib.installing_clients import CLIENTS  # noqa: PLC0415 - as above
-    from toolcrib.crib.installing_import import read_servers, servers_of  # noqa: PLC0415
+    from toolcrib.crib.installing.clients import CLIENTS  # noqa: PLC0415 - as above
+    from toolcrib.crib.installing.imports import read_servers, servers_of  # noqa: PLC0415
 
     path = Path(source).expanduser()
     if source in CLIENTS:
@@ -64,7 +64,7 @@ def import_(state: State, /, source: str, **said: Any) -> None:
       toolcrib import cursor --dry-run
       toolcrib import ~/Downloads/mcp.json
     """
-    from toolcrib.crib.installing_import import merge  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.installing.imports import merge  # noqa: PLC0415 - not needed to ask for help
 
     found = _found(source)
     merged = merge(own_file(state, user=said["user"]), found.servers, force=said["force"])

@@ -9,7 +9,7 @@ from toolcrib.cli.screen import clean, progress, show_json
 from toolcrib.cli.state import State, common, wait_for
 
 if TYPE_CHECKING:
-    from toolcrib.crib.doctor_findings import Diagnosis, Finding
+    from toolcrib.crib.doctor.findings import Diagnosis, Finding
 
 __all__ = ["doctor"]
 

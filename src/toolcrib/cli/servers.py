@@ -10,8 +10,8 @@ from toolcrib.cli.screen import note, show_json, show_text, waiting
 from toolcrib.cli.state import State, common, wait_for
 
 if TYPE_CHECKING:
-    from toolcrib.crib.doctor_probe import Probe
-    from toolcrib.crib.editing_write import Edit
+    from toolcrib.crib.doctor.probe import Probe
+    from toolcrib.crib.editing.edit import Edit
 
 __all__ = ["NotFoundError", "add", "own_file", "remove", "show_edit"]
 
@@ -133,7 +133,7 @@ def _tell(state: State, facts: dict[str, Any]) -> None:
 
 
 def _check(path: Path, name: str) -> "Probe":
-    from toolcrib.crib.doctor_probe import probe  # noqa: PLC0415 - as above
+    from toolcrib.crib.doctor.probe import probe  # noqa: PLC0415 - as above
     from toolcrib.crib.files import load  # noqa: PLC0415
 
     server = load(path).servers[name]

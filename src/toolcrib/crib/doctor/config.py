@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
-from toolcrib.crib.doctor_findings import Finding, error, good, warning
-from toolcrib.crib.installing_import import is_toolcrib
+from toolcrib.crib.doctor.findings import Finding, error, good, warning
+from toolcrib.crib.installing.imports import is_toolcrib
 from toolcrib.crib.settings import Settings
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.clients import read_client
-from toolcrib.crib.editing_json import remove_json, set_json
-from toolcrib.crib.editing_toml import remove_toml, set_toml
-from toolcrib.crib.editing_write import Edit, read_text
+from toolcrib.crib.editing.edit import Edit, read_text
+from toolcrib.crib.editing.jsonc import remove_json, set_json
+from toolcrib.crib.editing.toml import remove_toml, set_toml
 from toolcrib.crib.files import load
 from toolcrib.crib.jsonc import parse_jsonc
 from toolcrib.errors import ConfigError, Problem

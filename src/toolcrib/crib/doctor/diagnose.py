@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import anyio
 from anyio import to_thread
 
-from toolcrib.crib.doctor_config import (
+from toolcrib.crib.doctor.config import (
     check_extras,
     check_gateway,
     check_server,
     check_servers,
     check_toolset_names,
 )
-from toolcrib.crib.doctor_findings import Diagnosis, Finding, error, good, warning
-from toolcrib.crib.doctor_machine import (
+from toolcrib.crib.doctor.findings import Diagnosis, Finding, error, good, warning
+from toolcrib.crib.doctor.machine import (
     check_audit,
     check_catalogue,
     check_folder,
     check_python,
     check_sandboxes,
 )
-from toolcrib.crib.doctor_probe import Probe, probe, probe_apis
+from toolcrib.crib.doctor.probe import Probe, probe, probe_apis
 from toolcrib.crib.files import Config, load
 from toolcrib.crib.settings import Settings
 from toolcrib.crib.toolset import scope_of

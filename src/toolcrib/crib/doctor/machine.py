@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from toolcrib.crib.doctor_findings import Finding, error, good, warning
+from toolcrib.crib.doctor.findings import Finding, error, good, warning
 from toolcrib.crib.places import catalogue_file, data_folder
 from toolcrib.crib.settings import MEMORY, Settings
 from toolcrib.errors import ToolcribError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from toolcrib.crib.editing import Place
+from toolcrib.crib.editing.servers import Place
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.variables import has_variables

@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from toolcrib.crib.clients import read_client
-from toolcrib.crib.editing import (
+from toolcrib.crib.editing.edit import read_text
+from toolcrib.crib.editing.servers import (
     Edit,
     Place,
     document_of,
@@ -18,9 +19,8 @@ from toolcrib.crib.editing import (
     section_of,
     servers_in,
 )
-from toolcrib.crib.editing_write import read_text
 from toolcrib.crib.files import load
-from toolcrib.crib.installing_clients import CLIENTS, Client
+from toolcrib.crib.installing.clients import CLIENTS, Client
 from toolcrib.errors import ConfigError, ToolcribError
 from toolcrib.execution.mcp.config import ServerConfig
 

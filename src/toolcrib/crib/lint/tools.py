@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from toolcrib.adapter.portability import TARGETS, Report, portability
 from toolcrib.adapter.registry import AdapterRegistry, default_registry
-from toolcrib.crib.lint_catalogue import alike, same_names
-from toolcrib.crib.lint_text import (
+from toolcrib.crib.lint.catalogue import alike, same_names
+from toolcrib.crib.lint.text import (
     first_sentence,
     hidden_characters,
     identifiers,
