@@ -8,8 +8,8 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-run: .venv/run-installed  ## Take the tour: define, validate, version and print real tools.
-	@$(BIN)/python examples/tour.py
+run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, and say what to try.
+	@$(BIN)/toolcrib serve --demo --transport http
 
 test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run every test, with branch coverage.
 	$(BIN)/coverage erase
@@ -34,7 +34,10 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python benchmarks/discovery.py --write
 	$(BIN)/python benchmarks/execution.py --write
 	$(BIN)/python benchmarks/code_mode.py --write
+	$(BIN)/python benchmarks/gateway.py --write
 	$(BIN)/python scripts/wall_tables.py
+	$(BIN)/python scripts/config_page.py
+	$(BIN)/python scripts/cli_page.py
 
 docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -46,6 +49,7 @@ bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README
 	$(BIN)/python benchmarks/discovery.py
 	$(BIN)/python benchmarks/execution.py
 	$(BIN)/python benchmarks/code_mode.py
+	$(BIN)/python benchmarks/gateway.py
 
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
 	$(LOCK) pyproject.toml --extra cli --extra code --group build --output-file requirements/run.txt

@@ -1,8 +1,42 @@
 """The same verbs in a terminal."""
 
+import logging
+import os
+import sys
+from io import TextIOWrapper
+
+from toolcrib.cli import interrupt
+
 __all__ = ["main"]
+
+_MISSING = "toolcrib: the command needs the 'cli' extra: pip install 'toolcrib[cli]'"
+_EXTRA = ("click", "rich")
 
 
 def main() -> None:
-    """Run the `toolcrib` command."""
-    raise SystemExit(2)
+    """Run the `toolcrib` command with the arguments of this process, and end the process.
+
+    Exit codes: 0 ok, 1 the tool failed, 2 usage or bad input, 3 not found, 4 a server is unavailable,
+    5 refused by policy, 130 interrupted.
+    """
+    interrupt.leave_at_once()
+    for name in ("stdout", "stderr"):
+        _make_usable(name)
+    logging.basicConfig(level=logging.CRITICAL, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        from toolcrib.cli.app import app  # noqa: PLC0415 - behind an extra
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        sys.stderr.write(f"{_MISSING}\n")
+        sys.exit(2)
+    app()
+
+
+def _make_usable(name: str) -> None:
+    """Let one of the outputs take everything: it may be closed, or lack characters."""
+    stream = getattr(sys, name)
+    if stream is None:
+        setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for good, and light
+    elif isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")

@@ -1,1 +1,28 @@
 """Serve a crib to MCP clients: one endpoint over all servers, for many people, for a long time."""
+
+import typing
+
+from toolcrib import errors as _errors
+from toolcrib.gateway.face import Client, Face, Question, Verdict
+
+if typing.TYPE_CHECKING:
+    from toolcrib.gateway.gateway import Gateway
+
+__all__ = ["Client", "Face", "Gateway", "Question", "Verdict"]
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name != "Gateway":
+        raise AttributeError(f"module 'toolcrib.gateway' has no attribute {name!r}")
+    try:
+        from toolcrib.gateway.gateway import Gateway  # noqa: PLC0415 - it needs an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("toolcrib"):
+            raise
+        raise _errors.MissingExtraError("the gateway", "cli") from error
+    globals()["Gateway"] = Gateway
+    return Gateway
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,0 +1,130 @@
+"""Writes docs/command-line.md from the command itself; `--check` only compares."""
+
+import inspect
+import sys
+from pathlib import Path
+
+import click
+
+from toolcrib.cli.app import SECTIONS, app
+from toolcrib.cli.exits import EXITS
+
+PAGE = Path(__file__).parent.parent / "docs" / "command-line.md"
+SHARED = ("config", "json", "demo", "debug", "toolset", "help")
+"""What is said once for all verbs."""
+BEGINNING = """\
+# Command line
+
+`pip install 'toolcrib[cli]'` brings the command `toolcrib`. This page is written from the command itself;
+`toolcrib VERB --help` says the same.
+
+{verbs}## For every verb
+
+{options}
+
+They stand before the verb or after it. `--toolset` is for the verbs that look at tools. Without `--config` it
+is `toolcrib.toml`, else `mcp.json` or `.mcp.json` in this folder, else `toolcrib.toml` or `mcp.json` of the
+user. State, such as the catalogue, is kept in `$TOOLCRIB_HOME`, or else in the user's data folder.
+
+On a terminal there are colours and tables as wide as it is; `NO_COLOR` is heeded. In a pipe the same is
+plain aligned text, a row to a line. Notes, progress and errors go to standard error. With `--json` standard
+output holds exactly one JSON document, also when something failed:
+
+```json
+{{"error": {{"code": "tool_not_found", "message": "no tool named 'a'", "retryable": false, "tool_id": "a"}}}}
+```
+
+## Exit codes
+
+{exits}
+
+`search` and `list` answer with 0 although a server is unavailable, and say so on standard error. A chain
+exits as the step that failed would. `--debug` shows the traceback of an error, and what is logged.
+"""
+
+
+def page() -> str:
+    """Return the page in Markdown."""
+    verbs = "".join(
+        f"**{title}**: {', '.join(f'[`{name}`](#{name})' for name in section)}\n\n"
+        for title, section in SECTIONS.items()
+    )
+    shared = {option.name: option for option in app.params if isinstance(option, click.Option)}
+    options = table([shared[name] for name in SHARED if name in shared])
+    exits = "\n".join(
+        ["| code | meaning |", "|---|---|", *(f"| {code} | {said} |" for code, said in EXITS.items())]
+    )
+    parts = [BEGINNING.format(verbs=verbs, options=options, exits=exits)]
+    parts += [verb(name) for section in SECTIONS.values() for name in section]
+    return "\n".join(parts)
+
+
+def verb(name: str) -> str:
+    """Return what is said of one verb."""
+    context = click.Context(app, info_name="toolcrib")
+    command = app.get_command(context, name)
+    assert command is not None
+    text, examples = described(command)
+    usage = " ".join(["toolcrib", name, *command.collect_usage_pieces(click.Context(command))])
+    lines = [f"## {name}", "", text, "", "```text", usage, "```", ""]
+    own = [
+        option for option in command.params if isinstance(option, click.Option) and option.name not in SHARED
+    ]
+    if own:
+        lines += [table(own), ""]
+    if examples:
+        lines += ["For example:", "", "```sh", *examples, "```", ""]
+    return "\n".join(lines)
+
+
+def described(command: click.Command) -> tuple[str, list[str]]:
+    """Return the description of a verb, and its examples."""
+    text = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    body, _, examples = text.partition("Example")
+    shown = [line.strip() for line in examples.partition(":")[2].splitlines() if line.strip()]
+    paragraphs = [" ".join(each.split()) for each in body.strip().split("\n\n")]
+    return "\n\n".join(escaped(each) for each in paragraphs), shown
+
+
+def table(options: list[click.Option]) -> str:
+    """Return options with what they do."""
+    lines = ["| option | |", "|---|---|"]
+    for option in options:
+        names = ", ".join(f"`{name}{metavar(option)}`" for name in (*option.opts, *option.secondary_opts))
+        default = f" Default: `{option.default}`." if option.show_default and option.default else ""
+        said = escaped(" ".join((option.help or "").split()))
+        lines.append(f"| {names} | {said}{default} |")
+    return "\n".join(lines)
+
+
+def metavar(option: click.Option) -> str:
+    """Return what stands for the value of an option."""
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        said = "\\|".join(map(str, option.type.choices))
+    else:
+        said = (option.metavar or option.type.name.upper().removesuffix(" RANGE")).replace("|", "\\|")
+    return f" {said}"
+
+
+def escaped(text: str) -> str:
+    """Return text that Markdown shows as it is, outside of code."""
+    parts = text.split("`")
+    parts[::2] = [
+        part.replace("<", "&lt;").replace("*", "\\*").replace("__", "\\_\\_") for part in parts[::2]
+    ]
+    return "`".join(parts)
+
+
+def main() -> int:
+    """Write the page, or say that it is out of date."""
+    fresh = page()
+    if "--check" in sys.argv:
+        return 0 if PAGE.exists() and fresh == PAGE.read_text() else 1
+    PAGE.write_text(fresh)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""The command itself: its verbs by name, each loaded when it is used."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+import toolcrib
+from toolcrib.cli.exits import exit_code, heedless, report
+from toolcrib.cli.state import State, shared
+
+__all__ = ["LAZY", "SECTIONS", "Verbs", "app"]
+
+SECTIONS: dict[str, dict[str, str]] = {
+    "Find tools": {
+        "search": "Find the tools that fit a question.",
+        "list": "List the tools.",
+        "describe": "Explain a tool.",
+    },
+    "Run tools": {
+        "run": "Run a tool.",
+        "chain": "Run the steps of a file one after another.",
+        "exec": "Run code that calls tools, in a sandbox.",
+    },
+    "Serve and hand out": {
+        "serve": "Serve all tools to MCP clients, at one endpoint.",
+        "convert": "Write tools in the format of a model provider.",
+        "stubs": "Write tools as Python signatures.",
+    },
+    "Set up": {
+        "add": "Add a server to the configuration.",
+        "remove": "Remove a server from the configuration.",
+        "import": "Take over the servers of an MCP client.",
+        "export": "Write the servers in the format of an MCP client.",
+        "install": "Make toolcrib a server of an MCP client.",
+        "completion": "Write the completion script of a shell.",
+    },
+    "Check": {
+        "status": "Show the servers, the catalogue, and the tokens saved.",
+        "doctor": "Find what is broken, and say how to mend it.",
+        "lint": "Check the tools for portability and good descriptions.",
+        "eval": "Measure search on questions whose answers are known.",
+        "version": "Show the version.",
+    },
+}
+"""What `--help` says of each verb without loading it."""
+LAZY = {
+    "add": "toolcrib.cli.servers:add",
+    "chain": "toolcrib.cli.chaining:chain",
+    "completion": "toolcrib.cli.about:completion",
+    "convert": "toolcrib.cli.writing:convert",
+    "describe": "toolcrib.cli.describing:describe",
+    "doctor": "toolcrib.cli.doctor:doctor",
+    "eval": "toolcrib.cli.measuring:eval_",
+    "exec": "toolcrib.cli.code:exec_",
+    "export": "toolcrib.cli.clients:export",
+    "import": "toolcrib.cli.clients:import_",
+    "install": "toolcrib.cli.clients:install",
+    "lint": "toolcrib.cli.lint:lint",
+    "list": "toolcrib.cli.finding:list_",
+    "remove": "toolcrib.cli.servers:remove",
+    "run": "toolcrib.cli.running:run",
+    "search": "toolcrib.cli.finding:search",
+    "serve": "toolcrib.cli.serving:serve",
+    "status": "toolcrib.cli.status:status",
+    "stubs": "toolcrib.cli.writing:stubs",
+    "version": "toolcrib.cli.about:version",
+}
+"""Where each verb is."""
+
+
+class Verbs(click.Group):
+    """The verbs of the command; an error of any of them becomes a few words and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of the verbs, as `--help` orders them."""
+        return [name for section in SECTIONS.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """Return a verb, loading its module; None where there is none of that name."""
+        if cmd_name not in LAZY:
+            return None
+        module, _, name = LAZY[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that arguments begin with, or say which may have been meant."""
+        if args and args[0] not in LAZY and not args[0].startswith("-"):
+            from toolcrib.model.suggest import did_you_mean  # noqa: PLC0415 - only for who mistypes
+
+            ctx.fail(f"there is no verb {args[0]!r}{did_you_mean(args[0], LAZY)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the verbs by what they are for."""
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([*verbs.items()], col_max=12)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb."""
+        with heedless():
+            return super().invoke(ctx)
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **settings: Any) -> NoReturn:
+        """Run the command, and end with an exit code."""
+        given = list(sys.argv[1:] if args is None else args)
+        sys.exit(self._exit_code(given, {**settings, "standalone_mode": False}))
+
+    def _exit_code(self, args: list[str], settings: dict[str, Any]) -> int:
+        state = State()
+        try:
+            ended = super().main(args, obj=state, **settings)
+        except Exception as error:  # noqa: BLE001 - the boundary to people, who are told everything in a few words
+            said = args[: args.index("--")] if "--" in args else args
+            with heedless():
+                report(error, as_json=state.json or "--json" in said, debug=state.debug)
+            return exit_code(error)
+        return ended if isinstance(ended, int) else 0
+
+
+@click.group(
+    cls=Verbs,
+    name="toolcrib",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 ok, 1 the tool failed, 2 bad input, 3 not found, 4 server unavailable, 5 refused.",
+)
+@shared
+@click.version_option(toolcrib.__version__, message="toolcrib %(version)s")
+def app() -> None:
+    """Keep, find and run the tools of AI agents: MCP servers, HTTP APIs and Python functions alike."""

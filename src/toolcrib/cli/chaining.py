@@ -1,0 +1,99 @@
+"""The verb that runs the steps of a file: `chain`."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.exits import FailedError, exit_code
+from toolcrib.cli.inputs import read_document
+from toolcrib.cli.running import TIMEOUT, show_value
+from toolcrib.cli.screen import clean, note, progress, show_json, show_table
+from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.errors import ChainError, explain
+
+if TYPE_CHECKING:
+    from toolcrib.crib import View
+    from toolcrib.execution.chain import ChainResult, Plan, PlannedStep, StepResult
+
+__all__ = ["chain"]
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("--dry-run", is_flag=True, help="Only check the steps, and say what they would do.")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long all steps together may run.")
+@shared
+@click.pass_obj
+def chain(state: State, file: str, dry_run: bool, timeout: float | None) -> None:  # noqa: FBT001 - click gives it by name
+    """Run the steps of a file one after another.
+
+    FILE is JSON, TOML or YAML: a list of steps, or an object with `steps`; `-` reads JSON from standard
+    input. A step is {"toolId": ..., "args": {...}, "usePrevious": true, ...}. The final value goes to
+    standard output, what became of each step to standard error.
+
+    Example: toolcrib chain release.json --dry-run
+    """
+    steps = read_document(file)
+
+    async def work() -> None:
+        async with state.view() as view:
+            if dry_run:
+                _show_plan(state, await view.run_chain(steps, dry_run=True))
+            else:
+                _show(state, await _run(state, view, steps, timeout))
+
+    wait_for(work)
+
+
+async def _run(state: State, view: "View", steps: Any, limit: float | None) -> "ChainResult":
+    try:
+        with progress("chain") as advance:
+            return await view.run_chain(steps, timeout=limit, progress=advance, caller="cli")
+    except ChainError as error:
+        if not state.json:
+            _tell_steps(error.results)
+            raise
+        said = {"error": explain(error), "results": [step.to_json() for step in error.results]}
+        show_json(said)
+        raise FailedError(exit_code(error)) from error
+
+
+def _show(state: State, result: "ChainResult") -> None:
+    if state.json:
+        show_json(result.to_json())
+        return
+    _tell_steps(result.results)
+    show_value(result.final)
+
+
+def _tell_steps(results: "Iterable[StepResult]") -> None:
+    for step in results:
+        what = "skipped" if step.skipped else "failed" if step.error else "ok"
+        colour = {"ok": "green", "failed": "red"}.get(what, "yellow")
+        named = step.id or step.tool_id or "group"
+        place = f"{step.index + 1}. {clean(named)}"
+        click.echo(f"{place}  {click.style(what, fg=colour)}  {step.duration:.2f} s", err=True)
+
+
+def _show_plan(state: State, plan: "Plan") -> None:
+    if state.json:
+        told = {"readOnly": plan.read_only, "calls": plan.calls, "destructive": list(plan.destructive)}
+        show_json({**plan.to_json(), **told})
+        return
+    rows = [row for step in plan.steps for row in _planned(step, "")]
+    show_table(("step", "does", "calls", "uses"), rows, styles=("", "cyan"))
+    if plan.destructive:
+        note(f"these may destroy something: {', '.join(plan.destructive)}")
+    elif plan.read_only:
+        click.echo("Nothing is changed by it.")
+
+
+def _planned(step: "PlannedStep", before: str) -> list[tuple[str, str, str, str]]:
+    place = f"{before}{step.index + 1}"
+    what = step.tool_id or "side by side"
+    each = " for each item" if step.kind == "for_each" else ""
+    maybe = " if its condition is met" if step.conditional else ""
+    calls = "?" if step.calls is None else str(step.calls)
+    own = (place, f"{what}{each}{maybe}", calls, ", ".join(step.depends_on))
+    return [own, *(row for part in step.parts for row in _planned(part, f"{place}."))]

@@ -1,0 +1,60 @@
+"""The verb that runs code which calls tools: `exec`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from toolcrib.cli.inputs import read_file
+from toolcrib.cli.running import TIMEOUT, show_value
+from toolcrib.cli.screen import clean, note, show_json, show_text, waiting
+from toolcrib.cli.state import State, shared, wait_for
+
+if TYPE_CHECKING:
+    from toolcrib.runtime import ExecuteResult
+
+__all__ = ["exec_"]
+
+
+@click.command("exec")
+@click.argument("file", metavar="FILE")
+@click.option("--backend", metavar="KIND", help="The kind of sandbox, such as monty or process.")
+@click.option(
+    "--profile", type=click.Choice(["dev", "standard", "hardened"]), help="How strong its wall must be."
+)
+@click.option(
+    "--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long the code and its tools may run."
+)
+@shared
+@click.pass_obj
+def exec_(state: State, file: str, backend: str | None, profile: str | None, timeout: float | None) -> None:
+    """Run code that calls tools, in a sandbox.
+
+    FILE holds Python; `-` reads it from standard input. Each namespace is a name in it, and what it leaves in
+    `__out` is the value: `__out = await math.evaluate(expression="6 * 7")`. What the code prints comes first,
+    then the value.
+
+    Example: toolcrib exec report.py --timeout 10
+    """
+    source = read_file(file)
+
+    async def work() -> None:
+        async with state.view() as view:
+            with waiting("running"):
+                result = await view.execute(source, backend=backend, profile=profile, timeout=timeout)
+            _show(state, result)
+
+    wait_for(work)
+
+
+def _show(state: State, result: "ExecuteResult") -> None:
+    if state.json:
+        show_json({"value": None, **result.to_json()})
+        return
+    if result.stdout:
+        show_text(result.stdout)
+    if result.stderr:
+        click.echo(clean(result.stderr).rstrip("\n"), err=True)
+    for told in result.notes:
+        note(told)
+    if result.value is not None:
+        show_value(result.value)

@@ -1,0 +1,141 @@
+"""The verb that explains a tool: `describe`."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.screen import clean, heading, show_json, show_table, waiting
+from toolcrib.cli.state import State, shared, wait_for
+
+if TYPE_CHECKING:
+    from toolcrib.model import Tool, ToolDoc
+
+__all__ = ["describe"]
+
+_HINTS = {
+    "read_only_hint": ("only reads", "changes something"),
+    "destructive_hint": ("may destroy something", "destroys nothing"),
+    "idempotent_hint": ("doing it twice does no more than once", "doing it twice does it twice"),
+    "open_world_hint": ("reaches out to the world", "stays within its own data"),
+}
+"""What a hint means where it is given."""
+
+
+@click.command()
+@click.argument("tool_id", metavar="ID")
+@click.option(
+    "--level",
+    type=click.Choice(["summary", "schema", "full"]),
+    default="full",
+    show_default=True,
+    help="How deep: what it is for, how it is called, or everything.",
+)
+@shared
+@click.pass_obj
+def describe(state: State, tool_id: str, level: str) -> None:
+    """Explain a tool.
+
+    ID is name, namespace:name or namespace:name:version; the version may be a range, such as ^1.2.
+
+    Example: toolcrib describe github:create_issue
+    """
+
+    async def work() -> None:
+        async with state.view() as view:
+            with waiting("asking the servers"):
+                doc = await view.describe(tool_id, level)
+            if state.json:
+                show_json(doc.to_json())
+            else:
+                _show(tool_id, doc)
+
+    wait_for(work)
+
+
+def _show(tool_id: str, doc: "ToolDoc") -> None:
+    tool = doc.tool
+    heading(str(tool.id) if tool else tool_id)
+    click.echo(clean((tool.description if tool else None) or doc.summary))
+    if tool is not None:
+        click.echo(f"\n{_signature(tool)}")
+        _show_parameters(tool)
+    _show_hints(doc)
+    if doc.notes:
+        heading("Notes", before=1)
+        click.echo(clean(doc.notes))
+    _show_examples(str(tool.id) if tool else tool_id, doc)
+    for reference in doc.external_refs:
+        click.echo(f"see {clean(reference)}")
+
+
+def _signature(tool: "Tool") -> str:
+    """Return a tool as it would be called."""
+    required = tool.input_schema.get("required", [])
+    names = [name if name in required else f"{name}?" for name in _properties(tool)]
+    gives = "" if tool.output_schema is None else f" -> {_type(tool.output_schema)}"
+    return clean(f"{tool.name}({', '.join(names)}){gives}")
+
+
+def _properties(tool: "Tool") -> dict[str, Any]:
+    properties = tool.input_schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _type(schema: Any) -> str:
+    """Return what a schema asks for in a word or two.
+
+    >>> _type({"type": "array", "items": {"type": "string"}}), _type({"enum": ["a", "b"]}), _type({})
+    ('array of string', '"a" | "b"', 'any')
+    """
+    if not isinstance(schema, dict):
+        return "any"
+    if isinstance(schema.get("enum"), list):
+        return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"][:8])
+    for word in ("anyOf", "oneOf"):
+        if isinstance(schema.get(word), list):
+            return " | ".join(dict.fromkeys(map(_type, schema[word])))
+    kind = schema.get("type", str(schema.get("$ref", "any")).rpartition("/")[2])
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return f"array of {_type(schema['items'])}"
+    return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+
+
+def _show_parameters(tool: "Tool") -> None:
+    required = tool.input_schema.get("required", [])
+    rows = []
+    for name, schema in _properties(tool).items():
+        said = schema if isinstance(schema, dict) else {}
+        default = json.dumps(said["default"], ensure_ascii=False) if "default" in said else ""
+        needed = "required" if name in required else default
+        rows.append((name, _type(schema), needed, str(said.get("description", ""))))
+    if rows:
+        heading("Parameters", before=1)
+        show_table(("name", "type", "default", "description"), rows, styles=("cyan", "magenta", "yellow"))
+
+
+def _show_hints(doc: "ToolDoc") -> None:
+    hints = doc.annotations
+    if hints is None and doc.tool is not None:
+        hints = doc.tool.annotations
+    said = [
+        words[0 if value else 1]
+        for name, words in _HINTS.items()
+        if hints is not None and (value := getattr(hints, name)) is not None
+    ]
+    if said:
+        click.echo(f"\nHints: {'; '.join(said)}.")
+    if doc.security_summary:
+        click.echo(f"Security: {clean(doc.security_summary)}")
+
+
+def _show_examples(tool_id: str, doc: "ToolDoc") -> None:
+    if doc.examples:
+        heading("Examples", before=1)
+    for example in doc.examples:
+        args = json.dumps(example.args, ensure_ascii=False).replace("'", "'\\''")
+        told = " ".join(text for text in (example.title, example.description) if text)
+        click.echo(clean(f"# {told}" if told else f"# {example.id or 'for example'}"))
+        click.echo(clean(f"toolcrib run {tool_id} --args '{args}'"))
+        if example.result_hint:
+            click.echo(clean(f"#=> {example.result_hint}"))

@@ -1,0 +1,159 @@
+"""What a failure is to whoever started the command: an exit code, and a few words or one JSON document."""
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from toolcrib.cli.interrupt import INTERRUPTED
+from toolcrib.errors import (
+    MissingExtraError,
+    NoCompatibleVersionError,
+    ProviderNotFoundError,
+    ServerUnavailableError,
+    ToolcribError,
+    explain,
+)
+
+__all__ = ["EXITS", "FailedError", "exit_code", "heedless", "report"]
+
+FAILED, USAGE, NOT_FOUND, UNAVAILABLE, REFUSED = 1, 2, 3, 4, 5
+EXITS = {
+    0: "ok",
+    FAILED: "the tool failed, or something else did",
+    USAGE: "the command line, the configuration or the input is wrong",
+    NOT_FOUND: "no such tool",
+    UNAVAILABLE: "the server that this call needs is unavailable",
+    REFUSED: "refused by the policy",
+    INTERRUPTED: "interrupted",
+}
+"""What each exit code means."""
+_CODES = {
+    "tool_not_found": NOT_FOUND,
+    "no_backends": UNAVAILABLE,
+    "backend_unavailable": UNAVAILABLE,
+    "denied": REFUSED,
+    "validation_input": USAGE,
+}
+"""By what `toolcrib.errors.explain` calls an error; all others are failures."""
+
+
+class FailedError(Exception):
+    """A verb that has printed its result, and whose result is a failure."""
+
+    def __init__(self, code: int = FAILED) -> None:
+        super().__init__(EXITS.get(code, ""))
+        self.code = code
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for an error.
+
+    >>> from toolcrib.errors import ToolNotFoundError
+    >>> exit_code(ToolNotFoundError("ad", ("add",)))
+    3
+    """
+    match _single(error):
+        case FailedError(code=code) | click.ClickException(exit_code=code):
+            return int(code)
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
+        case MissingExtraError():
+            return USAGE
+        case NoCompatibleVersionError() | ProviderNotFoundError():
+            return NOT_FOUND
+        case ToolcribError() as failure:
+            return _of(explain(failure))
+        case _:
+            return FAILED
+
+
+def _of(said: dict[str, Any]) -> int:
+    """Return the exit code for an explained error; that of a chain is the one of the step that failed."""
+    cause = said.get("details", {}).get("cause")
+    if said["code"] == "chain_step_failed" and cause:
+        return _of(cause)
+    return _CODES.get(said["code"], FAILED)
+
+
+def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
+    """Tell the user of an error, and return the exit code.
+
+    With `as_json` standard output gets `{"error": {...}}`, as `toolcrib.errors.explain` says it; without,
+    standard error gets one block.
+    """
+    error = _single(error)
+    code = exit_code(error)
+    if code == INTERRUPTED or isinstance(error, FailedError):
+        return code
+    if debug:
+        sys.stderr.writelines(traceback.format_exception(error))
+    if as_json:
+        from toolcrib.cli.screen import show_json  # noqa: PLC0415 - an error while starting must be light
+
+        show_json({"error": _said(error)})
+        return code
+    _tell(error)
+    return code
+
+
+def _single(error: BaseException) -> BaseException:
+    """Return the one error that a group is of; what is not installed, as what to install."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "rich":
+        return MissingExtraError("output on a terminal", "cli")
+    return error
+
+
+def _said(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, ToolcribError):
+        return explain(error)
+    if isinstance(error, click.ClickException):
+        return {"code": "usage", "message": error.format_message(), "retryable": False}
+    return {"code": "internal", "message": _unexpected(error), "retryable": False}
+
+
+def _unexpected(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename!r}" if error.filename else error.strerror
+    return f"{type(error).__name__}: {error}; run it again with --debug to see where"
+
+
+def _tell(error: BaseException) -> None:
+    from toolcrib.cli.screen import clean  # noqa: PLC0415 - as above
+
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err=True)
+    heading = click.style("error:", fg="red", bold=True)
+    message = clean(f"{_said(error)['message']}{_last_words(error)}")
+    click.echo(f"{heading} {click.style(message, fg='red')}", err=True)
+
+
+def _last_words(error: BaseException) -> str:
+    """Return what the server said that a call failed with; errors leave it out, as models may read them."""
+    cause = error
+    while cause.__cause__ is not None and not isinstance(cause, ServerUnavailableError):
+        cause = cause.__cause__
+    if isinstance(cause, ServerUnavailableError) and cause.stderr and cause.stderr not in str(error):
+        return f"; its last words: {cause.stderr}"
+    return ""
+
+
+@contextmanager
+def heedless() -> Iterator[None]:
+    """Do without whoever read standard output and has stopped: having had enough is no failure."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in {errno.EPIPE, errno.ESHUTDOWN}:
+            raise
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # so that ending does not fail over what is still to be written
+        os.close(nowhere)

@@ -1,0 +1,96 @@
+"""What is given to a tool on the command line: JSON, a file, standard input, or pairs."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["read_args", "read_document", "read_file", "read_pairs"]
+
+_STDIN = "-"
+
+
+def read_file(path: str) -> str:
+    """Return the text of a file; of standard input where the path is `-`."""
+    try:
+        if path == _STDIN:
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{path} is not UTF-8 text") from error
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # a path that none can be
+        raise click.UsageError(f"{path!r} cannot be read: {error}") from error
+
+
+def read_args(text: str | None) -> Any:
+    """Return arguments that are given as JSON, as `@file`, or as `-` for standard input."""
+    if text is None:
+        return {}
+    source = "--args"
+    if text == _STDIN or text.startswith("@"):
+        source = "standard input" if text == _STDIN else text[1:]
+        text = read_file(text.removeprefix("@"))
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"{source} is not JSON: {error}") from error
+
+
+def read_pairs(pairs: Sequence[str], types: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments that `key=value` pairs give.
+
+    A value is JSON where it can be read as such, else text; where the tool asks for text, it is text.
+
+    >>> read_pairs(["count=3", "tags=[1]", "title=hello", "phone=0151"], {"phone": "string"})
+    {'count': 3, 'tags': [1], 'title': 'hello', 'phone': '0151'}
+    """
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{pair!r} is no argument; write key=value, or --args with JSON")
+        found[name] = _value(value, types.get(name))
+    return found
+
+
+def _value(text: str, wanted: str | None) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text if wanted == "string" and not isinstance(value, str) else value
+
+
+def read_document(path: str) -> Any:
+    """Return what a file of JSON, TOML or YAML holds; the name says which, and JSON is the default."""
+    text = read_file(path)
+    suffix = Path(path).suffix.lower()
+    try:
+        if suffix == ".toml":
+            import tomllib  # noqa: PLC0415 - for files of that kind alone
+
+            return tomllib.loads(text)
+        if suffix in {".yaml", ".yml"}:
+            return _yaml(text)
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = suffix.removeprefix(".").upper() if suffix in {".toml", ".yaml", ".yml"} else "JSON"
+        raise click.UsageError(f"{path} is not {kind}: {error}") from error
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml  # noqa: PLC0415 - behind an extra
+    except ImportError as error:
+        from toolcrib.errors import MissingExtraError  # noqa: PLC0415 - only where it is missing
+
+        raise MissingExtraError("reading YAML", "openapi") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,125 @@
+"""The verb that runs a tool: `run`."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.inputs import read_args, read_pairs
+from toolcrib.cli.screen import Advance, is_terminal, note, progress, show_json, show_text
+from toolcrib.cli.state import State, shared, wait_for
+
+if TYPE_CHECKING:
+    from toolcrib.crib import View
+    from toolcrib.model import RunResult
+
+__all__ = ["TIMEOUT", "run", "show_value"]
+
+TIMEOUT = click.FloatRange(0, 86_400, min_open=True)
+"""A day at most."""
+
+
+@click.command()
+@click.argument("tool_id", metavar="ID")
+@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option(
+    "--args", "args", metavar="JSON|@FILE|-", help="The arguments: JSON, a file, or standard input."
+)
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long it may run.")
+@click.option("--stream", is_flag=True, help="Show what the tool tells while it runs.")
+@shared
+@click.pass_obj
+def run(
+    state: State,
+    tool_id: str,
+    pairs: tuple[str, ...],
+    args: str | None,
+    timeout: float | None,
+    stream: bool,  # noqa: FBT001 - click gives it by name
+) -> None:
+    """Run a tool.
+
+    Arguments are JSON, or KEY=VALUE pairs, which stand instead of what --args says. A value is JSON where it
+    can be read as such, and text otherwise, or where the tool asks for text.
+
+    Example: toolcrib run math:evaluate expression="6 * 7"
+    """
+    given = read_args(args)
+    if pairs and not isinstance(given, dict):
+        raise click.UsageError("--args must be a JSON object where there are KEY=VALUE pairs too")
+
+    async def work() -> None:
+        async with state.view() as view:
+            filled = {**given, **await _pairs(view, tool_id, pairs)} if pairs else given
+            with progress(tool_id, hidden=stream and is_terminal()) as advance:
+                if stream:
+                    await _stream(state, view, tool_id, (filled, timeout), advance)
+                    return
+                result = await view.run(tool_id, filled, timeout=timeout, progress=advance, caller="cli")
+            _show_result(state, result)
+
+    wait_for(work)
+
+
+async def _pairs(view: "View", tool_id: str, pairs: tuple[str, ...]) -> dict[str, Any]:
+    doc = await view.describe(tool_id, "schema")
+    return read_pairs(pairs, doc.schema_info.types if doc.schema_info else {})
+
+
+def _show_result(state: State, result: "RunResult") -> None:
+    if state.json:
+        said = result.to_json(without={"tool", "mcp_result"})
+        show_json({"toolId": str(result.tool.id), "structured": None, **said})
+        return
+    for told in result.notes:
+        note(told)
+    show_value(result.structured)
+
+
+def show_value(value: Any) -> None:
+    """Write what a tool gave: text as it is, everything else as JSON."""
+    if isinstance(value, str):
+        show_text(value)
+    elif isinstance(value, list) and value and all(map(_is_part, value)):
+        for part in value:
+            show_text(part if isinstance(part, str) else _described(part))
+    elif _is_part(value):
+        show_text(_described(value))
+    else:
+        show_json(value)
+
+
+def _is_part(value: Any) -> bool:
+    """Return whether a value is a part of what an MCP tool says to a model."""
+    return isinstance(value, str) or (
+        isinstance(value, dict) and value.get("type") in {"image", "audio", "resource", "resource_link"}
+    )
+
+
+def _described(part: dict[str, Any]) -> str:
+    """Return what stands for a part that is no text."""
+    resource = part.get("resource")
+    inner = resource if isinstance(resource, dict) else part
+    if isinstance(inner.get("text"), str):
+        return str(inner["text"])
+    data = inner.get("data") or inner.get("blob") or ""
+    about = inner.get("mimeType") or inner.get("uri") or ""
+    size = f", {len(data) * 3 // 4:,} bytes; --json has them" if data else ""
+    return f"[{part['type']} {about}{size}]"
+
+
+async def _stream(
+    state: State, view: "View", tool_id: str, asked: tuple[Any, float | None], advance: Advance
+) -> None:
+    args, timeout = asked
+    events: list[dict[str, Any]] = []
+    async for event in view.stream(tool_id, args, timeout=timeout, caller="cli"):
+        if event.kind == "error" and event.error is not None:
+            raise event.error
+        if event.kind == "progress" and isinstance(event.data, dict):
+            advance(event.data.get("progress") or 0, event.data.get("total"), event.data.get("message"))
+        if state.json:
+            events.append(event.to_json())
+        elif event.kind in {"chunk", "done"}:
+            show_value(event.data)
+    if state.json:
+        show_json({"toolId": tool_id, "structured": events[-1].get("data"), "events": events})

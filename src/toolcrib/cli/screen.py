@@ -1,0 +1,161 @@
+"""What people see: tables and text that suit a terminal, a pipe or a program."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "bar",
+    "clean",
+    "heading",
+    "is_terminal",
+    "note",
+    "progress",
+    "show_json",
+    "show_table",
+    "show_text",
+    "waiting",
+]
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+"""What steers a terminal, turns the direction of text or hides in it; tools of others may say such things."""
+_BAR = 10
+
+
+def is_terminal() -> bool:
+    """Return whether standard output goes to a person."""
+    return sys.stdout.isatty()
+
+
+def clean(text: str) -> str:
+    r"""Return text without what would steer a terminal.
+
+    >>> clean("red \x1b[31malert")
+    'red �[31malert'
+    """
+    return _CONTROL.sub("\ufffd", text)
+
+
+def note(text: str) -> None:
+    """Tell something beside the result, on standard error."""
+    click.echo(f"{click.style('note:', fg='yellow', bold=True)} {clean(text)}", err=True)
+
+
+def show_json(value: Any) -> None:
+    """Write one JSON document to standard output."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2)
+    click.echo(_CONTROL.sub(lambda found: _escaped(found.group()), text))
+
+
+def _escaped(character: str) -> str:
+    return character if character in "\r\n" else json.dumps(character)[1:-1]
+
+
+def heading(text: str, *, before: int = 0) -> None:
+    """Write a heading, after some empty lines."""
+    click.echo("\n" * before + click.style(clean(text), bold=True))
+
+
+def show_text(text: str) -> None:
+    """Write text of others to standard output: as it is into a file or a pipe, harmless on a terminal."""
+    shown = clean(text) if is_terminal() else text
+    sys.stdout.write(shown if shown.endswith("\n") else f"{shown}\n")
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """Return what writes colours and tables where they can be seen."""
+    from rich.console import Console  # noqa: PLC0415 - a tenth of a second that pipes can do without
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def bar(share: float) -> str:
+    """Return a share of one as people see it at a glance.
+
+    >>> bar(0.62)
+    '██████░░░░ 0.62'
+    """
+    full = round(share * _BAR)
+    return f"{'█' * full}{'░' * (_BAR - full)} {share:.2f}"
+
+
+def show_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()) -> None:
+    """Write rows under headers: as wide as a terminal, or else as plain aligned text, a row to a line.
+
+    `styles` are how each column looks on a terminal; the last is cut rather than the others.
+    """
+    cells = [[" ".join(clean(cell).split()) for cell in row] for row in rows]
+    if is_terminal():
+        _rich_table(headers, cells, styles)
+        return
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    for row in [[header.upper() for header in headers], *cells]:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        click.echo("  ".join(padded).rstrip())
+
+
+def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str]) -> None:
+    from rich.table import Table  # noqa: PLC0415 - as for the console
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold dim")
+    for place, header in enumerate(headers):
+        is_last = place == len(headers) - 1
+        style = styles[place] if place < len(styles) else ""
+        table.add_column(header, style=style, overflow="fold" if is_last else "ellipsis", no_wrap=not is_last)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console().print(table)
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show that something takes its time, where standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(stderr=True).status(text):
+        yield
+
+
+Advance = Callable[[float, float | None, str | None], None]
+
+
+@contextmanager
+def progress(text: str, *, hidden: bool = False) -> Iterator[Advance]:
+    """Yield what is told how far the work is, of how much, and a word; a bar where it can be seen."""
+    if hidden or not sys.stderr.isatty():
+        yield lambda _done, _total, _word: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - as above
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    shown = Progress(
+        *columns,
+        console=console(stderr=True),
+        transient=True,
+        redirect_stdout=False,  # which may go elsewhere
+        redirect_stderr=False,
+    )
+    with shown:
+        task = shown.add_task(text, total=None)
+
+        def advance(done: float, total: float | None, word: str | None) -> None:
+            said = text if word is None else f"{text}: {clean(word)[:60]}"
+            shown.update(task, completed=done, total=total, description=said)
+
+        yield advance

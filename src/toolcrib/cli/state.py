@@ -1,0 +1,113 @@
+"""What was said before or after a verb that holds for all of them, and the crib that follows from it."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from toolcrib.cli.interrupt import leave_in_order
+from toolcrib.cli.screen import note
+
+if TYPE_CHECKING:
+    from toolcrib.crib import Crib, View
+
+__all__ = ["State", "common", "shared", "wait_for"]
+
+T = TypeVar("T")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_NOTHING = (
+    "no configuration: there is no toolcrib.toml, mcp.json or .mcp.json here, and none of the user's; "
+    "`toolcrib add` makes one, --config names one, --demo does without"
+)
+
+
+@dataclass
+class State:
+    """What holds for the whole command line."""
+
+    config: str | None = None
+    json: bool = False
+    toolset: str | None = None
+    demo: bool = False
+    debug: bool = False
+
+    def config_file(self) -> str | None:
+        """Return the configuration that is meant: the one named, else the one found; None without any."""
+        if self.config is not None or self.demo:
+            return self.config
+        from toolcrib.crib.finding import find_config  # noqa: PLC0415 - only verbs that need a crib load it
+
+        found = find_config()
+        return None if found is None else str(found)
+
+    @asynccontextmanager
+    async def crib(self) -> "AsyncIterator[Crib]":
+        """Open the crib that the command line means."""
+        from toolcrib.crib import Crib  # noqa: PLC0415 - heavy, and not needed to ask for help
+
+        config = self.config_file()
+        if config is None and not self.demo:
+            note(_NOTHING)
+        crib = Crib(config)
+        if not self.demo:
+            async with crib:
+                yield crib
+            return
+        from toolcrib.cli.demo import add_demo, add_examples  # noqa: PLC0415 - only where it is asked for
+
+        add_demo(crib)
+        async with crib:
+            add_examples(crib)
+            yield crib
+
+    @asynccontextmanager
+    async def view(self) -> "AsyncIterator[View]":
+        """Open what the command line lets a verb see: a toolset of the crib, or all of it."""
+        async with self.crib() as crib:
+            yield crib if self.toolset is None else crib.view(self.toolset)
+
+
+def wait_for(work: Callable[[], Awaitable[T]]) -> T:
+    """Run an asynchronous function to its end; an interrupt cancels it, and what it has started."""
+    import anyio  # noqa: PLC0415 - not needed to ask for help
+
+    with leave_in_order():
+        return anyio.run(work)
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    state = context.ensure_object(State)
+    if value:
+        setattr(state, option.name or "", value)
+
+
+def _keep_debug(context: click.Context, option: click.Parameter, value: Any) -> None:
+    _keep(context, option, value)
+    if value:
+        logging.getLogger().setLevel(logging.DEBUG)
+
+
+def _shared(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
+    return click.option(*names, expose_value=False, **{"callback": _keep, **settings})
+
+
+_CONFIG = _shared("--config", metavar="FILE", help="The configuration, instead of the one that is found.")
+_JSON = _shared("--json", is_flag=True, help="Write one JSON document to standard output, failures too.")
+_TOOLSET = _shared("--toolset", metavar="NAME", help="See only the tools of this toolset.")
+_DEMO = _shared("--demo", is_flag=True, help="Add a small built-in catalogue; needs no configuration.")
+_DEBUG = _shared(
+    "--debug", is_flag=True, callback=_keep_debug, help="Show what is logged, and the traceback of an error."
+)
+
+
+def common(command: _Command) -> _Command:
+    """Add the options that every verb takes, also before its name; their values are in `State`."""
+    return _CONFIG(_JSON(_DEMO(_DEBUG(command))))
+
+
+def shared(command: _Command) -> _Command:
+    """Add the options of `common`, and the one for verbs that look at tools."""
+    return _TOOLSET(common(command))

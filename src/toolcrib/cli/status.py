@@ -1,0 +1,126 @@
+"""The verb that shows how everything is doing: `status`."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.finding import why_failed
+from toolcrib.cli.running import TIMEOUT
+from toolcrib.cli.screen import heading, show_json, show_table, waiting
+from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.errors import ServerUnavailableError
+
+if TYPE_CHECKING:
+    from toolcrib.crib import Crib, View
+
+__all__ = ["status"]
+
+_NAMED = 3
+_COUNTING = 30.0
+"""For how many seconds definitions are counted, before the rest is estimated."""
+
+
+@click.command()
+@click.option(
+    "--timeout",
+    type=TIMEOUT,
+    metavar="SECONDS",
+    default=30.0,
+    show_default=True,
+    help="For how long servers may take to answer.",
+)
+@shared
+@click.pass_obj
+def status(state: State, timeout: float) -> None:
+    """Show the servers, the catalogue, and the tokens saved.
+
+    Every server is asked for its tools. The tokens are measured: those of all definitions, which a client
+    would otherwise be sent, against those of the tools that stand for them here.
+
+    Example: toolcrib status --json
+    """
+
+    async def work() -> None:
+        async with state.crib() as crib:
+            with waiting("asking the servers"), suppress(ServerUnavailableError):  # the table tells it
+                await crib.ready(timeout)
+            view = crib if state.toolset is None else crib.view(state.toolset)
+            facts = {**_facts(crib, view), "tokens": await _tokens(view)}
+            if state.json:
+                show_json(facts)
+            else:
+                _show(facts)
+
+    wait_for(work)
+
+
+def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
+    servers = [
+        each.to_json() | ({"why": why_failed(each)} if each.last_error else {})
+        for each in view.status().values()
+    ]
+    index: Any = view.index
+    store = crib.discovery.index.store
+    return {
+        "config": crib.settings.source,
+        "servers": servers,
+        "catalogue": {
+            "tools": len(index),
+            "namespaces": [name for name in index.namespaces() if name],
+            "keptIn": None if store is None else str(getattr(store, "path", "")),
+        },
+        "toolsets": sorted(crib.settings.toolsets),
+    }
+
+
+async def _tokens(view: "View") -> dict[str, Any]:
+    """Return what all definitions would cost a client, and what those cost that stand for them."""
+    from anyio import to_thread  # noqa: PLC0415 - not needed to ask for help
+
+    from toolcrib.gateway.meta import MetaFace  # noqa: PLC0415
+
+    face = MetaFace(view, view.settings.gateway)
+    measured = await to_thread.run_sync(face.receipt, _COUNTING)
+    return {**measured._asdict(), "saved": round(measured.saved, 4)}
+
+
+def _show(facts: dict[str, Any]) -> None:
+    click.echo(f"configuration  {facts['config'] or 'none'}")
+    catalogue = facts["catalogue"]
+    kept = f", kept in {catalogue['keptIn']}" if catalogue["keptIn"] else ", kept in memory only"
+    spaces = catalogue["namespaces"]
+    namespaces = "1 namespace" if len(spaces) == 1 else f"{len(spaces):,} namespaces"
+    click.echo(f"catalogue      {catalogue['tools']:,} tools in {namespaces}{kept}")
+    if facts["toolsets"]:
+        click.echo(f"toolsets       {', '.join(facts['toolsets'])}")
+    if facts["tokens"]["tools"]:
+        click.echo(f"tokens         {_receipt(facts['tokens'])}")
+    if facts["servers"]:
+        heading("Servers", before=1)
+        rows = [
+            (each["name"], each["state"], each["transport"], str(each.get("tools", "")), _word(each))
+            for each in facts["servers"]
+        ]
+        show_table(("name", "state", "transport", "tools", "last error"), rows, styles=("cyan",))
+
+
+def _receipt(tokens: dict[str, Any]) -> str:
+    """Return what is saved in a sentence."""
+    direct, surface = tokens["direct"], tokens["surface"]
+    about = "" if tokens["complete"] else "about "
+    said = f"{about}{direct:,} for all definitions, {surface:,} for the tools that stand for them: "
+    if direct <= surface:
+        return f"{said}so few tools are cheaper listed directly"
+    return f"{said}{tokens['saved']:.0%} saved"
+
+
+def _word(server: dict[str, Any]) -> str:
+    refused = server.get("refused", {})
+    said = [str(server["why"])] if "why" in server else []
+    if refused:
+        several = (
+            "1 definition is no tool" if len(refused) == 1 else f"{len(refused)} definitions are no tools"
+        )
+        said.append(f"{several}: {', '.join(list(refused)[:_NAMED])}")
+    return "; ".join(said)

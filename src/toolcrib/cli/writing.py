@@ -1,0 +1,128 @@
+"""The verbs that write tools down for others: `convert` and `stubs`."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.finding import note_absent
+from toolcrib.cli.screen import note, show_json, show_text, waiting
+from toolcrib.cli.state import State, shared, wait_for
+
+if TYPE_CHECKING:
+    from toolcrib.adapter import Conversion
+    from toolcrib.crib import View
+
+__all__ = ["convert", "stubs"]
+
+_SHOWN = 20
+"""How many warnings are told one by one."""
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option(
+    "--to", "target", required=True, metavar="TARGET", help="openai, anthropic, gemini, mcp or a2a."
+)
+@click.option("--strict", is_flag=True, help="Hold the model to the schema (openai, anthropic).")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another option of the format, such as api=responses or style=openapi; may be repeated.",
+)
+@shared
+@click.pass_obj
+def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, options: tuple[str, ...]) -> None:  # noqa: FBT001 - click gives it by name
+    """Write tools in the format of a model provider.
+
+    All tools, or those named, as a JSON list on standard output; what the format cannot say is told on
+    standard error. With --json each comes with its id and its warnings.
+
+    Example: toolcrib convert --to openai --strict github:create_issue
+    """
+    chosen = _options(options) | ({"strict": True} if strict else {})
+
+    async def work() -> None:
+        async with state.view() as view:
+            with waiting("asking the servers"):
+                await _be_there(view, ids)
+            _show(state, view.convert(target, tools=ids or None, **chosen))
+            note_absent(view)
+
+    wait_for(work)
+
+
+async def _be_there(view: "View", ids: tuple[str, ...]) -> None:
+    """Wait for the servers of tools, or of all, and refuse tools that are not there."""
+    for named in ids:
+        await view.describe(named, "summary")
+    if not ids:
+        await view.tools(limit=1)
+
+
+def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--option takes NAME=VALUE, not {pair!r}")
+        try:
+            found[name.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            found[name.replace("-", "_")] = value
+    return found
+
+
+def _show(state: State, conversions: "list[Conversion]") -> None:
+    if state.json:
+        show_json({"tools": [_flat(each) for each in conversions]})
+        return
+    show_json([each.payload for each in conversions])
+    warnings = [f"{each.tool_id}: {warning}" for each in conversions for warning in each.warnings]
+    for warning in warnings[:_SHOWN]:
+        note(warning)
+    if len(warnings) > _SHOWN:
+        note(f"{len(warnings) - _SHOWN:,} more; --json has them all")
+
+
+def _flat(conversion: "Conversion") -> dict[str, Any]:
+    warnings = [
+        {"feature": each.feature, "path": each.path, "message": each.message, "part": each.part}
+        for each in conversion.warnings
+    ]
+    return {
+        "id": conversion.tool_id,
+        "name": conversion.name,
+        "payload": conversion.payload,
+        "warnings": warnings,
+    }
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--namespace", metavar="NAME", help="The tools of this namespace.")
+@click.option("--budget", type=click.IntRange(1), metavar="TOKENS", help="How many tokens the text may take.")
+@shared
+@click.pass_obj
+def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int | None) -> None:
+    """Write tools as Python signatures.
+
+    They are what a model that writes code for `exec` should see: all tools, those named, or a namespace.
+
+    Example: toolcrib stubs --namespace github --budget 2000
+    """
+
+    async def work() -> None:
+        async with state.view() as view:
+            with waiting("asking the servers"):
+                await _be_there(view, ids)
+                text = await view.stubs(ids or None, namespace=namespace, budget=budget)
+            if state.json:
+                show_json({"stubs": text})
+            else:
+                show_text(text)
+            note_absent(view, namespace)
+
+    wait_for(work)

@@ -1,0 +1,197 @@
+"""The client behind one request: told of progress, and asked questions in the way of its protocol's era."""
+
+import hashlib
+import json
+import logging
+import secrets
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import mcp_types
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError as PydanticError
+
+from toolcrib.gateway.face import Question, Verdict
+
+__all__ = ["CURRENT", "InputNeeded", "RequestClient", "Tickets"]
+
+_LOG = logging.getLogger("toolcrib.gateway")
+_FIELD = "confirm"
+_KEPT = 10_000
+"""How many used tickets are remembered; the seal of one is broken long before so many are used."""
+
+CURRENT: ContextVar["RequestClient | None"] = ContextVar("toolcrib_client", default=None)
+"""The client whose request is being answered."""
+
+
+class InputNeeded(Exception):  # noqa: N818 - it is no error: it carries a question out of the handler
+    """A request of the stateless era that goes on when its client has made it again, with an answer."""
+
+    def __init__(self, result: mcp_types.InputRequiredResult) -> None:
+        super().__init__("the client is asked for input, and makes the request again")
+        self.result = result
+
+
+class Tickets:
+    """What goes with a question and comes back with the answer, so that an answer counts once.
+
+    It says which questions were asked, by key, and which were answered in earlier turns. The endpoint seals
+    it, and binds it to the request. A ticket that was used is none: whoever makes the same request again is
+    asked again.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[str, None] = {}
+
+    def issue(self, asked: Mapping[str, str], given: Mapping[str, str]) -> str:
+        """Return a ticket for questions that are asked, after others that were answered."""
+        return json.dumps({"id": secrets.token_hex(16), "asked": dict(asked), "given": dict(given)})
+
+    def redeem(self, ticket: str | None) -> tuple[dict[str, str], dict[str, str]]:
+        """Return what was asked, and answered before; nothing, where there is no ticket, or no more."""
+        if ticket is None:
+            return {}, {}
+        said = json.loads(ticket)  # the endpoint made it: its seal was checked
+        if said["id"] in self._used:
+            return {}, {}
+        self._used[said["id"]] = None
+        while len(self._used) > _KEPT:
+            del self._used[next(iter(self._used))]
+        return said["asked"], said["given"]
+
+
+class RequestClient:
+    """The client behind one request; see `toolcrib.gateway.face.Client`."""
+
+    __slots__ = ("_asked", "_context", "_given", "_params", "_patience", "_session", "_tickets")
+
+    def __init__(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: mcp_types.CallToolRequestParams,
+        tickets: Tickets,
+        patience: float,
+    ) -> None:
+        """Take what the SDK tells of a request; an answer is waited for so many seconds."""
+        self._context, self._session, self._params = context, context.session, params
+        self._tickets, self._patience = tickets, patience
+        self._asked: dict[str, str] | None = None
+        self._given: dict[str, str] = {}
+
+    @property
+    def caller(self) -> str:
+        """Who calls, for records: `mcp`, or `mcp:` and the name that the client gives itself."""
+        said = self._session.client_params
+        return f"mcp:{said.client_info.name[:100]}" if said is not None and said.client_info.name else "mcp"
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether it asked to be told of progress."""
+        meta = self._context.meta
+        return meta is not None and meta.get("progress_token") is not None
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Tell it how far the request is; nothing happens where it did not ask for that."""
+        await self._session.report_progress(progress, total, message)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it can ask a person; without asking anything."""
+        return _can_fill_forms(self._session) and (self._is_stateless or self._session.can_send_request)
+
+    async def confirm(self, question: Question) -> Verdict:
+        """Ask a person, and return the answer; in the stateless era it may leave with `InputNeeded`."""
+        if not self.can_ask:
+            return Verdict.UNASKED
+        return self._answered(question) if self._is_stateless else await self._answer(question)
+
+    @property
+    def _is_stateless(self) -> bool:
+        return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    async def ask(self, request: mcp_types.ServerRequest) -> dict[str, Any]:
+        """Return what the client answers to a request of another server's, as MCP has it.
+
+        Raises:
+            LookupError: it cannot be asked that.
+            TimeoutError: it did not answer.
+            MCPError: it answered with an error.
+        """
+        if not self._session.can_send_request or not _is_able(self._session, request):
+            raise LookupError(request.method)
+        kind = (
+            mcp_types.ElicitResult
+            if request.method == "elicitation/create"
+            else mcp_types.CreateMessageResult
+        )
+        related = ServerMessageMetadata(related_request_id=self._context.request_id)
+        with anyio.fail_after(self._patience):
+            result = await self._session.send_request(request, kind, metadata=related)
+        return result.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    async def _answer(self, question: Question) -> Verdict:
+        """Return what the person says, waiting for it; a client that fails at asking has not asked."""
+        with anyio.move_on_after(self._patience):
+            try:
+                answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
+            except (MCPError, PydanticError) as error:
+                _LOG.warning("a client could not ask its user: %s", error)
+                return Verdict.DECLINED
+            return _verdict(answer)
+        _LOG.warning("a client did not answer a question within %g s", self._patience)
+        return Verdict.DECLINED
+
+    def _answered(self, question: Question) -> Verdict:
+        """Return what the person said, if the client comes with it."""
+        if self._asked is None:
+            self._asked, self._given = self._tickets.redeem(self._params.request_state)
+        mark = hashlib.sha256(question.text.encode(errors="surrogatepass")).hexdigest()
+        given = self._given.get(f"{question.key} {mark}")
+        if given is not None:
+            return Verdict(given)
+        response = (self._params.input_responses or {}).get(question.key)
+        if self._asked.get(question.key) == mark and isinstance(response, mcp_types.ElicitResult):
+            verdict = _verdict(response)
+            self._given[f"{question.key} {mark}"] = verdict.value
+            return verdict
+        form = mcp_types.ElicitRequestFormParams(message=question.text, requested_schema=_FORM)
+        raise InputNeeded(
+            mcp_types.InputRequiredResult(
+                input_requests={question.key: mcp_types.ElicitRequest(params=form)},
+                request_state=self._tickets.issue({question.key: mark}, self._given),
+            )
+        )
+
+
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {_FIELD: {"type": "boolean", "title": "Go ahead", "description": "Whether it may be done"}},
+    "required": [_FIELD],
+}
+
+
+def _verdict(answer: mcp_types.ElicitResult) -> Verdict:
+    agreed = answer.action == "accept" and (answer.content or {}).get(_FIELD) is True
+    return Verdict.ACCEPTED if agreed else Verdict.DECLINED
+
+
+def _can_fill_forms(session: ServerSession) -> bool:
+    """Return whether a client says that it can ask a person to fill in a form."""
+    said = session.client_capabilities
+    able = None if said is None else said.elicitation
+    return able is not None and (able.form is not None or able.url is None)
+
+
+def _is_able(session: ServerSession, request: mcp_types.ServerRequest) -> bool:
+    if isinstance(request, mcp_types.ElicitRequest):
+        return _can_fill_forms(session)
+    said = session.client_capabilities
+    return (
+        isinstance(request, mcp_types.CreateMessageRequest) and said is not None and said.sampling is not None
+    )

@@ -1,0 +1,254 @@
+"""One MCP server over a face: what clients of one address talk to, in both eras of the protocol."""
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakSet
+
+import anyio
+import mcp_types
+from mcp.server.caching import CacheHint
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from opentelemetry import trace
+
+from toolcrib import __version__
+from toolcrib.execution.background import Loop
+from toolcrib.gateway.client import CURRENT, InputNeeded, RequestClient, Tickets
+from toolcrib.gateway.face import Face
+from toolcrib.gateway.meta.results import PREFIX, KeptResults
+
+__all__ = ["Endpoint"]
+
+_PATIENCE = 300.0
+"""For how many seconds a person may think about a question."""
+_CALM = 0.1
+"""For how many seconds changes are gathered before clients are told."""
+_TELLING = 5.0
+"""Within how many seconds a client must take the news."""
+_LIST_FRESH, _READ_FRESH = 60_000, 600_000
+"""For how many milliseconds a client may keep a list; changes are told to those that listen."""
+_TEMPLATE = mcp_types.ResourceTemplate(
+    name="result",
+    uri_template=f"{PREFIX}{{id}}",
+    description="A result that was too large to send whole; the result itself tells its address",
+)
+_Context = ServerRequestContext[Any, Any]
+
+
+class Endpoint:
+    """What clients of one address talk to: an MCP server, over a face that may be exchanged.
+
+    `run` tells clients that the tools have changed, for as long as it runs.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a part that only the gateway puts together
+        self,
+        face: Face,
+        *,
+        name: str = "",
+        about: Callable[[], str] = str,
+        kept: KeptResults | None = None,
+        security: RequestStateSecurity | None = None,
+        middleware: Sequence[ServerMiddleware[Any]] = (),
+        patience: float = _PATIENCE,
+    ) -> None:
+        """Make the server; `name` is the toolset's, and `about` says to models how to use it."""
+        self.name = name
+        self.closed = anyio.Event()
+        """Set when it is gone: its address answers no more, and what runs may end."""
+        self._face, self._about, self._kept, self._patience = face, about, kept, patience
+        self._tickets = Tickets()
+        self._sessions: WeakSet[Connection] = WeakSet()
+        self._bus = InMemorySubscriptionBus()
+        self._listen = ListenHandler(self._bus)
+        self._changed = anyio.Event()
+        self._loop: Loop | None = None
+        self._schemas: dict[str, dict[str, Any]] | None = None
+        self._unsubscribe = face.on_change(self._note)
+        self.server = self._make_server()
+        boundary = RequestStateBoundary(
+            security or RequestStateSecurity.ephemeral(), default_audience=f"toolcrib/{name}"
+        )
+        spans = self.server.middleware
+        self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary]
+        self.server.add_notification_handler(
+            "notifications/initialized", mcp_types.NotificationParams, self._greet
+        )
+
+    def _make_server(self) -> "_Server":
+        return _Server(
+            "toolcrib",
+            version=__version__,
+            title=f"toolcrib: {self.name}" if self.name else "toolcrib",
+            instructions=self._about(),
+            cache_hints={
+                "tools/list": CacheHint(_LIST_FRESH, "private"),
+                "server/discover": CacheHint(_LIST_FRESH, "private"),
+                "resources/list": CacheHint(_READ_FRESH, "private"),
+                "resources/templates/list": CacheHint(_READ_FRESH, "private"),
+                "resources/read": CacheHint(_READ_FRESH, "private"),
+            },
+            get_tool_input_schema=self._schema,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            on_list_resources=self._resources,
+            on_list_resource_templates=self._templates,
+            on_read_resource=self._read,
+            on_subscriptions_listen=self._listen,
+        )
+
+    @property
+    def sessions(self) -> int:
+        """How many clients of the handshake era are there."""
+        return len(self._sessions)
+
+    def replace(self, face: Face) -> None:
+        """Show another face, to those that are here too."""
+        self._unsubscribe()
+        self._face, self._unsubscribe = face, face.on_change(self._note)
+        self._note()
+
+    def close(self) -> None:
+        """Say that it is gone, and end the streams of those that listen."""
+        self._unsubscribe()
+        self.end_listening()
+        self.closed.set()
+
+    def end_listening(self) -> None:
+        """End the streams of those that listen, which else never end."""
+        self._listen.close()
+
+    async def run(self) -> None:
+        """Tell clients of changes, a moment after the first of several."""
+        self._loop = Loop()
+        while True:
+            await self._changed.wait()
+            await anyio.sleep(_CALM)
+            self._changed = anyio.Event()
+            self._refresh()
+            await self._bus.publish(ToolsListChanged())
+            async with anyio.create_task_group() as telling:
+                for session in list(self._sessions):
+                    telling.start_soon(_tell, session)
+
+    def _note(self) -> None:
+        """Note that the tools have changed; it may be called from any thread."""
+        loop = self._loop
+        if loop is None or loop.is_here:
+            self._changed.set()
+        else:
+            loop.start(self._set_changed)
+
+    async def _set_changed(self) -> None:
+        self._changed.set()
+
+    def _refresh(self) -> None:
+        self._schemas = None
+        self.server.instructions = self._about()
+
+    def _schema(self, name: str) -> dict[str, Any] | None:
+        if self._schemas is None:
+            self._schemas = {tool.name: tool.input_schema for tool in self._face.tools()}
+        return self._schemas.get(name)
+
+    async def _greet(self, context: _Context, _: mcp_types.NotificationParams) -> None:
+        connection = context.session._connection  # noqa: SLF001 - the SDK shows handlers no more of it
+        if connection.has_standalone_channel:
+            self._sessions.add(connection)
+            connection.exit_stack.callback(self._sessions.discard, connection)
+
+    async def _list(
+        self, _: _Context, params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListToolsResult:
+        _check_cursor(params)
+        return mcp_types.ListToolsResult(tools=list(self._face.tools()))
+
+    async def _call(
+        self, context: _Context, params: mcp_types.CallToolRequestParams
+    ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
+        client = RequestClient(context, params, self._tickets, self._patience)
+        token = CURRENT.set(client)
+        try:
+            return await self._face.call(params.name, params.arguments or {}, client)
+        except InputNeeded as needed:
+            return needed.result
+        finally:
+            CURRENT.reset(token)
+
+    async def _resources(
+        self, _: _Context, params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListResourcesResult:
+        _check_cursor(params)
+        return mcp_types.ListResourcesResult(
+            resources=[]
+        )  # whoever was told an address may read it, nobody else
+
+    async def _templates(
+        self, _: _Context, params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListResourceTemplatesResult:
+        _check_cursor(params)
+        return mcp_types.ListResourceTemplatesResult(resource_templates=[_TEMPLATE])
+
+    async def _read(
+        self, _: _Context, params: mcp_types.ReadResourceRequestParams
+    ) -> mcp_types.ReadResourceResult:
+        uri = str(params.uri)
+        found = None if self._kept is None else self._kept.read(uri)
+        if found is None:
+            said = f"nothing is kept at {uri[:200]!r}, or not any more; run the tool again"
+            raise MCPError(mcp_types.INVALID_PARAMS, said, {"uri": uri[:200]})
+        content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents
+        if isinstance(found.data, str):
+            content = mcp_types.TextResourceContents(uri=uri, mime_type=found.mime_type, text=found.data)
+        else:
+            blob = b64encode(found.data).decode()
+            content = mcp_types.BlobResourceContents(uri=uri, mime_type=found.mime_type, blob=blob)
+        return mcp_types.ReadResourceResult(contents=[content])
+
+
+class _Server(Server[Any]):
+    """The SDK's server, which says of itself what is so: tools change, resources are not told of."""
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> mcp_types.ServerCapabilities:
+        """Return what clients may ask for."""
+        said = super().get_capabilities(
+            notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
+        )
+        said.tools = mcp_types.ToolsCapability(list_changed=True)
+        if said.resources is not None:
+            said.resources = mcp_types.ResourcesCapability(subscribe=False, list_changed=False)
+        return said
+
+
+class _WhereTraced:
+    """Does what a tracing middleware does, where spans go anywhere; else a call does not pay for them."""
+
+    def __init__(self, middleware: ServerMiddleware[Any]) -> None:
+        self._middleware = middleware
+
+    async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return await call_next(ctx)
+        return await self._middleware(ctx, call_next)
+
+
+def _check_cursor(params: mcp_types.PaginatedRequestParams | None) -> None:
+    if params is not None and params.cursor is not None:
+        raise MCPError(mcp_types.INVALID_PARAMS, "no such page: the list is one page; ask without a cursor")
+
+
+async def _tell(session: Connection) -> None:
+    with anyio.move_on_after(_TELLING):
+        await session.send_tool_list_changed()

@@ -1,0 +1,142 @@
+"""What is counted while a gateway runs, in the text that Prometheus reads."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from toolcrib.errors import ToolcribError, explain
+from toolcrib.execution.records import Outcome
+
+__all__ = ["Metrics", "Numbers"]
+
+_OUTCOMES: Mapping[str, str] = {
+    "execution_failed": "tool_error",
+    "validation_output": "tool_error",
+    "backend_unavailable": "unavailable",
+    "no_backends": "unavailable",
+    "timeout": "timeout",
+    "denied": "denied",
+    "cancelled": "cancelled",
+    "validation_input": "invalid",
+    "tool_not_found": "not_found",
+    "limit_exceeded": "limit",
+}
+"""What an error is counted as, by its code; others are `internal`."""
+_METHODS = frozenset(
+    {
+        "initialize",
+        "ping",
+        "server/discover",
+        "tools/list",
+        "tools/call",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "subscriptions/listen",
+        "notifications/initialized",
+        "notifications/cancelled",
+    }
+)
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class Numbers(Protocol):
+    """What can be read off a gateway at any moment."""
+
+    def gauges(self) -> Iterable[tuple[str, str, float]]:
+        """Yield numbers: their name, what they are, and how much."""
+        ...
+
+    def states(self) -> Mapping[str, int]:
+        """Return how many servers are in each state."""
+        ...
+
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces that are counted apart."""
+        ...
+
+
+class Metrics:
+    """Counts calls, as an observer of them, and requests, as a middleware of the endpoints."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
+        self._registry = CollectorRegistry()
+        named = ("namespace", "outcome")
+        self._requests = self._counter("requests", "MCP messages of clients", ("method", "outcome"))
+        self._calls = self._counter("calls", "Calls of tools", named)
+        self._seconds = Histogram(
+            "toolcrib_call_seconds",
+            "How long calls of tools took",
+            ("namespace",),
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        ProcessCollector(registry=self._registry)
+        self._registry.register(_Gauges(numbers))
+
+    def _counter(self, name: str, what: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(f"toolcrib_{name}", what, labels, registry=self._registry)
+
+    def text(self) -> tuple[bytes, str]:
+        """Return everything, and what kind of text that is."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - of all observers
+        """Note that a call begins."""
+        return self._ended
+
+    def _ended(self, outcome: Outcome) -> None:
+        namespace = None if outcome.request is None else outcome.request.tool.namespace or ""
+        if namespace is None:
+            namespace = "unknown"
+        elif namespace not in self._numbers.namespaces():
+            namespace = "other"
+        self._calls.labels(namespace, _outcome(outcome.error)).inc()
+        self._seconds.labels(namespace).observe(outcome.duration)
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Count a message of a client."""
+        method = ctx.method if ctx.method in _METHODS else "other"
+        outcome = "cancelled"
+        try:
+            result = await call_next(ctx)
+            failed = isinstance(result, dict) and result.get("isError")
+            outcome = "tool_error" if failed else "ok"
+        except MCPError:
+            outcome = "refused"
+            raise
+        except Exception:
+            outcome = "error"
+            raise
+        else:
+            return result
+        finally:
+            self._requests.labels(method, outcome).inc()
+
+
+def _outcome(error: BaseException | None) -> str:
+    if error is None:
+        return "ok"
+    if not isinstance(error, ToolcribError):
+        return "cancelled"
+    return _OUTCOMES.get(explain(error)["code"], "internal")
+
+
+class _Gauges(Collector):
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        for name, what, value in self._numbers.gauges():
+            yield GaugeMetricFamily(f"toolcrib_{name}", what, value=value)
+        servers = GaugeMetricFamily("toolcrib_servers", "Servers and APIs by state", labels=("state",))
+        for state, count in self._numbers.states().items():
+            servers.add_metric((state,), count)
+        yield servers

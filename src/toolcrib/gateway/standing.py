@@ -1,0 +1,53 @@
+"""How a gateway is doing, without asking anybody anything."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from toolcrib.crib import Crib, Settings
+from toolcrib.execution.mcp import ServerStatus
+
+__all__ = ["Standing"]
+
+_WELL = frozenset({"stopped", "starting", "ready", "disabled"})
+"""States of a server that can serve its next call, or need not."""
+
+
+class Standing:
+    """What can be read off a crib and its endpoints at any moment."""
+
+    def __init__(self, crib: Callable[[], Crib], sessions: Callable[[], int]) -> None:
+        """Look at a crib, and at how many sessions there are; nothing is read before it is asked for."""
+        self._crib, self._sessions = crib, sessions
+        self._named: tuple[Settings, frozenset[str]] | None = None
+
+    def status(self) -> dict[str, ServerStatus]:
+        """Return how the servers and APIs are doing."""
+        return self._crib().status()
+
+    def unready(self) -> dict[str, str]:
+        """Return what is required and not well, and in which state it is."""
+        settings = self._crib().settings
+        required = {name for name, server in settings.servers.items() if server.required}
+        return {
+            name: status.state
+            for name, status in self.status().items()
+            if name in required and status.state not in _WELL
+        }
+
+    def gauges(self) -> Iterator[tuple[str, str, float]]:
+        """Yield numbers: their name, what they are, and how much."""
+        index = self._crib().discovery.index
+        yield "tools", "Tools in the catalogue", len(index)
+        yield "index_version", "How often the catalogue has changed", index.version
+        yield "sessions", "Sessions of clients of the handshake era", self._sessions()
+
+    def states(self) -> Mapping[str, int]:
+        """Return how many servers are in each state."""
+        return Counter(status.state for status in self.status().values())
+
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces of the configuration, and the empty one, which are counted apart."""
+        settings = self._crib().settings
+        if self._named is None or self._named[0] is not settings:
+            self._named = settings, frozenset((*settings.servers, *settings.openapi, ""))
+        return self._named[1]

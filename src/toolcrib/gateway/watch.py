@@ -1,0 +1,54 @@
+"""See when the file of the configuration changes."""
+
+import os
+from collections.abc import Awaitable, Callable
+from os import PathLike
+
+import anyio
+
+__all__ = ["Mark", "mark_of", "watch"]
+
+_EVERY = 1.0
+"""How often to look, in seconds."""
+_SETTLED = 0.2
+"""For how many seconds a file must stay as it is: whoever writes it may be half through."""
+
+Mark = tuple[int, int, int] | None
+"""What differs when a file has been written or replaced; None where there is none."""
+
+
+async def watch(
+    path: str,
+    since: Mark,
+    changed: Callable[[], Awaitable[None]],
+    *,
+    every: float = _EVERY,
+    settled: float = _SETTLED,
+) -> None:
+    """Call a function each time a file has changed since it was read, until cancelled.
+
+    A file that is replaced by another has changed too; one that is missing has not, until it is back.
+    """
+    known = since
+    while True:
+        await anyio.sleep(every)
+        mark = mark_of(path)
+        if mark is None or mark == known:
+            continue
+        while True:
+            await anyio.sleep(settled)
+            last, mark = mark, mark_of(path)
+            if mark == last:
+                break
+        if mark is not None and mark != known:
+            known = mark
+            await changed()
+
+
+def mark_of(path: str | PathLike[str]) -> Mark:
+    """Return the mark of a file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a descriptor is not wanted, and a link is followed
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

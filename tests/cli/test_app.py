@@ -1,0 +1,142 @@
+"""The command as a whole: its verbs, its help, and how it fails."""
+
+import json
+import logging
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from toolcrib.cli.app import LAZY, SECTIONS, app
+
+
+def test_help_names_every_verb(toolcrib: Any) -> None:
+    told = toolcrib("--help")
+    assert told.exit_code == 0
+    assert {name for section in SECTIONS.values() for name in section} == set(LAZY)
+    assert all(name in told.stdout for name in LAZY)
+    assert toolcrib("-h").stdout == told.stdout
+
+
+def test_help_loads_no_verb_and_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom toolcrib.cli.app import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert loaded.isdisjoint({"anyio", "mcp", "numpy", "pydantic", "rich", "toolcrib.crib", "uvicorn"})
+    assert not any(place.partition(":")[0] in loaded for place in LAZY.values())
+
+
+@pytest.mark.parametrize("name", sorted(LAZY))
+def test_every_verb_says_of_itself_what_the_list_says(toolcrib: Any, name: str) -> None:
+    module, _, attribute = LAZY[name].partition(":")
+    command = getattr(import_module(module), attribute)
+    said = next(section[name] for section in SECTIONS.values() if name in section)
+    assert [command.name, command.help.splitlines()[0]] == [name, said]
+    told = toolcrib(name, "--help")
+    assert told.exit_code == 0
+    assert "--config FILE" in told.stdout
+    assert "--json" in told.stdout
+    assert "Example" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["serch", "x"], "there is no verb 'serch'; did you mean 'search'?"),
+        (["search"], "Missing argument 'QUERY...'"),
+        (["search", "x", "--limt", "3"], "No such option"),
+        (["--nosuch"], "No such option"),
+        (["list", "--limit", "many"], "'many' is not a valid integer range"),
+    ],
+    ids=["verb", "argument", "option", "early", "type"],
+)
+def test_a_wrong_command_line_exits_with_2(toolcrib: Any, args: list[str], message: str) -> None:
+    told = toolcrib(*args)
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    assert message in told.stderr
+    assert "Usage: toolcrib" in told.stderr
+    as_json = toolcrib("--json", *args)
+    assert as_json.exit_code == 2
+    assert json.loads(as_json.stdout)["error"]["code"] == "usage"
+    assert as_json.stderr == ""
+
+
+def test_an_option_without_its_value_exits_with_2(toolcrib: Any) -> None:
+    told = toolcrib("--config")
+    assert told.exit_code == 2
+    assert told.stderr == "error: Option '--config' requires an argument.\n"
+
+
+def test_no_verb_at_all_shows_the_help(toolcrib: Any) -> None:
+    told = toolcrib()
+    assert told.exit_code == 2
+    assert "Find tools" in told.output
+
+
+def test_a_broken_configuration_exits_with_2(toolcrib: Any, tmp_path: Any) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text("timeuot = 3\n")
+    told = toolcrib("list", "--config", str(path))
+    assert told.exit_code == 2
+    assert "/timeuot: is not a setting; did you mean 'timeout'?" in told.stderr
+    assert toolcrib("list", "--config", str(tmp_path / "nosuch.toml")).exit_code == 2
+
+
+def test_the_configuration_of_this_folder_is_found(toolcrib: Any, tmp_path: Any, little: Any) -> None:
+    servers = {"mcpServers": {"here": little()}}
+    (tmp_path / "here" / ".mcp.json").write_text(json.dumps(servers))
+    assert "here:shout" in toolcrib("list").stdout
+
+
+def test_debug_shows_where_an_error_comes_from(toolcrib: Any) -> None:
+    level = logging.getLogger().level
+    try:
+        assert "Traceback" in toolcrib("describe", "math:nosuch", "--demo", "--debug").stderr
+    finally:
+        logging.getLogger().setLevel(level)
+    assert "Traceback" not in toolcrib("describe", "math:nosuch", "--demo").stderr
+
+
+def test_the_version_is_told(toolcrib: Any) -> None:
+    assert toolcrib("--version").stdout.startswith("toolcrib ")
+    assert toolcrib("version").stdout.startswith("toolcrib ")
+    assert json.loads(toolcrib("version", "--json").stdout).keys() == {"version", "python", "platform"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_taught_to_complete(toolcrib: Any, shell: str) -> None:
+    script = toolcrib("completion", shell)
+    assert script.exit_code == 0
+    assert "_TOOLCRIB_COMPLETE" in script.stdout
+    assert json.loads(toolcrib("completion", shell, "--json").stdout)["shell"] == shell
+
+
+def test_a_shell_that_nobody_knows_exits_with_2(toolcrib: Any) -> None:
+    assert toolcrib("completion", "csh").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "offered"),
+    [
+        ("toolcrib sea", "1", "plain,search\n"),
+        ("toolcrib nosuch x", "2", ""),
+        ("toolcrib serve --trans", "2", "--transport"),
+    ],
+    ids=["verb", "no-verb", "option"],
+)
+def test_verbs_and_options_are_completed(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, words: str, place: str, offered: str
+) -> None:
+    monkeypatch.setenv("_TOOLCRIB_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", place)
+    with pytest.raises(SystemExit):
+        app([], prog_name="toolcrib")
+    assert offered in capsys.readouterr().out

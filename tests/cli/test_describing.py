@@ -1,0 +1,87 @@
+"""The verb `describe`."""
+
+import json
+from typing import Any
+
+import pytest
+
+
+def test_a_description_shows_how_the_tool_is_called(toolcrib: Any) -> None:
+    told = toolcrib("describe", "text:count_words", "--demo")
+    assert told.exit_code == 0
+    assert told.stdout.startswith("text:count_words\nCount the characters, words and lines of a text")
+    assert "count_words(text, top?) -> object" in told.stdout
+    rows = [line.split(maxsplit=3) for line in told.stdout.splitlines()]
+    assert ["text", "string", "required", "what to look at."] in rows
+    assert ["top", "integer", "5", "how many of the frequent words to name."] in rows
+    assert "Hints: only reads; stays within its own data." in told.stdout
+
+
+def test_a_description_shows_examples_that_can_be_run(toolcrib: Any) -> None:
+    told = toolcrib("describe", "notes:add", "--demo").stdout
+    assert 'toolcrib run notes:add --args \'{"text": "return the drill"}\'' in told
+    assert "#=> the note with its number" in told
+    assert "Notes\nNotes last as long as the process" in told
+
+
+def test_a_destructive_tool_is_told(toolcrib: Any) -> None:
+    assert "may destroy something" in toolcrib("describe", "notes:delete_all", "--demo").stdout
+
+
+@pytest.mark.parametrize(
+    ("level", "fields"),
+    [
+        ("summary", {"summary"}),
+        ("schema", {"summary", "tool", "schemaInfo"}),
+        ("full", {"summary", "tool", "schemaInfo", "examples"}),
+    ],
+)
+def test_each_level_tells_more(toolcrib: Any, level: str, fields: set[str]) -> None:
+    told = json.loads(toolcrib("describe", "math:evaluate", "--demo", "--json", "--level", level).stdout)
+    assert fields == told.keys() & {"summary", "tool", "schemaInfo", "examples"}
+
+
+def test_a_summary_needs_no_schema(toolcrib: Any) -> None:
+    told = toolcrib("describe", "math:evaluate", "--demo", "--level", "summary").stdout
+    assert told.startswith("math:evaluate\nWork out an arithmetic expression")
+    assert "Parameters" not in told
+
+
+def test_a_tool_that_is_not_there_comes_with_the_one_that_may_be_meant(toolcrib: Any) -> None:
+    told = toolcrib("describe", "math:evaluat", "--demo")
+    assert told.exit_code == 3
+    assert told.stdout == ""
+    assert told.stderr == "error: no tool named 'math:evaluat'; did you mean 'math:evaluate'?\n"
+
+
+def test_a_tool_of_a_server_that_is_down_is_unavailable(toolcrib: Any, config: Any, little: Any) -> None:
+    assert toolcrib("describe", "bad:tool", "--config", config(bad=little("fail"))).exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["describe", "h:hostile"], ["list", "--all"], ["describe", "h:hostile", "--json"], ["search", "danger"]],
+    ids=["describe", "list", "json", "search"],
+)
+def test_what_a_server_says_cannot_steer_the_terminal(
+    toolcrib: Any, config: Any, talker: Any, args: list[str]
+) -> None:
+    told = toolcrib(*args, "--config", config(h=talker))
+    assert told.exit_code == 0
+    assert "anger" in told.stdout
+    assert not set("\x1b\x07\x9b\u202e") & set(told.stdout)
+
+
+def test_schemas_are_shown_in_a_word_or_two(toolcrib: Any, config: Any, talker: Any) -> None:
+    told = toolcrib("describe", "h:hostile", "--config", config(h=talker)).stdout
+    rows = {line.split("  ")[0]: " ".join(line.split()[1:]) for line in told.splitlines()}
+    assert {name: rows[name] for name in "bcdefg"} == {
+        "b": "any",
+        "c": "string | integer | null",
+        "d": "array of any",
+        "e": '"x" | 1',
+        "f": "part",
+        "g": 'string "it"',
+    }
+    assert "Hints" not in told
+    assert toolcrib("describe", "h:bare", "--config", config(h=talker)).exit_code in {0, 3}

@@ -1,0 +1,120 @@
+"""The verbs `search` and `list`."""
+
+import json
+from typing import Any
+
+import pytest
+
+
+def test_a_search_shows_the_tools_that_fit_with_their_confidence(toolcrib: Any) -> None:
+    found = toolcrib("--demo", "search", "convert", "miles", "to", "kilometres")
+    assert found.exit_code == 0
+    header, first = found.stdout.splitlines()[:2]
+    assert header.split() == ["ID", "CONFIDENCE", "DESCRIPTION"]
+    assert first.startswith("math:convert_length  0.")
+
+
+def test_a_search_as_json_is_one_document(toolcrib: Any) -> None:
+    found = json.loads(toolcrib("search", "miles to kilometres", "--json", "--demo", "--limit", "1").stdout)
+    assert [tool["id"] for tool in found["tools"]] == ["math:convert_length"]
+    assert {"score", "scoreType", "confidence", "shortDescription"} <= found["tools"][0].keys()
+
+
+@pytest.mark.parametrize("args", [["--namespace", "time"], ["--tag", "nosuch"]], ids=["namespace", "tag"])
+def test_a_search_can_be_narrowed(toolcrib: Any, args: list[str]) -> None:
+    found = json.loads(toolcrib("search", "convert miles", "--json", "--demo", *args).stdout)
+    assert not any(tool["id"].startswith("math:") for tool in found["tools"])
+
+
+def test_that_nothing_fits_is_said_with_the_nearest_namespaces(toolcrib: Any) -> None:
+    found = toolcrib("--demo", "search", "zzyzx")
+    assert found.exit_code == 0
+    assert found.stdout == "nothing fits 'zzyzx'; the namespaces are math, notes, text, time\n"
+
+
+def test_a_threshold_leaves_only_what_is_near_to_name(toolcrib: Any) -> None:
+    found = toolcrib("--demo", "search", "a length of time in days", "--min-confidence", "1")
+    assert found.stdout.startswith("nothing fits 'a length of time in days'; the nearest namespaces are ")
+
+
+def test_guesses_are_called_guesses(toolcrib: Any) -> None:
+    found = toolcrib("--demo", "search", "translate a text into french")
+    assert "text:count_words" in found.stdout
+    assert "nothing clearly fits" in found.stderr
+    assert "nothing clearly fits" not in toolcrib("--demo", "search", "convert miles to kilometres").stderr
+
+
+def test_that_nothing_fits_is_a_note_in_json(toolcrib: Any) -> None:
+    found = json.loads(toolcrib("--demo", "--json", "search", "zzyzx").stdout)
+    assert found["tools"] == []
+    assert found["note"].startswith("nothing fits")
+
+
+def test_an_empty_catalogue_is_called_empty_and_how_to_fill_it(toolcrib: Any) -> None:
+    found = toolcrib("search", "anything")
+    assert found.exit_code == 0
+    assert found.stdout == "nothing fits 'anything'; the catalogue is empty\n"
+    assert "no configuration" in found.stderr
+    assert "--demo" in found.stderr
+
+
+def test_a_list_is_in_the_order_of_the_ids(toolcrib: Any) -> None:
+    lines = toolcrib("list", "--demo").stdout.splitlines()
+    ids = [line.split()[0] for line in lines[1:]]
+    assert len(ids) == 12
+    assert ids == sorted(ids)
+    assert not any("\t" in line or line != line.rstrip() for line in lines)
+
+
+def test_a_list_as_json_tells_how_many_there_are(toolcrib: Any) -> None:
+    found = json.loads(toolcrib("list", "--demo", "--json", "--limit", "2").stdout)
+    assert [len(found["tools"]), found["total"]] == [2, 12]
+
+
+def test_a_list_that_is_cut_says_how_much_is_missing(toolcrib: Any) -> None:
+    assert "10 more; --all shows them" in toolcrib("list", "--demo", "--limit", "2").stderr
+    assert "more" not in toolcrib("list", "--demo", "--limit", "2", "--all").stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "count"),
+    [
+        (["--namespace", "notes"], 3),
+        (["--tag", "demo"], 12),
+        (["--backend", "local"], 12),
+        (["--backend", "mcp"], 0),
+    ],
+    ids=["namespace", "tag", "backend", "other-backend"],
+)
+def test_a_list_can_be_narrowed(toolcrib: Any, args: list[str], count: int) -> None:
+    assert json.loads(toolcrib("list", "--demo", "--json", *args).stdout)["total"] == count
+
+
+def test_an_empty_list_says_so(toolcrib: Any) -> None:
+    assert toolcrib("list", "--demo", "--namespace", "nosuch").stdout == "no tools\n"
+
+
+def test_search_and_list_answer_though_a_server_is_unavailable(
+    toolcrib: Any, config: Any, little: Any
+) -> None:
+    path = config(good=little(), bad=little("fail"))
+    found = toolcrib("search", "capital letters", "--config", path)
+    assert found.exit_code == 0
+    assert found.stdout.splitlines()[1].startswith("good:shout")
+    listed = toolcrib("list", "--config", path, "--json", "--namespace", "bad")
+    assert listed.exit_code == 0
+    assert json.loads(listed.stdout)["total"] == 0
+    for answer in (found, listed):
+        assert "server 'bad' is unavailable" in answer.stderr
+        assert "the licence has expired" in answer.stderr
+
+
+def test_a_toolset_hides_the_rest(toolcrib: Any, tmp_path: Any) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text('[toolsets.sums]\nnamespaces = ["math"]\n')
+    common = ("--demo", "--config", str(path), "--toolset", "sums")
+    assert json.loads(toolcrib(*common, "--json", "list").stdout)["total"] == 3
+    assert toolcrib(*common, "run", "text:make_slug", "title=a").exit_code == 3
+    wrong = toolcrib("--demo", "--config", str(path), "list", "--toolset", "sumz")
+    assert wrong.exit_code in {2, 3}
+    assert "did you mean 'sums'?" in wrong.stderr

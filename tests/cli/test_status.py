@@ -1,0 +1,59 @@
+"""The verb `status`."""
+
+import json
+from typing import Any
+
+
+def test_the_status_shows_servers_catalogue_and_tokens(
+    toolcrib: Any, config: Any, little: Any, home: Any
+) -> None:
+    path = config(good=little(), bad=little("fail", required=True))
+    told = toolcrib("status", "--config", path)
+    assert told.exit_code == 0
+    lines = [line.split() for line in told.stdout.splitlines()]
+    assert ["configuration", path] in lines
+    assert f"kept in {home}" in told.stdout
+    assert ["good", "ready", "stdio", "5"] in lines
+    assert "bad   failed" in told.stdout
+    assert "its last words: the licence has expired" in told.stdout
+    assert "for all definitions" in told.stdout
+
+
+def test_the_status_as_json(toolcrib: Any, tmp_path: Any) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text('store = "memory"\n[toolsets.sums]\nnamespaces = ["math"]\n')
+    told = json.loads(toolcrib("status", "--demo", "--json", "--config", str(path)).stdout)
+    assert told["catalogue"] == {"tools": 12, "namespaces": ["math", "notes", "text", "time"], "keptIn": None}
+    assert told["toolsets"] == ["sums"]
+    assert told["servers"] == []
+    tokens = told["tokens"]
+    assert tokens["complete"] is True
+    assert tokens["tools"] == 12
+    assert tokens["direct"] > 0 < tokens["surface"]
+    part = json.loads(
+        toolcrib("status", "--demo", "--json", "--config", str(path), "--toolset", "sums").stdout
+    )
+    assert part["catalogue"]["tools"] == 3
+    assert part["tokens"]["direct"] < tokens["direct"]
+
+
+def test_the_status_of_nothing(toolcrib: Any) -> None:
+    told = toolcrib("status")
+    assert told.exit_code == 0
+    assert "configuration  none" in told.stdout
+    assert "0 tools in 0 namespaces, kept in memory only" in told.stdout
+    assert "tokens" not in told.stdout
+
+
+def test_the_status_names_toolsets_and_what_is_saved(toolcrib: Any, tmp_path: Any) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text("[toolsets.sums]\n[toolsets.all]\n")
+    told = toolcrib("status", "--demo", "--config", str(path)).stdout
+    assert "toolsets       all, sums" in told
+    assert "so few tools are cheaper listed directly" in told
+
+
+def test_the_status_tells_what_many_tools_save(toolcrib: Any, config: Any, talker: Any) -> None:
+    told = toolcrib("status", "--config", config(many=talker)).stdout
+    assert "% saved" in told
+    assert "1 definition is no tool: shapeless" in told

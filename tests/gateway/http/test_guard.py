@@ -1,0 +1,296 @@
+"""Requests that are not as they should be, against a real server."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import SocketStream
+from gateway.little_face import LittleFace, serving
+from mcp import Client
+
+from toolcrib.errors import ConfigError
+from toolcrib.gateway import Gateway
+
+pytestmark = pytest.mark.anyio
+HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "p", "version": "1"},
+    },
+}
+
+
+@asynccontextmanager
+async def site(environ: dict[str, str] | None = None, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    gateway = Gateway({"gateway": settings}, faces=lambda *_: LittleFace(), environ=environ)
+    async with gateway, serving(gateway) as url, httpx.AsyncClient(base_url=url, headers=HEADERS) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/health", "/ready", "/metrics", "/nothing"])
+async def test_a_wrong_name_or_origin_is_refused_everywhere(path: str) -> None:
+    async with site() as client:
+        host = await client.post(path, json=HELLO, headers={"host": "evil.example.com"})
+        origin = await client.post(path, json=HELLO, headers={"origin": "http://evil.example.com"})
+        both = {"host": "evil.example.com", "origin": "http://evil.example.com"}
+        rebound = await client.post(path, json=HELLO, headers=both)
+    assert (host.status_code, origin.status_code, rebound.status_code) == (421, 403, 403)
+    assert "allowed_hosts" in host.json()["error"]
+    assert "allowed_origins" in origin.json()["error"]
+    assert "access-control-allow-origin" not in origin.headers
+
+
+@pytest.mark.parametrize(
+    "name", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]:8", "crib.test", "crib.test:1"]
+)
+async def test_names_of_this_machine_and_of_the_settings_are_right(name: str) -> None:
+    async with site(allowed_hosts=["crib.test"]) as client:
+        answer = await client.post("/mcp", json=HELLO, headers={"host": name})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["localhost.evil.com", "evil.com:80@localhost", "127.0.0.1.evil.com", "localhost:1:2", "[::1", "-"],
+)
+async def test_names_that_only_look_right_are_wrong(name: str) -> None:
+    async with site() as client:
+        answer = await client.post("/mcp", json=HELLO, headers={"host": name})
+    assert answer.status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:3000", 200),
+        ("http://127.0.0.1", 200),
+        ("https://app.test", 200),
+        ("https://app.test:444", 403),
+        ("http://app.test", 403),
+        ("null", 403),
+        ("file://", 403),
+        ("http://localhost.evil.com", 403),
+        ("http://evil.com/localhost", 403),
+    ],
+)
+async def test_web_pages_of_this_machine_and_of_the_settings_may_call(origin: str, status: int) -> None:
+    async with site(allowed_origins=["https://app.test/"]) as client:
+        answer = await client.post("/mcp", json=HELLO, headers={"origin": origin})
+        ask = {"origin": origin, "access-control-request-method": "POST"}
+        before = await client.options("/mcp", headers=ask)
+    assert answer.status_code == status
+    assert before.status_code == (204 if status == 200 else 403)
+    allowed = origin if status == 200 else None
+    assert answer.headers.get("access-control-allow-origin") == allowed
+    assert before.headers.get("access-control-allow-origin") == allowed
+    assert ("mcp-session-id" in before.headers.get("access-control-allow-headers", "")) is (status == 200)
+
+
+async def test_any_web_page_may_call_where_the_settings_say_so() -> None:
+    async with site(allowed_origins=["*"]) as client:
+        answer = await client.post("/mcp", json=HELLO, headers={"origin": "https://any.test"})
+    assert answer.headers["access-control-allow-origin"] == "https://any.test"
+
+
+async def test_the_token_is_asked_for_but_not_by_probes() -> None:
+    async with site(token="${CRIB_TOKEN}-1", environ={"CRIB_TOKEN": "secret"}) as client:  # noqa: S106 - a test's
+        bare = {
+            path: await client.get(path) for path in ("/mcp", "/metrics", "/health", "/ready", "/nothing")
+        }
+        for wrong in ("Bearer secret", "Basic secret-1", "secret-1", "Bearer sécret-1", "Bearer"):
+            answer = await client.get("/metrics", headers={"authorization": wrong.encode("latin-1")})
+            assert answer.status_code == 401
+            assert 'error="invalid_token"' in answer.headers["www-authenticate"]
+        client.headers["authorization"] = "Bearer secret-1"
+        known = {path: await client.get(path) for path in ("/metrics", "/ready")}
+        opened = await client.post("/mcp", json=HELLO)
+    assert {path: answer.status_code for path, answer in bare.items()} == {
+        "/mcp": 401,
+        "/metrics": 401,
+        "/health": 200,
+        "/ready": 200,
+        "/nothing": 401,
+    }
+    assert bare["/mcp"].headers["www-authenticate"] == 'Bearer realm="toolcrib"'
+    assert bare["/ready"].json() == {"status": "ready"}
+    assert known["/ready"].json() == {"status": "ready", "servers": {}}
+    assert known["/metrics"].status_code == opened.status_code == 200
+    assert "secret" not in str(bare)
+
+
+async def test_a_token_that_cannot_be_made_out_is_told_at_once() -> None:
+    for token, said in (("${NOBODY}", "NOBODY"), (" spaced ", "printable"), ("${EMPTY:-}", "printable")):
+        gateway = Gateway({"gateway": {"token": token}}, environ={}, faces=lambda *_: LittleFace())
+        with pytest.raises(ConfigError, match=said):
+            await gateway.__aenter__()
+
+
+async def test_others_are_not_let_in_without_a_token() -> None:
+    async with Gateway(faces=lambda *_: LittleFace()) as gateway:
+        for host in ("0.0.0.0", "::", "192.0.2.1", "crib.test"):  # noqa: S104 - it has a token, or is refused
+            with pytest.raises(ConfigError, match=r"needs a token: set gateway\.token"):
+                await gateway.serve_http(host=host, port=0)
+
+
+async def test_a_port_or_host_that_cannot_be_had_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        async with Gateway({"gateway": {"token": "t"}}, faces=lambda *_: LittleFace()) as gateway:
+            with pytest.raises(ConfigError, match="is in use; stop what listens there"):
+                await gateway.serve_http(port=taken.getsockname()[1])
+            with pytest.raises(ConfigError, match="cannot be listened on"):
+                await gateway.serve_http(host="192.0.2.1", port=0)
+            with pytest.raises(ConfigError, match="'no such host'"):
+                await gateway.serve_http(host="no such host", port=0)
+
+
+async def test_the_other_loopback_and_all_addresses_are_served() -> None:
+    async with Gateway({"gateway": {"token": "t"}}, faces=lambda *_: LittleFace()) as gateway:
+        async with serving(gateway, host="::1") as url, httpx.AsyncClient() as client:
+            assert url.startswith("http://[::1]:")
+            assert (await client.get(f"{url}/health")).status_code == 200
+        async with serving(gateway, host="0.0.0.0") as url, httpx.AsyncClient() as client:  # noqa: S104 - it has a token, or is refused
+            here = url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - it has a token, or is refused
+            assert (await client.get(f"{here}/health")).status_code == 200
+            assert (await client.get(f"{here}/health", headers={"host": "0.0.0.0"})).status_code == 421  # noqa: S104 - it has a token, or is refused
+
+
+async def test_large_bodies_are_refused_before_they_are_read() -> None:
+    async with site() as client:
+        async with await connected(client) as stream:
+            length = b"Content-Length: 20971520"
+            await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + length + b"\r\n\r\n{")
+            told = await stream.receive()
+        async with await connected(client) as stream:
+            await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+            with suppress(anyio.BrokenResourceError):
+                for _ in range(320):  # 20 MB, unless it is told before
+                    await stream.send(piece)
+            streamed = await everything(stream)
+        assert (await client.post("/mcp", json=HELLO)).status_code == 200
+    assert told.startswith(b"HTTP/1.1 413")
+    assert b"4,194,304 bytes" in told
+    assert not streamed or streamed.startswith(b"HTTP/1.1 413")
+
+
+async def test_what_is_no_message_is_answered_and_harms_nothing() -> None:
+    async with site() as client:
+        modern = {"mcp-protocol-version": "2026-07-28"}
+        for content in (
+            b"",
+            b"{",
+            b"[]",
+            b"null",
+            b"\xff",
+            b'{"jsonrpc":"2.0"}',
+            b"[" * 100_000,
+            b'{"id":' + b"9" * 5000 + b"}",
+        ):
+            for headers in ({}, modern, {"mcp-protocol-version": "1999-01-01"}, {"mcp-session-id": "nobody"}):
+                answer = await client.post("/mcp", content=content, headers=headers)
+                assert 400 <= answer.status_code < 500, (content[:20], headers, answer.status_code)
+                assert "Traceback" not in answer.text
+        for headers in (
+            {"accept": "text/html"},
+            {"content-type": "text/plain"},
+            {**modern, "mcp-method": "x"},
+        ):
+            assert 400 <= (await client.post("/mcp", json=HELLO, headers=headers)).status_code < 500
+        for method in ("PUT", "PATCH", "GET", "DELETE", "OPTIONS", "BREW"):
+            assert 400 <= (await client.request(method, "/mcp")).status_code < 500
+            assert (await client.request(method, "/health")).status_code == (200 if method == "GET" else 405)
+        assert (await client.get("/nothing")).status_code == 404
+        assert (await client.get("/mcp/nobody")).status_code == 404
+        async with Client(f"{client.base_url}/mcp", mode="legacy") as sound:
+            assert (await sound.call_tool("echo", {})).structured_content == {"value": {}}
+
+
+async def connected(client: httpx.AsyncClient) -> SocketStream:
+    return await anyio.connect_tcp("127.0.0.1", client.base_url.port or 0)
+
+
+async def everything(stream: SocketStream) -> bytes:
+    heard = b""
+    with anyio.fail_after(20):
+        try:
+            while True:
+                heard += await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return heard
+
+
+async def test_slow_senders_are_cut_off() -> None:
+    async with site(request_timeout=0.3) as client:
+        silent, headless, bodiless, second = [await connected(client) for _ in range(4)]
+        async with silent, headless, bodiless, second:
+            await headless.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: ")
+            await bodiless.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+            await second.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            first = await second.receive()
+            await second.send(b"GET /health HTT")
+            assert b"408" in await everything(silent)
+            assert b"408" in await everything(headless)
+            late = await everything(bodiless)
+            assert b" 200 " in first
+            assert b"408" in await everything(second)
+    assert late.startswith(b"HTTP/1.1 408")
+    assert b"gateway.request_timeout" in late
+
+
+async def test_bytes_that_are_no_http_and_headers_without_end_are_refused() -> None:
+    async with site() as client:
+        for sent in (b"\x16\x03\x01\x00garbage\r\n\r\n", b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 20_000):
+            async with await connected(client) as stream:
+                with anyio.move_on_after(5):
+                    try:
+                        await stream.send(sent)
+                    except anyio.BrokenResourceError:
+                        continue
+                heard = await everything(stream)
+                assert not heard or heard.startswith(b"HTTP/1.1 400"), heard[:100]
+        async with await connected(client) as stream:
+            twice = b"GET /health HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nOrigin: http://evil.com\r\n\r\n"
+            await stream.send(twice)
+            assert b" 403 " in await stream.receive()
+        async with await connected(client) as stream:
+            await stream.send(b"GET /health HTTP/1.0\r\n\r\n")
+            assert b" 421 " in await stream.receive()
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_nonsense_after_an_early_answer_only_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with site() as client:
+        async with await connected(client) as stream:
+            await stream.send(b"POST /mcp HTTP/1.1\r\nHost: evil\r\nTransfer-Encoding: chunked\r\n\r\n")
+            heard = await stream.receive()
+            with suppress(anyio.BrokenResourceError):
+                await stream.send(b"nonsense\r\n\r\n")
+            await everything(stream)
+        assert (await client.get("/health")).status_code == 200
+    assert b" 421 " in heard
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
+    async with site() as client:
+        async with await connected(client) as stream:
+            await stream.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_more_sessions_than_are_allowed_are_refused() -> None:
+    async with site(sessions=1) as client:
+        first = await client.post("/mcp", json=HELLO)
+        second = await client.post("/mcp", json=HELLO)
+    assert (first.status_code, second.status_code) == (200, 503)

@@ -1,0 +1,185 @@
+"""What becomes of calls when a gateway is told to stop, or its client goes away."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from gateway.little_face import LittleFace, serving
+from mcp import Client
+from mcp.client.subscriptions import SubscriptionLost
+
+from toolcrib.gateway import Gateway
+
+# ruff: noqa: SIM117 - the outer one is what the test is about
+
+pytestmark = pytest.mark.anyio
+CHILD = Path(__file__).parent.parent / "child.py"
+MODERN = {
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+    "mcp-name": "wait",
+}
+WAIT = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "wait",
+        "arguments": {},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
+
+
+@asynccontextmanager
+async def stopped_by_signals(face: LittleFace, **settings: Any) -> AsyncIterator[tuple[str, anyio.Event]]:
+    """Serve until a signal says so, and yield the address, and what is set at the end."""
+    ended, ready = anyio.Event(), anyio.Event()
+    urls: list[str] = []
+
+    def on_ready(url: str) -> None:
+        urls.append(url)
+        ready.set()
+
+    async def serve() -> None:
+        await gateway.serve_http(port=0, on_ready=on_ready)
+        ended.set()
+
+    async with Gateway({"gateway": settings}, faces=lambda *_: face) as gateway:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            with anyio.fail_after(30):
+                await ready.wait()
+                yield urls[0], ended
+                await ended.wait()
+
+
+def told(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_a_call_that_runs_may_end(era: Any) -> None:
+    face = LittleFace()
+    answers: list[Any] = []
+
+    async def call() -> None:
+        answers.append((await client.call_tool("wait", {})).structured_content)
+
+    async with stopped_by_signals(face) as (url, ended):
+        async with Client(f"{url}/mcp", mode=era) as client:
+            await client.list_tools()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await face.started.wait()
+                told(signal.SIGTERM)
+                async with httpx.AsyncClient() as other:
+                    while True:  # until it is heard
+                        try:
+                            if (await other.post(f"{url}/mcp", json={})).status_code == 503:
+                                break
+                        except httpx.HTTPError:
+                            break
+                assert not ended.is_set()
+                face.go_on.set()
+    assert answers == [{"value": "waited"}]
+
+
+async def test_a_call_that_does_not_end_is_ended_in_time() -> None:
+    face = LittleFace()
+    async with stopped_by_signals(face, shutdown_timeout=0.2) as (url, _):
+        async with httpx.AsyncClient(headers=MODERN) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(failing, client.post, f"{url}/mcp", WAIT)
+            await face.started.wait()
+            told(signal.SIGINT)
+            await face.cancelled.wait()
+
+
+async def test_a_second_signal_ends_everything_at_once() -> None:
+    face = LittleFace()
+    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, ended):
+        async with httpx.AsyncClient(headers=MODERN) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(failing, client.post, f"{url}/mcp", WAIT)
+            await face.started.wait()
+            while not ended.is_set():  # two that come at once are one
+                told(signal.SIGTERM)
+                with anyio.move_on_after(0.2):
+                    await ended.wait()
+            await face.cancelled.wait()
+
+
+async def failing(post: Any, url: str, content: Any) -> None:
+    with pytest.raises(httpx.HTTPError):
+        await post(url, json=content, timeout=60)
+
+
+async def test_streams_for_news_do_not_hold_it_up() -> None:
+    async with stopped_by_signals(LittleFace(), shutdown_timeout=600.0) as (url, _):
+        async with Client(f"{url}/mcp", mode="legacy") as old, Client(f"{url}/mcp") as young:
+            await old.list_tools()
+            async with young.listen(tools_list_changed=True) as news:
+                told(signal.SIGTERM)
+                with pytest.raises((StopAsyncIteration, SubscriptionLost)):
+                    await anext(aiter(news))
+
+
+async def test_a_stateless_client_that_goes_away_ends_its_call() -> None:
+    face = LittleFace()
+    async with Gateway(faces=lambda *_: face) as gateway, serving(gateway) as url:
+        async with httpx.AsyncClient(headers=MODERN) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: client.post(f"{url}/mcp", json=WAIT))
+            await face.started.wait()
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(20):
+            await face.cancelled.wait()
+
+
+async def test_a_session_whose_connection_goes_away_keeps_its_call() -> None:
+    face = LittleFace()
+    async with Gateway(faces=lambda *_: face) as gateway, serving(gateway) as url:
+        async with Client(f"{url}/mcp", mode="legacy") as client:
+            session = None
+            async with httpx.AsyncClient() as raw:
+                hello = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {},
+                    "clientInfo": {"name": "p", "version": "1"},
+                }
+                headers = {name: MODERN[name] for name in ("accept", "content-type")}
+                message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+                opened = await raw.post(f"{url}/mcp", json=message, headers=headers)
+                session = headers | {"mcp-session-id": opened.headers["mcp-session-id"]}
+                call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait"}}
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(lambda: raw.post(f"{url}/mcp", json=call, headers=session))
+                    await face.started.wait()
+                    tasks.cancel_scope.cancel()
+            assert (await client.call_tool("echo", {})).structured_content == {"value": {}}
+            assert not face.cancelled.is_set()
+            face.go_on.set()
+
+
+def test_a_process_ends_well() -> None:
+    command = [sys.executable, str(CHILD), "http"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        url = child.stdout.readline().decode().strip()
+        assert httpx.get(f"{url}/health").json()["status"] == "ok"
+        child.send_signal(signal.SIGINT)
+        said, errors = child.communicate(timeout=30)
+    assert (child.returncode, said) == (0, b"")
+    assert errors.endswith(b"the end\n")
+    assert b"Traceback" not in errors

@@ -1,0 +1,192 @@
+"""A gateway as people have it, in a process of its own, and clients that talk to it in both eras."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from servers.launch import START
+
+__all__ = ["COMMAND", "ERAS", "Place", "Served", "Stdio", "called", "connected", "failed", "free_port"]
+
+COMMAND = (sys.executable, "-m", "toolcrib.cli")
+"""The command, without relying on where its script is installed."""
+ERAS = {"stateless": "auto", "handshake": "legacy"}
+"""How the client of the SDK is told in which era of the protocol to speak."""
+VERSIONS = {"stateless": "2026-07-28", "handshake": "2025-11-25"}
+
+
+def toml(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(name)} = {toml(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+class Place:
+    """A folder with a configuration, and with what gateways keep there."""
+
+    def __init__(self, folder: Path, servers: Mapping[str, Any], **settings: Any) -> None:
+        """Write the configuration; the settings are those beside the servers."""
+        self.home = folder / "home"
+        self.config = folder / "toolcrib.toml"
+        self.configure(servers, **settings)
+
+    def configure(self, servers: Mapping[str, Any], **settings: Any) -> None:
+        """Write the configuration anew."""
+        parts = {"servers": servers, **settings}
+        text = "".join(f"{name} = {toml(value)}\n" for name, value in parts.items())
+        self.config.write_text(text, encoding="utf-8")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What the environment of a gateway says."""
+        return {**os.environ, "TOOLCRIB_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
+
+    def command(self, *more: str) -> list[str]:
+        """Return what starts a gateway on this configuration."""
+        return [*COMMAND, "serve", "--config", str(self.config), *more]
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 on which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+class Served:
+    """A gateway over HTTP, in a process of its own, on one port for its whole life."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log(self) -> Path:
+        """Where it writes what it has to say."""
+        return self.place.config.with_name("gateway.log")
+
+    def start(self) -> float:
+        """Start it, and return after how many seconds it could be reached."""
+        command = self.place.command("--transport", "http", "--port", str(self.port))
+        started = time.monotonic()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, env=self.place.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        while not self.get("/health"):
+            if self._process.poll() is not None or time.monotonic() - started > START:
+                self.kill()
+                pytest.fail(f"{command} does not serve: {self.log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.005)  # another process sets no event
+        return time.monotonic() - started
+
+    def get(self, path: str) -> str | None:
+        """Return what stands at a path; None where nobody answers with it."""
+        with suppress(OSError):
+            connection = HTTPConnection("127.0.0.1", self.port, timeout=START)
+            try:
+                connection.request("GET", path)
+                answer = connection.getresponse()
+                text = answer.read().decode()
+            finally:
+                connection.close()
+            return text if answer.status == 200 else None
+        return None
+
+    def kill(self) -> None:
+        """Kill it, as a crash or an administrator would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ask it to stop, and return its exit code once it has."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> int:
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        process.send_signal(how)
+        try:
+            return process.wait(START)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    def connect(self, era: str, **options: Any) -> Any:
+        """Return a client of an era, to be entered; it takes answers of any size."""
+        transport = streamable_http_client(self.url, max_sse_event_size=None)
+        return Client(transport, mode=ERAS[era], read_timeout_seconds=START, **options)  # type: ignore[arg-type]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Stdio:
+    """A gateway over stdio, one process for each client."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def connect(self, era: str, **options: Any) -> Any:
+        """Return a client of an era, to be entered."""
+        command, *args = self.place.command()
+        server = StdioServerParameters(command=command, args=args, env=self.place.environ)
+        return Client(server, mode=ERAS[era], read_timeout_seconds=START, **options)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def connected(where: Served | Stdio, era: str, **options: Any) -> AsyncIterator[Client]:
+    """Yield a client that talks to a gateway in an era."""
+    client: Client
+    async with where.connect(era, **options) as client:
+        assert client.protocol_version == VERSIONS[era]
+        yield client
+
+
+async def called(client: Client, tool: str, **arguments: Any) -> Any:
+    """Return what a tool gives, which must not be a failure."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result
+    return result.structured_content
+
+
+async def failed(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Return the error that a tool gives, which must be one."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result
+    assert result.structured_content is not None
+    error: dict[str, Any] = result.structured_content["error"]
+    return error

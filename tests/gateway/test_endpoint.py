@@ -1,0 +1,191 @@
+"""One endpoint, its clients in the same process."""
+
+import subprocess
+import sys
+from typing import Any
+
+import anyio
+import pytest
+from gateway.little_face import LittleFace
+from mcp import Client, MCPError
+from mcp_types import CreateMessageResult, ElicitResult, TextContent
+from opentelemetry import trace
+
+from toolcrib.errors import ToolExecutionError
+from toolcrib.execution.records import Call
+from toolcrib.gateway.client import CURRENT, RequestClient, Tickets
+from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.relay import relay_input
+from toolcrib.model import McpBackend, Tool
+
+pytestmark = pytest.mark.anyio
+FORM = {
+    "method": "elicitation/create",
+    "params": {"mode": "form", "message": "Which?", "requestedSchema": {"type": "object", "properties": {}}},
+}
+SAMPLE = {
+    "method": "sampling/createMessage",
+    "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5},
+}
+
+
+async def pick(*_: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"which": "this"})
+
+
+async def think(*_: Any) -> CreateMessageResult:
+    return CreateMessageResult(role="assistant", content=TextContent(text="well"), model="m")
+
+
+class Asking(LittleFace):
+    """A face whose `echo` asks what a server would ask in the middle of a call."""
+
+    async def _echo(self, arguments: Any, _: Any) -> Any:
+        tool = Tool(name="t", namespace="s", input_schema={"type": "object"})
+        call = Call(tool=tool, args={}, backend=McpBackend(server_name="s"))
+        try:
+            return await relay_input(call, arguments["asked"])
+        except ToolExecutionError as error:
+            return str(error)
+
+
+async def relayed(era: Any, asked: dict[str, Any], **options: Any) -> Any:
+    with anyio.fail_after(20):
+        async with Client(Endpoint(Asking(), patience=0.2).server, mode=era, **options) as client:
+            return (await client.call_tool("echo", {"asked": asked})).structured_content["value"]  # type: ignore[index]
+
+
+async def test_a_person_who_does_not_answer_has_not_agreed() -> None:
+    async def think_long(*_: Any) -> Any:
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(20):
+        endpoint = Endpoint(LittleFace(), patience=0.1)
+        async with Client(endpoint.server, mode="legacy", elicitation_callback=think_long) as client:
+            answer = await client.call_tool("wipe", {})
+    assert answer.structured_content == {"value": ["declined"]}
+
+
+async def test_what_a_server_asks_is_answered_by_the_client() -> None:
+    said = await relayed(
+        "legacy", {"a": FORM, "b": SAMPLE}, elicitation_callback=pick, sampling_callback=think
+    )
+    assert said["a"] == {"action": "accept", "content": {"which": "this"}}
+    assert said["b"]["content"] == {"type": "text", "text": "well"}
+
+
+@pytest.mark.parametrize(
+    ("era", "asked", "options", "why"),
+    [
+        ("legacy", {"a": FORM}, {}, "the client cannot be asked that"),
+        ("legacy", {"a": SAMPLE}, {"elicitation_callback": pick}, "the client cannot be asked that"),
+        ("auto", {"a": FORM}, {"elicitation_callback": pick}, "the client cannot be asked that"),
+        ("legacy", {"a": {"method": "roots/list"}}, {}, "'roots/list', which cannot be passed on"),
+        ("legacy", {"a": 1}, {}, "'nothing known', which cannot be passed on"),
+    ],
+    ids=["no forms", "no sampling", "stateless", "unknown", "nothing"],
+)
+async def test_what_cannot_be_asked_fails_the_call_and_says_why(
+    era: str, asked: Any, options: Any, why: str
+) -> None:
+    said = await relayed(era, asked, **options)
+    assert why in said
+    assert "needs input in the middle of the call" in said
+
+
+async def test_a_client_that_refuses_or_is_silent_fails_the_call() -> None:
+    async def refuse(*_: Any) -> Any:
+        raise MCPError(-32000, "not today")
+
+    async def think_long(*_: Any) -> Any:
+        await anyio.sleep_forever()
+
+    assert "refused: not today" in await relayed("legacy", {"a": FORM}, elicitation_callback=refuse)
+    assert "did not answer" in await relayed("legacy", {"a": FORM}, elicitation_callback=think_long)
+
+
+async def test_a_call_that_no_client_made_has_nobody_to_ask() -> None:
+    assert CURRENT.get() is None
+    tool = Tool(name="t", input_schema={"type": "object"})
+    call = Call(tool=tool, args={}, backend=McpBackend(server_name="s"))
+    with pytest.raises(ToolExecutionError, match="there is no client to ask"):
+        await relay_input(call, {"a": FORM})
+
+
+async def test_the_client_is_known_while_its_request_runs() -> None:
+    class Looking(LittleFace):
+        async def _echo(self, *_: Any) -> Any:
+            return isinstance(CURRENT.get(), RequestClient)
+
+    async with Client(Endpoint(Looking()).server) as client:
+        assert (await client.call_tool("echo", {})).structured_content == {"value": True}
+
+
+def test_old_tickets_are_forgotten_and_used_ones_are_none() -> None:
+    tickets = Tickets()
+    first = tickets.issue({"a": "1"}, {"b": "2"})
+    assert tickets.redeem(first) == ({"a": "1"}, {"b": "2"})
+    assert tickets.redeem(first) == ({}, {})
+    for _ in range(10_000):
+        tickets.redeem(tickets.issue({}, {}))
+    assert tickets.redeem(first) == ({"a": "1"}, {"b": "2"})
+
+
+async def test_a_session_that_is_over_is_not_held() -> None:
+    endpoint = Endpoint(LittleFace())
+    async with Client(endpoint.server, mode="legacy") as client:
+        await client.list_tools()
+        assert endpoint.sessions == 1
+    with anyio.fail_after(20):
+        while endpoint.sessions:  # noqa: ASYNC110 - nobody tells
+            await anyio.sleep(0.01)
+
+
+async def test_headers_that_belie_arguments_are_known_without_listing_tools() -> None:
+    endpoint = Endpoint(LittleFace())
+    schema = endpoint.server.get_tool_input_schema
+    assert schema is not None
+    assert schema("echo") == {"type": "object"}
+    assert schema("nobody") is None
+
+
+async def test_spans_are_made_where_they_go_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = Endpoint(LittleFace())
+    spans: list[str] = []
+
+    class Tracer(trace.NoOpTracer):
+        def start_as_current_span(self, name: str, *more: Any, **options: Any) -> Any:
+            spans.append(name)
+            return super().start_as_current_span(name, *more, **options)
+
+    class Provider(trace.NoOpTracerProvider):
+        def get_tracer(self, *_: Any, **__: Any) -> trace.Tracer:
+            return Tracer()
+
+    async with Client(endpoint.server) as client:
+        await client.call_tool("echo", {})
+        assert spans == []
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", Provider())
+        await client.call_tool("echo", {})
+    assert "tools/call echo" in spans
+
+
+def test_the_package_is_light_and_says_what_is_missing() -> None:
+    code = """
+import sys
+import toolcrib.gateway
+heavy = {"mcp", "mcp_types", "starlette", "uvicorn", "prometheus_client", "numpy"} & set(sys.modules)
+assert not heavy, heavy
+assert dir(toolcrib.gateway) == toolcrib.gateway.__all__
+try:
+    toolcrib.gateway.Nothing
+except AttributeError as error:
+    assert "Nothing" in str(error)
+sys.modules["prometheus_client"] = None
+try:
+    toolcrib.gateway.Gateway
+except ImportError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "the gateway needs the 'cli' extra: pip install 'toolcrib[cli]'\n"

@@ -1,0 +1,236 @@
+"""A configuration that changes while clients are there."""
+
+import json
+import logging
+import os
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from gateway.little_face import LittleFace, serving
+from mcp import Client
+
+import toolcrib
+from toolcrib.errors import ConfigError, CribStateError
+from toolcrib.gateway import Gateway
+from toolcrib.gateway.watch import mark_of, watch
+
+pytestmark = pytest.mark.anyio
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def shout(text: str) -> str:
+    """Say it louder."""
+    return text.upper()
+
+
+TOOLS = [
+    toolcrib.tool(namespace="math")(add),
+    toolcrib.tool(namespace="text")(shout),
+]
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file as editors do."""
+    other = path.with_suffix(".new")
+    other.write_text(text)
+    other.replace(path)
+
+
+def toolsets(**sets: Any) -> str:
+    return "".join(f"[toolsets.{name}]\nnamespaces = {json.dumps(spaces)}\n" for name, spaces in sets.items())
+
+
+async def status(url: str, token: str = "") -> int:
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {token}"} if token else {}) as client:
+        return (await client.get(url)).status_code
+
+
+async def names(gateway: Gateway, toolset: str | None) -> list[str]:
+    async with Client(gateway.endpoint(toolset)) as client:
+        listed = await client.call_tool("list_tools", {})
+    assert listed.structured_content is not None
+    return [each["id"] for each in listed.structured_content["tools"]]
+
+
+async def test_toolsets_have_endpoints_that_follow_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "toolcrib.toml"
+    config.write_text(toolsets(a=["math"], b=["math"], c=["text"]))
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway:
+        assert gateway.toolsets == ("a", "b", "c")
+        assert await names(gateway, None) == ["math:add", "text:shout"]
+        assert await names(gateway, "a") == ["math:add"]
+        same, changed, gone = gateway.endpoint("a"), gateway.endpoint("b"), gateway.find("c")
+        write(config, toolsets(a=["math"], b=["text"], maths=["math", "text"]))
+        await gateway.reload()
+        assert gateway.toolsets == ("a", "b", "maths")
+        assert gateway.endpoint("a") is same
+        assert gateway.endpoint("b") is changed
+        assert await names(gateway, "b") == ["text:shout"]
+        assert await names(gateway, "maths") == ["math:add", "text:shout"]
+        assert gone is not None
+        assert gone.closed.is_set()
+        with pytest.raises(ConfigError, match="no toolset 'c'; there are a, b, maths"):
+            gateway.endpoint("c")
+        with pytest.raises(ConfigError, match="no toolset 'mathe'; did you mean 'maths'"):
+            gateway.endpoint("mathe")
+
+
+async def test_a_file_that_cannot_be_used_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "toolcrib.toml"
+    config.write_text(toolsets(a=["math"]))
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway:
+        for text in ("[toolsets", "[gateway]\ntoken = '${NOBODY_KNOWS}'\n", "[toolsets.b]\nid = 1\n"):
+            caplog.clear()
+            write(config, text)
+            await gateway.reload()
+            assert "the configuration stays as it was" in caplog.text
+            assert gateway.toolsets == ("a",)
+
+
+async def test_a_session_goes_on_while_its_toolset_changes_and_hears_of_it(tmp_path: Path) -> None:
+    config = tmp_path / "toolcrib.toml"
+    config.write_text(toolsets(a=["math"], b=["math"]))
+    faces: list[LittleFace] = []
+
+    def face(*parts: Any) -> LittleFace:
+        faces.append(LittleFace().take(*parts))
+        return faces[-1]
+
+    told = anyio.Event()
+
+    async def note(message: Any) -> None:
+        if type(message).__name__ == "ToolListChangedNotification":
+            told.set()
+
+    async def wait(client: Client) -> None:
+        answers.append((await client.call_tool("wait", {})).structured_content)
+
+    answers: list[Any] = []
+    async with Gateway(config, faces=face, watch=False) as gateway, serving(gateway) as url:
+        with anyio.fail_after(30):
+            async with (
+                Client(f"{url}/mcp/a", mode="legacy", message_handler=note) as kept,
+                Client(f"{url}/mcp/b", mode="legacy") as gone,
+                anyio.create_task_group() as tasks,
+            ):
+                await kept.list_tools()
+                await gone.list_tools()
+                tasks.start_soon(wait, kept)
+                tasks.start_soon(wait, gone)
+                await faces[1].started.wait()
+                await faces[2].started.wait()
+                write(config, toolsets(a=["text"]))
+                await gateway.reload()
+                assert await status(f"{url}/mcp/b") == 404
+                await told.wait()
+                faces[1].go_on.set()
+                faces[2].go_on.set()
+    assert answers == [{"value": "waited"}] * 2
+    assert len(faces) == 4
+
+
+async def test_the_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "toolcrib.gateway")
+    config = tmp_path / "toolcrib.toml"
+    config.write_text("")
+    async with Gateway(config, tools=TOOLS) as gateway:
+        write(config, toolsets(a=["math"]))
+        with anyio.fail_after(20):
+            while gateway.toolsets != ("a",):  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.05)
+    assert "was read again" in caplog.text
+
+
+async def test_a_gateway_without_a_file_has_nothing_to_read_again() -> None:
+    async with Gateway(tools=TOOLS) as gateway:
+        await gateway.reload()
+        assert await names(gateway, None) == ["math:add", "text:shout"]
+
+
+async def test_a_gateway_that_is_not_open_has_no_endpoints() -> None:
+    with pytest.raises(CribStateError, match="not open"):
+        Gateway(tools=TOOLS).endpoint()
+
+
+async def test_the_token_may_not_go_while_others_can_call(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "toolcrib.toml"
+    config.write_text("[gateway]\ntoken = 'one'\n")
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway, serving(gateway, host="0.0.0.0") as url:  # noqa: S104 - it has a token
+        here = url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - it has a token
+        write(config, "")
+        await gateway.reload()
+        assert "needs a token" in caplog.text
+        assert await status(f"{here}/metrics") == 401
+        write(config, "[gateway]\ntoken = 'two'\n")
+        await gateway.reload()
+        for token, expected in (("one", 401), ("two", 200)):
+            assert await status(f"{here}/metrics", token) == expected
+
+
+async def test_a_file_has_changed_when_it_is_written_replaced_or_back(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    seen: list[str] = []
+    heard = anyio.Event()
+
+    async def note() -> None:
+        seen.append(file.read_text())
+        heard.set()
+
+    async def change(text: str | None) -> None:
+        nonlocal heard
+        heard = anyio.Event()
+        if text is None:
+            file.unlink()
+        else:
+            write(file, text)
+        with anyio.move_on_after(0.15 if text is None else 20):
+            await heard.wait()
+
+    file.write_text("one")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: watch(str(file), mark_of(file), note, every=0.01, settled=0.01))
+        await anyio.wait_all_tasks_blocked()
+        await change("two")
+        await change(None)
+        await change("three")
+        os.utime(file, (1, 1))
+        with anyio.fail_after(20):
+            while len(seen) < 3:  # noqa: ASYNC110 - short
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    assert seen == ["two", "three", "three"]
+
+
+async def test_a_gateway_whose_face_cannot_be_made_leaves_nothing_open() -> None:
+    def fail(*_: Any) -> Any:
+        raise ConfigError("x", ())
+
+    gateway = Gateway(tools=TOOLS, faces=fail)
+    with pytest.raises(ConfigError):
+        await gateway.__aenter__()
+    with pytest.raises(CribStateError, match="closed"):
+        await gateway.crib.search("add")
+
+
+def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
+    async def serve() -> None:
+        async with Gateway(tools=TOOLS) as gateway, serving(gateway) as url:
+            codes.append(await status(f"{url}/health"))
+
+    codes: list[int] = []
+    thread = Thread(target=anyio.run, args=(serve,))
+    thread.start()
+    thread.join()
+    assert codes == [200]

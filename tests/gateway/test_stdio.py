@@ -1,0 +1,189 @@
+"""A gateway over the standard input and output of a real process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from gateway.little_face import LittleFace
+from mcp import Client, StdioServerParameters
+from mcp_types import ElicitResult
+
+from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.stdio import serve_streams
+
+CHILD = Path(__file__).parent / "child.py"
+LITTLE = Path(__file__).parent.parent / "crib" / "server.py"
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "probe", "version": "1"},
+}
+
+
+@contextmanager
+def started(*more: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    pipe = subprocess.PIPE
+    streams = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **options}
+    with subprocess.Popen([sys.executable, str(CHILD), "stdio", *more], **streams) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def say(child: "subprocess.Popen[bytes]", method: str, params: Any, number: int | None = None) -> None:
+    message = {"jsonrpc": "2.0", "method": method, "params": params}
+    line = json.dumps(message if number is None else {**message, "id": number})
+    assert child.stdin is not None
+    child.stdin.write(line.encode() + b"\n")
+    child.stdin.flush()
+
+
+def hear(child: "subprocess.Popen[bytes]") -> Any:
+    assert child.stdout is not None
+    return json.loads(child.stdout.readline())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_a_client_lists_calls_and_is_asked(era: Any) -> None:
+    async def agree(*_: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"confirm": True})
+
+    told: list[Any] = []
+
+    async def note(*progress: Any) -> None:
+        told.append(progress)
+
+    command = StdioServerParameters(command=sys.executable, args=[str(CHILD), "stdio"])
+    with anyio.fail_after(40):
+        async with Client(command, mode=era, elicitation_callback=agree) as client:
+            assert len((await client.list_tools()).tools) == 6
+            large = "x" * 300_000
+            echoed = await client.call_tool("echo", {"a": large})
+            wiped = await client.call_tool("wipe", {})
+            await client.call_tool("count", {}, progress_callback=note)
+            printed = await client.call_tool("print", {"text": "not protocol"})
+    assert echoed.structured_content == {"value": {"a": large}}
+    assert wiped.structured_content == {"value": ["accepted"]}
+    assert printed.structured_content == {"value": ""}
+    assert len(told) == 3
+
+
+def test_it_ends_when_the_client_closes_its_end() -> None:
+    with started() as child:
+        said, errors = child.communicate(b"", timeout=30)
+    assert (child.returncode, said) == (0, b"")
+    assert errors.endswith(b"the end\n")
+    assert b"Traceback" not in errors
+
+
+def test_a_signal_ends_it_with_its_servers(tmp_path: Path) -> None:
+    config = tmp_path / "mcp.json"
+    note = tmp_path / "pid"
+    server = {"command": "sh", "args": ["-c", f"echo $$ > {note}; exec {sys.executable} -S -I {LITTLE}"]}
+    config.write_text(json.dumps({"mcpServers": {"little": server}}))
+    with started(str(config)) as child:
+        say(child, "initialize", HELLO, 1)
+        assert hear(child)["result"]["serverInfo"]["name"] == "toolcrib"
+        pid = int(note.read_text())
+        say(child, "notifications/initialized", {})
+        say(child, "tools/call", {"name": "wait", "arguments": {}}, 2)
+        say(child, "ping", {}, 3)
+        assert hear(child)["id"] == 3
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0
+        assert child.stderr is not None
+        errors = child.stderr.read()
+    assert errors.endswith(b"the end\n")
+    assert b"Traceback" not in errors
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@asynccontextmanager
+async def piped() -> AsyncIterator[tuple[int, int, anyio.Event]]:
+    """Serve over pipes, and yield where to write, where to read, and what is set at the end."""
+    stdin, write = os.pipe()
+    read, stdout = os.pipe()
+    ended = anyio.Event()
+
+    async def serve() -> None:
+        await serve_streams(Endpoint(LittleFace()).server, stdin, stdout)
+        ended.set()
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            yield write, read, ended
+            tasks.cancel_scope.cancel()
+    for descriptor in (stdin, write, read, stdout):
+        with suppress(OSError):
+            os.close(descriptor)
+
+
+async def line(read: int) -> Any:
+    await anyio.wait_readable(read)
+    return json.loads(os.read(read, 65536).split(b"\n")[0])
+
+
+def message(method: str, params: Any, number: int = 1) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
+
+
+@pytest.mark.anyio
+async def test_lines_that_are_no_messages_are_answered_and_harm_nothing() -> None:
+    async with piped() as (write, read, _):
+        codes = []
+        for sent in (b"no json\n", b"\n   \n[]\n", b'{"jsonrpc": "1.0"}\n', b"\xff\xfe\n"):
+            os.write(write, sent)
+            codes.append((await line(read))["error"]["code"])
+        first, rest = message("initialize", HELLO)[:50], message("initialize", HELLO)[50:]
+        os.write(write, first)
+        await anyio.wait_all_tasks_blocked()
+        os.write(write, rest)
+        assert (await line(read))["result"]["serverInfo"]["name"] == "toolcrib"
+    assert codes == [-32700, -32600, -32600, -32700]
+
+
+@pytest.mark.anyio
+async def test_a_client_that_reads_no_more_has_left() -> None:
+    async with piped() as (write, read, ended):
+        os.write(write, message("initialize", HELLO))
+        await line(read)
+        os.close(read)
+        os.write(write, message("ping", {}))
+        await ended.wait()
+
+
+@pytest.mark.anyio
+async def test_messages_come_from_a_file_and_go_to_a_file_as_well(tmp_path: Path) -> None:
+    asked, said = tmp_path / "asked", tmp_path / "said"
+    asked.write_bytes(message("initialize", HELLO))
+    with asked.open("rb") as stdin, said.open("wb") as stdout, anyio.fail_after(30):
+        await serve_streams(Endpoint(LittleFace()).server, stdin.fileno(), stdout.fileno())
+    assert json.loads(said.read_text())["id"] == 1
+
+
+def test_standard_streams_are_taken_over_and_given_back() -> None:
+    code = """
+import os, sys
+from toolcrib.gateway.stdio import taken_over
+print("before")
+with taken_over() as (stdin, stdout):
+    print("to stderr")
+    os.write(stdout, b"protocol\\n" + os.read(stdin, 100))
+    assert sys.stdin.read() == ""
+print("after")
+"""
+    done = subprocess.run([sys.executable, "-c", code], input=b"asked\n", capture_output=True, check=True)
+    assert done.stdout.replace(b"\r", b"") == b"before\nprotocol\nasked\nafter\n"
+    assert done.stderr == b"to stderr\n"
