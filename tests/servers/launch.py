@@ -1,6 +1,7 @@
 """Start, kill and count the servers that the tests call."""
 
 import os
+import platform
 import select
 import shutil
 import signal
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import anyio
 import anyio.to_thread
@@ -18,7 +19,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FAULTY = str(Path(__file__).with_name("faulty.py"))
 TINY = str(Path(__file__).with_name("tiny.py"))
-MODULES = ROOT / ".servers" / "node_modules" / "@modelcontextprotocol"
+PACKAGES = ROOT / ".servers" / "node_modules"
+MODULES = PACKAGES / "@modelcontextprotocol"
 START = 30.0
 """Seconds that a server may take to start on a busy machine."""
 SOON = 15.0
@@ -42,11 +44,25 @@ def npm(name: str, *args: str, **more: Any) -> Config:
     program = MODULES / f"server-{name}" / "dist" / "index.js"
     node = shutil.which("node")
     if node is None or not program.exists():
-        reason = f"the npm server {name!r} is not installed: install node and npm, and run `make test`"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        _lacks(f"the npm server {name!r}")
     return {"command": node, "args": [str(program), *args], **more}
+
+
+def npm_tool(program: str) -> list[str]:
+    """Return how a program of the npm lock is started, on its own node; skip, loudly, where it cannot be."""
+    kind = "arm64" if platform.machine() in {"aarch64", "arm64"} else "x64"
+    node = PACKAGES / f"node-{sys.platform}-{kind}" / "bin" / "node"
+    if not node.exists() or not (PACKAGES / program).exists():
+        _lacks(f"the npm program {program!r}")
+    return [str(node), str(PACKAGES / program)]
+
+
+def _lacks(what: str) -> NoReturn:
+    """Skip a test for lack of something; fail in CI."""
+    reason = f"{what} is not installed: install node and npm, and run `make test`"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 class HttpServer:

@@ -1,0 +1,185 @@
+"""What a gateway adds to a call: ours beside fastmcp's proxy and npm's mcp-proxy, against a direct call.
+
+Everything runs in processes of its own on this machine, and takes turns. `--quick` measures less, `--faults`
+adds the times of tests/gateway/test_gateway_faults.py, and `--write` puts the tables into
+docs/gateway-measurements.md.
+"""
+
+import argparse
+import logging
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import warnings
+from contextlib import ExitStack
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import anyio
+from gateway_load import CROWDS, Measured, contest, say
+from gateway_start import Started, starts
+from gateway_targets import ROOT, targets
+
+PAGE = ROOT / "docs" / "gateway-measurements.md"
+FAULTS = ROOT / "tests" / "gateway" / "test_gateway_faults.py"
+ERAS = {
+    "handshake": "Clients of the handshake era (2025-11-25)",
+    "stateless": "Clients of the stateless era (2026-07-28)",
+}
+BARS = {"toolcrib → http": 2.5, "toolcrib → stdio": 1.5}
+FIRST_LIST = 0.1
+SERVERS = 50
+
+INTRO = """\
+# Gateway measurements
+
+Made by `.venv/bin/python benchmarks/gateway.py --faults --write`; do not edit it by hand.
+"""
+MEANING = """\
+One tool, `add`, on a server made with the MCP SDK. `direct` calls it over HTTP; the others call it through a
+gateway that reaches it over HTTP or stdio, ours with `run_tool`. The client is that of the SDK, over HTTP.
+The contenders take turns call by call, and a ratio is the median of those of {rounds} rounds of {calls} calls
+each, to the direct calls of the same round, with the range of their middle half. A gateway to HTTP is two
+hops, so 2 is its floor; one to stdio spares the HTTP of the server, which is most of a direct call. CPU and
+memory are those of the gateway's own process, in the row `direct` those of the server. Calls per second are
+limited by the one process that the clients are in.
+"""
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a table in Markdown."""
+    rule = ("---", *["--:"] * (len(head) - 1))
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def load_table(title: str, found: list[Measured], *, crowds: bool) -> str:
+    """Return the table of what calls cost."""
+    head = ("", "p50 ms", "p95 ms", "to direct", "bar", "CPU ms per call", "MB")
+    if crowds:
+        head = (*head, *(f"calls/s, {crowd} client{'s' * (crowd > 1)}" for crowd in CROWDS))
+    rows = [row(each, found[0], crowds=crowds) for each in found]
+    return f"## {title}\n\n{table(head, rows)}"
+
+
+def row(each: Measured, direct: Measured, *, crowds: bool) -> tuple[str, ...]:
+    """Return what is said of one contender."""
+    low, middle, high = statistics.quantiles(each.ratios(direct), n=4)
+    bar = BARS.get(each.target.name)
+    cells = (
+        each.target.name,
+        f"{each.percentile(50):.1f}",
+        f"{each.percentile(95):.1f}",
+        "1" if each is direct else f"{middle:.2f} ({low:.2f}-{high:.2f})",
+        f"at most {bar}" if bar else "",
+        f"{1000 * each.cpu / each.calls:.2f}",
+        f"{each.rss:.0f}",
+    )
+    speeds = (f"{statistics.median(each.speeds[crowd]):.0f}" for crowd in CROWDS) if crowds else ()
+    return (*cells, *speeds)
+
+
+def start_table(found: list[Started], count: int) -> str:
+    """Return the table of first answers."""
+    asked = list(found[0].answers)
+    head = ("", "listens after", *(f"first {name}" for name in asked), "servers running then", "MB")
+    rows = []
+    for each in found:
+        times = (shown(each.answers[name]) if name in each.answers else "" for name in asked)
+        rows.append((each.name, shown(each.up), *times, str(each.started), f"{each.rss:.0f}"))
+    said = (
+        "After its process was started, from a catalogue that an earlier one has kept. The bar is a first "
+        f"list within {shown(FIRST_LIST)} of the question. fastmcp has to start every server to list tools."
+    )
+    return f"## {count} stdio servers\n\n{said}\n\n{table(head, rows)}"
+
+
+def shown(seconds: float) -> str:
+    """Return a time for people."""
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+
+
+def fault_table() -> str:
+    """Return what the tests of faults measure."""
+    say("faults")
+    with tempfile.NamedTemporaryFile(suffix=".xml") as report:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:randomly",
+            "-ojunit_family=xunit1",
+            f"--junitxml={report.name}",
+        ]
+        run = subprocess.run([*command, str(FAULTS)], cwd=ROOT, capture_output=True, text=True, check=False)
+        cases = ET.parse(report.name).iter("testcase")  # noqa: S314 - pytest wrote it
+        rows = [
+            (str(each.get("name")), str(each.get("value")))
+            for case in cases
+            for each in case.iter("property")
+        ]
+    if run.returncode:
+        raise SystemExit(run.stdout[-3000:])
+    return f"## Faults\n\n{table(('what is wrong, and what clients see', 'measured'), sorted(set(rows)))}"
+
+
+def verdicts(found: dict[str, list[Measured]], first: Started) -> list[str]:
+    """Return which bars were missed."""
+    missed = []
+    for era, contenders in found.items():
+        for each in contenders:
+            bar = BARS.get(each.target.name)
+            ratio = statistics.median(each.ratios(contenders[0]))
+            if bar is not None and ratio > bar:
+                missed.append(f"{each.target.name}, {era} era: {ratio:.2f}, at most {bar}")
+    slow = first.answers["all tools listed"]
+    return missed + ([f"first list: {slow:.3f} s, at most {FIRST_LIST}"] if slow > FIRST_LIST else [])
+
+
+def main() -> None:
+    """Print the tables, and write them where that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer calls, one client at a time, ten servers")
+    parser.add_argument("--faults", action="store_true", help="measure faults as well")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    wanted = parser.parse_args()
+    logging.disable(logging.WARNING)  # the peers would print every request
+    warnings.simplefilter("ignore")
+    rounds, calls, count = (5, 10, 10) if wanted.quick else (12, 15, SERVERS)
+    crowds = not wanted.quick
+    found: dict[str, list[Measured]] = {}
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        contenders = targets(stack, Path(folder))
+        for era in ERAS:
+            run = partial(contest, contenders, era, rounds=rounds, calls=calls, crowds=crowds)
+            found[era] = anyio.run(run)
+    with tempfile.TemporaryDirectory() as folder:
+        started = starts(Path(folder), count)
+    parts = [INTRO.rstrip(), MEANING.format(rounds=rounds, calls=calls).rstrip(), machine()]
+    parts += [load_table(ERAS[era], each, crowds=crowds) for era, each in found.items()]
+    parts.append(start_table(started, count))
+    parts += [fault_table()] if wanted.faults else []
+    page = "\n\n".join(parts) + "\n"
+    print(page)
+    for missed in verdicts(found, started[0]):
+        say(f"missed: {missed}")
+    if wanted.write:
+        PAGE.write_text(page, encoding="utf-8")
+        say(f"wrote {PAGE}")
+
+
+def machine() -> str:
+    """Return where it was measured, and with what."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("mcp", "fastmcp", "anyio", "uvicorn"))
+    cores = f"{os.cpu_count()} cores ({platform.machine()})"
+    return f"Python {platform.python_version()}, {cores}, load {os.getloadavg()[0]:.1f}, {versions}."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""What a call costs through each contender: how long it takes, what CPU it uses, how many fit in a second."""
+
+import gc
+import statistics
+import sys
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from gateway_targets import Target
+from mcp import Client
+
+MODES: dict[str, Any] = {"handshake": "legacy", "stateless": "auto"}
+CROWDS = (1, 16, 64)
+
+
+@dataclass
+class Measured:
+    """What was measured of one contender."""
+
+    target: Target
+    waits: list[list[float]] = field(default_factory=list)
+    """Seconds of each call, by round."""
+    cpu: float = 0.0
+    calls: int = 0
+    speeds: dict[int, list[float]] = field(default_factory=dict)
+    """Calls per second, by how many clients."""
+    rss: float = 0.0
+
+    @property
+    def all_waits(self) -> list[float]:
+        """The seconds of all calls."""
+        return [each for turn in self.waits for each in turn]
+
+    def percentile(self, percent: int) -> float:
+        """Return within how many ms so many of a hundred calls are answered."""
+        return 1000 * statistics.quantiles(self.all_waits, n=100)[percent - 1]
+
+    def ratios(self, base: "Measured") -> list[float]:
+        """Return, for each round, how the median compares with that of another."""
+        medians = [
+            (statistics.median(a), statistics.median(b)) for a, b in zip(self.waits, base.waits, strict=True)
+        ]
+        return [ours / theirs for ours, theirs in medians]
+
+
+def say(text: str) -> None:
+    """Say what is being done, where it does not end up in the tables."""
+    print(text, file=sys.stderr)
+
+
+async def contest(
+    targets: list[Target], era: str, *, rounds: int, calls: int, crowds: bool
+) -> list[Measured]:
+    """Let the contenders take turns with one client each, then with many."""
+    found = [Measured(target) for target in targets if era in target.eras]
+    async with AsyncExitStack() as stack:
+        clients = [await connect(stack, each.target, era) for each in found]
+        pairs = list(zip(found, clients, strict=True))
+        used = [each.target.cpu() for each in found]
+        for turn in range(rounds):
+            gc.collect()
+            await latency(pairs if turn % 2 else pairs[::-1], calls)
+        for each, before in zip(found, used, strict=True):
+            each.cpu, each.calls = each.target.cpu() - before, rounds * calls
+    say(f"{era}: latency measured")
+    for crowd in CROWDS if crowds else ():
+        for each in found:
+            await throughput(each, era, crowd, max(2 * calls, 3 * crowd))
+        say(f"{era}: {crowd} clients measured")
+    for each in found:
+        each.rss = each.target.rss()
+    return found
+
+
+async def connect(stack: AsyncExitStack, target: Target, era: str, *, warm: int = 3) -> Client:
+    """Return a client that has made its first calls, so that what is made once is made."""
+    client = await stack.enter_async_context(Client(target.url, mode=MODES[era], read_timeout_seconds=60))
+    await client.list_tools()
+    for _ in range(warm):
+        target.check(await client.call_tool(target.tool, target.args))
+    return client
+
+
+async def latency(pairs: list[tuple[Measured, Client]], calls: int) -> None:
+    """Make a round of calls one after another, each contender's in turn, so that they share the noise."""
+    for each, _ in pairs:
+        each.waits.append([])
+    for _ in range(calls):
+        for each, client in pairs:
+            begun = time.perf_counter()
+            result = await client.call_tool(each.target.tool, each.target.args)
+            each.waits[-1].append(time.perf_counter() - begun)
+            each.target.check(result)
+
+
+async def throughput(each: Measured, era: str, crowd: int, calls: int) -> None:
+    """Make calls by many clients at once."""
+    target = each.target
+    async with AsyncExitStack() as stack:
+        clients = [await connect(stack, target, era, warm=0) for _ in range(crowd)]
+        left = iter(range(calls))
+
+        async def work(client: Client) -> None:
+            for _ in left:
+                target.check(await client.call_tool(target.tool, target.args))
+
+        begun = time.perf_counter()
+        async with anyio.create_task_group() as tasks:
+            for client in clients:
+                tasks.start_soon(work, client)
+        each.speeds.setdefault(crowd, []).append(calls / (time.perf_counter() - begun))

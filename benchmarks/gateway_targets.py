@@ -1,0 +1,119 @@
+"""The contenders of the gateway benchmark, each in processes of its own: the backend, ours and others'."""
+
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tests"))
+SUPPORT = runpy.run_path(str(ROOT / "tests" / "gateway" / "support.py"))
+LAUNCH = runpy.run_path(str(ROOT / "tests" / "servers" / "launch.py"))
+PEER = Path(__file__).with_name("gateway_peer.py")
+ARGS = {"a": 2, "b": 3}
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+START = 120.0
+
+
+@dataclass
+class Target:
+    """One way to call the same tool over HTTP."""
+
+    name: str
+    url: str
+    pid: int
+    tool: str = "add"
+    args: dict[str, Any] = field(default_factory=lambda: ARGS)
+    eras: tuple[str, ...] = ("handshake", "stateless")
+
+    def check(self, result: Any) -> None:
+        """Fail if a call did not give what it should."""
+        value = result.structured_content
+        if value is None:  # an older peer carries only the text
+            value = json.loads(result.content[0].text)
+        if result.is_error or value.get("structured", value) != {"sum": 5}:
+            raise SystemExit(f"{self.name} gave {result!r}")
+
+    def cpu(self) -> float:
+        """Return how many seconds of CPU its own process has used, without the servers behind it."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * TICK
+
+    def rss(self) -> float:
+        """Return how many MB of memory its own process holds, without the servers behind it."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+
+@contextmanager
+def running(command: list[str], port: int, **options: Any) -> Iterator[int]:
+    """Run a program until the end of the block; yields its id once it listens on its port."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+    try:
+        wait_for(port, process)
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until somebody listens on a port."""
+    until = time.monotonic() + START
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise SystemExit(f"{process.args} ended with {process.returncode}")
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.005)
+    raise SystemExit(f"{process.args} does not listen")
+
+
+def fastmcp(port: int, *what: str) -> list[str]:
+    """Return what starts fastmcp's proxy."""
+    return [sys.executable, str(PEER), str(port), *what]
+
+
+def address(port: int) -> str:
+    """Return where something on a port is reached."""
+    return f"http://127.0.0.1:{port}/mcp"
+
+
+def targets(stack: ExitStack, folder: Path) -> list[Target]:
+    """Start all contenders; the first is the direct call."""
+    free_port = SUPPORT["free_port"]
+    direct = stack.enter_context(LAUNCH["HttpServer"]())
+    backend = stack.enter_context(LAUNCH["HttpServer"]())
+    child = LAUNCH["faulty"]()
+    command = [child["command"], *child["args"]]
+    found = [Target("direct", direct.config["url"], direct.pid)]
+    for kind, config in (("http", backend.config), ("stdio", child)):
+        (folder / kind).mkdir()
+        place = SUPPORT["Place"](folder / kind, {"calc": config}, timeout=60.0)
+        ours = stack.enter_context(SUPPORT["Served"](place))
+        args = {"tool_id": "calc:add", "args": ARGS}
+        found.append(Target(f"toolcrib → {kind}", ours.url, ours.pid, "run_tool", args))
+    for kind, what in (("http", [backend.config["url"]]), ("stdio", command)):
+        port = free_port()
+        pid = stack.enter_context(running(fastmcp(port, kind, *what), port))
+        found.append(Target(f"fastmcp proxy → {kind}", address(port), pid))
+    port = free_port()
+    program = LAUNCH["npm_tool"]("mcp-proxy/dist/bin/mcp-proxy.mjs")
+    options = ["--port", str(port), "--host", "127.0.0.1", "--server", "stream", "--"]
+    pid = stack.enter_context(running([*program, *options, *command], port))
+    found.append(Target("npm mcp-proxy → stdio", address(port), pid))
+    return found
