@@ -1,5 +1,6 @@
 """The verb that serves all tools to MCP clients: `serve`."""
 
+import gc
 import logging
 import sys
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,7 @@ def _gateway(state: State, expose: str | None) -> "Gateway":
 
 async def _serve(state: State, gateway: "Gateway", transport: str, place: dict[str, Any]) -> None:
     async with gateway:
+        gc.freeze()  # what was loaded until now stays, and need not be looked through again and again
         if state.demo:
             from toolcrib.cli.demo import add_examples  # noqa: PLC0415 - as above
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from toolcrib import __version__
 from toolcrib.crib import GatewaySettings
 from toolcrib.gateway.endpoint import Endpoint
 from toolcrib.gateway.http.guard import Receive, Scope, Send, reply
+from toolcrib.gateway.http.sessions import Sessions
 
 if TYPE_CHECKING:
     from toolcrib.execution.mcp import ServerStatus
@@ -48,7 +48,7 @@ class Served(Protocol):
 class _Desk:
     """Where the requests of one endpoint are answered, and how many are."""
 
-    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+    def __init__(self, manager: Sessions) -> None:
         self._manager = manager
         self._busy = 0
         self._quiet = anyio.Event()
@@ -126,7 +126,7 @@ class Site:
     async def _keep(self, endpoint: Endpoint, *, task_status: TaskStatus[_Desk]) -> None:
         """Keep the sessions of an endpoint until it is closed, and a little longer for what still runs."""
         settings = self._served.settings
-        manager = StreamableHTTPSessionManager(
+        manager = Sessions(
             endpoint.server,
             max_request_body_size=settings.request_bytes,
             session_idle_timeout=settings.session_timeout,

@@ -14,7 +14,7 @@ from anyio.abc import TaskStatus
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.gateway.http.app import Served, Site
 from toolcrib.gateway.http.guard import Guard
-from toolcrib.gateway.http.protocol import HEADER_BYTES, timed
+from toolcrib.gateway.http.protocol import timed
 from toolcrib.gateway.http.rules import Rules, is_loopback
 from toolcrib.gateway.signals import Stop
 
@@ -127,10 +127,10 @@ def _config(app: Any, shown: Shown) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # a line for each bad request would let anybody fill the log
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=HEADER_BYTES,
         limit_concurrency=2 * settings.sessions + 200,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
