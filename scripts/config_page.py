@@ -24,7 +24,7 @@ from toolcrib.crib import (
     Settings,
     ToolsetSettings,
 )
-from toolcrib.crib.section import INTERNAL
+from toolcrib.crib.config.section import INTERNAL
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.record import Record
 from toolcrib.runtime import Limits

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.crib.files import load
+from toolcrib.crib.config.files import load
 
 
 @pytest.fixture(autouse=True)

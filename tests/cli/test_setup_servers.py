@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.crib.files import load
+from toolcrib.crib.config.files import load
 
 
 def command(little: Any, *how: str) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from toolcrib.crib.config.places import catalogue_file
+from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.doctor import diagnose
 from toolcrib.crib.doctor.findings import Diagnosis, error
 from toolcrib.crib.doctor.probe import probe
-from toolcrib.crib.places import catalogue_file
-from toolcrib.crib.settings import Settings
 from toolcrib.execution.mcp import ServerConfig
 
 pytestmark = pytest.mark.anyio

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.crib.config.files import load
+from toolcrib.crib.config.jsonc import parse_jsonc
 from toolcrib.crib.editing.edit import Edit, backups
 from toolcrib.crib.editing.jsonc import remove_json, set_json
 from toolcrib.crib.editing.servers import ABSENT, add_server, edit_servers, own_entry, remove_server
 from toolcrib.crib.editing.toml import remove_toml, set_toml, toml_value
-from toolcrib.crib.files import load
-from toolcrib.crib.jsonc import parse_jsonc
 from toolcrib.errors import ConfigError
 
 UVX = {"command": "uvx", "args": ["mcp-server-time"]}

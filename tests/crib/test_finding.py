@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.crib.finding import config_folder, find_config, user_config
+from toolcrib.crib.config.locating import config_folder, find_config, user_config
 from toolcrib.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.crib.files import load
+from toolcrib.crib.config.files import load
 from toolcrib.crib.installing.clients import CLIENTS, shape
 from toolcrib.crib.installing.imports import is_toolcrib, merge, read_servers, servers_of, written
 from toolcrib.crib.installing.install import export, gateway_server, install, undo

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from toolcrib.crib import Crib
-from toolcrib.crib.places import catalogue_file
+from toolcrib.crib.config.places import catalogue_file
 from toolcrib.discovery import SqliteStore
 from toolcrib.errors import BackendUnavailableError, StoreError, ToolNotFoundError, ToolTimeoutError
 

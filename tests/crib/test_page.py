@@ -10,7 +10,11 @@ from toolcrib.crib import Settings, load
 
 def test_the_page_says_what_the_records_say(root: Path) -> None:
     made = subprocess.run(
-        [sys.executable, "scripts/config_page.py", "--check"], cwd=root, capture_output=True, text=True, check=False
+        [sys.executable, "scripts/config_page.py", "--check"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert made.returncode == 0, made.stderr
 

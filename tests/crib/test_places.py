@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.crib.places import catalogue_file, data_folder
+from toolcrib.crib.config.places import catalogue_file, data_folder
 from toolcrib.errors import ConfigError, StoreError
 
 HOME = Path.home()

@@ -12,9 +12,9 @@ from execution.mcp.calling import started
 from servers.launch import alive, descriptors, until
 
 from toolcrib.crib import Crib
+from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.engine import Doors, Engine
 from toolcrib.crib.reload import Reload
-from toolcrib.crib.settings import Settings
 from toolcrib.discovery import Scope
 from toolcrib.errors import (
     ConfigError,

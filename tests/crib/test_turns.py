@@ -9,8 +9,8 @@ import pytest
 from servers.launch import until
 
 from toolcrib import Tool
-from toolcrib.crib.listing import Listing, Origin
-from toolcrib.crib.turns import Turns
+from toolcrib.crib.sources.listing import Listing, Origin
+from toolcrib.crib.sources.turns import Turns
 from toolcrib.errors import ServerUnavailableError
 
 pytestmark = pytest.mark.anyio

@@ -104,8 +104,8 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
 
     Example: toolcrib export --to vscode --output .vscode/mcp.json
     """
+    from toolcrib.crib.config.files import load  # noqa: PLC0415
     from toolcrib.crib.editing import edit_servers  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.crib.files import load  # noqa: PLC0415
     from toolcrib.crib.installing import export as made_for  # noqa: PLC0415
 
     known = _client(client)

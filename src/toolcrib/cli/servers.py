@@ -26,7 +26,7 @@ class NotFoundError(click.ClickException):
 
 def own_file(state: State, *, user: bool) -> Path:
     """Return the configuration file that is to be changed; it need not be there."""
-    from toolcrib.crib.finding import user_config  # noqa: PLC0415 - only verbs that need it load it
+    from toolcrib.crib.config.locating import user_config  # noqa: PLC0415 - only verbs that need it load it
 
     if user:
         if state.config is not None:
@@ -133,8 +133,8 @@ def _tell(state: State, facts: dict[str, Any]) -> None:
 
 
 def _check(path: Path, name: str) -> "Probe":
+    from toolcrib.crib.config.files import load  # noqa: PLC0415
     from toolcrib.crib.doctor.probe import probe  # noqa: PLC0415 - as above
-    from toolcrib.crib.files import load  # noqa: PLC0415
 
     server = load(path).servers[name]
 

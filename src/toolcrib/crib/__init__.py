@@ -1,11 +1,9 @@
 """One object that keeps tools, finds them and runs them, and the configuration it is made from."""
 
-from toolcrib.crib.crib import Crib
-from toolcrib.crib.files import Config, load
-from toolcrib.crib.finding import find_config
-from toolcrib.crib.reload import Reload
-from toolcrib.crib.serving import GatewaySettings, ToolsetSettings
-from toolcrib.crib.settings import (
+from toolcrib.crib.config.files import Config, load
+from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
+from toolcrib.crib.config.locating import find_config
+from toolcrib.crib.config.settings import (
     AuditSettings,
     CacheSettings,
     CodeSettings,
@@ -15,6 +13,8 @@ from toolcrib.crib.settings import (
     SearchSettings,
     Settings,
 )
+from toolcrib.crib.crib import Crib
+from toolcrib.crib.reload import Reload
 from toolcrib.crib.sync import SyncCrib
 from toolcrib.crib.view import View
 

@@ -14,8 +14,8 @@ from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import named_tools
 
 if TYPE_CHECKING:
+    from toolcrib.crib.sources.waiting import Waiting
     from toolcrib.crib.view import View
-    from toolcrib.crib.waiting import Waiting
 
 __all__ = ["CALLER", "CodeGateway", "CodeMode", "CribCatalogue", "Named", "Sandboxes"]
 

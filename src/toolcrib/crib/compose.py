@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from toolcrib.crib.places import catalogue_file
+from toolcrib.crib.config.places import catalogue_file
+from toolcrib.crib.config.settings import MEMORY, SearchSettings, Settings
 from toolcrib.crib.reach import Reach, Why
-from toolcrib.crib.settings import MEMORY, SearchSettings, Settings
 from toolcrib.discovery import (
     Bm25Searcher,
     Discovery,

@@ -4,10 +4,10 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, overload
 
+from toolcrib.crib.config.files import Config, load
+from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.engine import Doors, Engine
-from toolcrib.crib.files import Config, load
 from toolcrib.crib.reload import Reload
-from toolcrib.crib.serving import ToolsetSettings
 from toolcrib.crib.toolset import scope_of
 from toolcrib.crib.view import Shared, View
 from toolcrib.discovery import Discovery, Scope

@@ -11,15 +11,15 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from toolcrib.crib.apis import Apis
-from toolcrib.crib.catalogue import Catalogue, Kept, keep_only, missed_before
 from toolcrib.crib.compose import make_discovery, make_middleware, make_observers, open_store
+from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
-from toolcrib.crib.listing import Listing, Origin, Tools
-from toolcrib.crib.origins import names_of, server_origins
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
-from toolcrib.crib.settings import Settings
-from toolcrib.crib.waiting import Waiting
+from toolcrib.crib.sources.apis import Apis
+from toolcrib.crib.sources.keeping import Catalogue, Kept, keep_only, missed_before
+from toolcrib.crib.sources.listing import Listing, Origin, Tools
+from toolcrib.crib.sources.origins import names_of, server_origins
+from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Discovery, Store
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner

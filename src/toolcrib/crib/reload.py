@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from toolcrib.crib.origins import enabled
-from toolcrib.crib.settings import OpenApiSettings, Settings
+from toolcrib.crib.config.settings import OpenApiSettings, Settings
+from toolcrib.crib.sources.origins import enabled
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.model.record import Record
 

@@ -1,7 +1,7 @@
 """Which tools a toolset admits, by its name or by what is said of it."""
 
-from toolcrib.crib.serving import ToolsetSettings
-from toolcrib.crib.settings import Settings
+from toolcrib.crib.config.gateway import ToolsetSettings
+from toolcrib.crib.config.settings import Settings
 from toolcrib.discovery import Scope
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.model.suggest import did_you_mean

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from anyio import to_thread
 
 from toolcrib.crib.code import CodeMode, Named, Sandboxes
+from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.convert import convert
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.part import Part
 from toolcrib.crib.reach import Ref, id_of
-from toolcrib.crib.settings import Settings
-from toolcrib.crib.waiting import Waiting
+from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DetailLevel, DocStore, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import CribStateError

@@ -20,7 +20,7 @@ from toolcrib import __version__
 from toolcrib.execution.background import Loop
 from toolcrib.gateway.client import CURRENT, InputNeeded, RequestClient, Tickets
 from toolcrib.gateway.face import Face
-from toolcrib.gateway.meta.results import PREFIX, KeptResults
+from toolcrib.gateway.results import PREFIX, KeptResults
 
 __all__ = ["Endpoint"]
 

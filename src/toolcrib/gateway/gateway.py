@@ -14,12 +14,12 @@ from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution.background import Background
 from toolcrib.gateway.endpoint import Endpoint
 from toolcrib.gateway.face import Face
+from toolcrib.gateway.health import Health
 from toolcrib.gateway.http.rules import Rules, is_loopback, token_of
 from toolcrib.gateway.meta import KeptResults, MetaFace, policy
 from toolcrib.gateway.metrics import Metrics
 from toolcrib.gateway.relay import relay_input
 from toolcrib.gateway.signals import stop_signals
-from toolcrib.gateway.standing import Standing
 from toolcrib.gateway.stdio import serve_streams, taken_over
 from toolcrib.gateway.watch import mark_of
 from toolcrib.gateway.watch import watch as watch_file
@@ -67,8 +67,8 @@ class Gateway:
         Raises:
             ConfigError: with every problem found.
         """
-        self._standing = Standing(lambda: self.crib, self._count_sessions)
-        self._metrics = Metrics(self._standing)
+        self._health = Health(lambda: self.crib, self._count_sessions)
+        self._metrics = Metrics(self._health)
         self._environ, self._watch, self._faces = environ, watch, faces or _meta
         self._security = RequestStateSecurity.ephemeral()
         self._kept = KeptResults()
@@ -194,11 +194,11 @@ class Gateway:
 
     def status(self) -> Any:
         """Return how the servers and APIs are doing, by name."""
-        return self._standing.status()
+        return self._health.status()
 
     def unready(self) -> dict[str, str]:
         """Return the servers that are required and not well, and in which state they are."""
-        return self._standing.unready()
+        return self._health.unready()
 
     def metrics(self) -> tuple[bytes, str]:
         """Return what is counted, as Prometheus reads it, and what kind of text that is."""

@@ -13,7 +13,7 @@ from mcp_types import ElicitRequestParams, ElicitResult, Implementation, ToolLis
 
 import toolcrib
 from toolcrib.gateway import Gateway
-from toolcrib.gateway.meta.results import KeptResults
+from toolcrib.gateway.results import KeptResults
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy"])

@@ -11,7 +11,7 @@ from gateway.meta.asking import called, crib_of_tools, face_of
 from toolcrib import Crib
 from toolcrib.discovery import Change, Index, Page, Summary
 from toolcrib.gateway.meta.portrait import Portrait
-from toolcrib.gateway.receipts import Receipt, Receipts, estimated_tokens, tool_tokens
+from toolcrib.gateway.meta.receipts import Receipt, Receipts, estimated_tokens, tool_tokens
 from toolcrib.model import Tool, ToolAnnotations
 
 

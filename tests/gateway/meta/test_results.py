@@ -7,7 +7,7 @@ from gateway.meta.asking import called, crib_of_tools, face_of, texts
 
 from toolcrib.crib import GatewaySettings
 from toolcrib.gateway.meta import KeptResults, MetaFace
-from toolcrib.gateway.meta.results import PREFIX
+from toolcrib.gateway.results import PREFIX
 
 pytestmark = pytest.mark.anyio
 

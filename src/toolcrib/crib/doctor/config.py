@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
+from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.doctor.findings import Finding, error, good, warning
 from toolcrib.crib.installing.imports import is_toolcrib
-from toolcrib.crib.settings import Settings
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.variables import Expansion, has_variables

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import anyio
 from anyio import to_thread
 
+from toolcrib.crib.config.files import Config, load
+from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.doctor.config import (
     check_extras,
     check_gateway,
@@ -22,8 +24,6 @@ from toolcrib.crib.doctor.machine import (
     check_sandboxes,
 )
 from toolcrib.crib.doctor.probe import Probe, probe, probe_apis
-from toolcrib.crib.files import Config, load
-from toolcrib.crib.settings import Settings
 from toolcrib.crib.toolset import scope_of
 from toolcrib.discovery import Index
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from toolcrib.crib.config.places import catalogue_file, data_folder
+from toolcrib.crib.config.settings import MEMORY, Settings
 from toolcrib.crib.doctor.findings import Finding, error, good, warning
-from toolcrib.crib.places import catalogue_file, data_folder
-from toolcrib.crib.settings import MEMORY, Settings
 from toolcrib.errors import ToolcribError
 from toolcrib.runtime.choice import backends
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from toolcrib.crib.apis import Apis
-from toolcrib.crib.settings import Settings
+from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.sources.apis import Apis
 from toolcrib.errors import ConfigError, MissingExtraError, ServerUnavailableError, ToolcribError
 from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.execution.scrub import hide_secrets

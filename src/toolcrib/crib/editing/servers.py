@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.clients import read_client
+from toolcrib.crib.config.dialects import read_client
+from toolcrib.crib.config.files import load
+from toolcrib.crib.config.jsonc import parse_jsonc
 from toolcrib.crib.editing.edit import Edit, read_text
 from toolcrib.crib.editing.jsonc import remove_json, set_json
 from toolcrib.crib.editing.toml import remove_toml, set_toml
-from toolcrib.crib.files import load
-from toolcrib.crib.jsonc import parse_jsonc
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.variables import has_variables

@@ -7,7 +7,8 @@ from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
-from toolcrib.crib.clients import read_client
+from toolcrib.crib.config.dialects import read_client
+from toolcrib.crib.config.files import load
 from toolcrib.crib.editing.edit import read_text
 from toolcrib.crib.editing.servers import (
     Edit,
@@ -19,7 +20,6 @@ from toolcrib.crib.editing.servers import (
     section_of,
     servers_in,
 )
-from toolcrib.crib.files import load
 from toolcrib.crib.installing.clients import CLIENTS, Client
 from toolcrib.errors import ConfigError, ToolcribError
 from toolcrib.execution.mcp.config import ServerConfig

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from toolcrib.crib.config.files import load
+from toolcrib.crib.config.places import HOME
 from toolcrib.crib.editing.edit import backups, read_text
 from toolcrib.crib.editing.servers import Edit, document_of, edit_servers, servers_in
 from toolcrib.crib.editing.toml import set_toml
-from toolcrib.crib.files import load
 from toolcrib.crib.installing.clients import CLIENTS, Client, Scope, shape
 from toolcrib.crib.installing.imports import ITSELF, Merge, is_toolcrib, merge, servers_of
-from toolcrib.crib.places import HOME
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 

@@ -2,6 +2,6 @@
 
 from toolcrib.gateway.meta.confirm import policy
 from toolcrib.gateway.meta.face import TOKENS, MetaFace
-from toolcrib.gateway.meta.results import KeptResult, KeptResults
+from toolcrib.gateway.results import KeptResult, KeptResults
 
 __all__ = ["TOKENS", "KeptResult", "KeptResults", "MetaFace", "policy"]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize, ref
 
 from toolcrib.crib import View
-from toolcrib.crib.serving import GatewaySettings
+from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.discovery import Change, Index, IndexView
 from toolcrib.errors import MissingExtraError
 from toolcrib.gateway.face import Client
@@ -15,11 +15,11 @@ from toolcrib.gateway.meta.definitions import DEFINITIONS
 from toolcrib.gateway.meta.failures import failure
 from toolcrib.gateway.meta.finding import Finding
 from toolcrib.gateway.meta.portrait import Portrait, Sight
+from toolcrib.gateway.meta.receipts import Receipt, Receipts, estimated_tokens
 from toolcrib.gateway.meta.reply import Asked, Fitting, Reply
-from toolcrib.gateway.meta.results import KeptResults, encoded
 from toolcrib.gateway.meta.running import Running
 from toolcrib.gateway.meta.sandboxes import why_no_code
-from toolcrib.gateway.receipts import Receipt, Receipts, estimated_tokens
+from toolcrib.gateway.results import KeptResults, encoded
 
 if TYPE_CHECKING:
     import mcp_types

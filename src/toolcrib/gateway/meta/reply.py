@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.gateway.face import Client
-from toolcrib.gateway.meta.results import KeptResults, encoded, truncated
+from toolcrib.gateway.results import KeptResults, encoded, truncated
 
 __all__ = ["Asked", "Fitting", "Reply"]
 

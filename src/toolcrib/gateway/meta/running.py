@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from toolcrib.crib import View
-from toolcrib.crib.serving import GatewaySettings
+from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.errors import ChainError, InvalidChainError, PolicyDeniedError, ToolcribError, ToolTimeoutError
 from toolcrib.execution.chain import Plan
 from toolcrib.execution.chain.plan import PlannedStep

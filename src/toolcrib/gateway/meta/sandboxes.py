@@ -1,7 +1,7 @@
 """Whether code can run here at all."""
 
-from toolcrib.crib.serving import GatewaySettings
-from toolcrib.crib.settings import CodeSettings
+from toolcrib.crib.config.gateway import GatewaySettings
+from toolcrib.crib.config.settings import CodeSettings
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime import backends
 from toolcrib.runtime.choice import UNSAFE, check_profile

@@ -11,9 +11,9 @@ from toolcrib.errors.base import shown
 from toolcrib.gateway.meta.definitions import Definition
 from toolcrib.gateway.meta.describing import described
 from toolcrib.gateway.meta.portrait import Sight
+from toolcrib.gateway.meta.receipts import estimated_tokens
 from toolcrib.gateway.meta.reply import Reply
-from toolcrib.gateway.meta.results import encoded
-from toolcrib.gateway.receipts import estimated_tokens
+from toolcrib.gateway.results import encoded
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["no_such_tool", "published", "result", "tokens_of"]

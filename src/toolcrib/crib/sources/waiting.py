@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.crib.listing import Listing
 from toolcrib.crib.reach import namespace_of
+from toolcrib.crib.sources.listing import Listing
 from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.model import ToolId
 from toolcrib.runtime.stubs import identifier

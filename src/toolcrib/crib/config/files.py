@@ -6,11 +6,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.clients import Parts, read_client, read_python
-from toolcrib.crib.jsonc import parse_jsonc
-from toolcrib.crib.places import anchored, path_fault
-from toolcrib.crib.section import INTERNAL
-from toolcrib.crib.settings import MEMORY, Settings
+from toolcrib.crib.config.dialects import Parts, read_client, read_python
+from toolcrib.crib.config.jsonc import parse_jsonc
+from toolcrib.crib.config.places import anchored, path_fault
+from toolcrib.crib.config.section import INTERNAL
+from toolcrib.crib.config.settings import MEMORY, Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.mcp.config import ServerConfig

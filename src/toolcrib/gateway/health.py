@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from toolcrib.crib import Crib, Settings
 from toolcrib.execution.mcp import ServerStatus
 
-__all__ = ["Standing"]
+__all__ = ["Health"]
 
 _WELL = frozenset({"stopped", "starting", "ready", "disabled"})
 """States of a server that can serve its next call, or need not."""
 
 
-class Standing:
+class Health:
     """What can be read off a crib and its endpoints at any moment."""
 
     def __init__(self, crib: Callable[[], Crib], sessions: Callable[[], int]) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.crib.section import Count, FilePath, Seconds, Section, Text
-from toolcrib.crib.serving import GatewaySettings, ToolsetSettings
+from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
+from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.execution.mcp.config import ServerConfig, host_of
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.settings import Settings
-from toolcrib.crib.shapes import plain_server
+from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.config.shapes import plain_server
 from toolcrib.errors import Problem
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean

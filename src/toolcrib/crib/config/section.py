@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, get_args
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from toolcrib.crib.places import path_fault
+from toolcrib.crib.config.places import path_fault
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from toolcrib.crib.listing import Origin
-from toolcrib.crib.settings import Settings
+from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.sources.listing import Origin
 from toolcrib.execution.mcp import McpServers, ServerConfig
 
 __all__ = ["enabled", "names_of", "server_origins"]

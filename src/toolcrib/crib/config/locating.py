@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolcrib.crib.places import HOME, anchored
+from toolcrib.crib.config.places import HOME, anchored
 from toolcrib.errors import ConfigError, Problem
 
 __all__ = ["config_folder", "find_config", "user_config"]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.crib.section import Count, Seconds, Section, Text
+from toolcrib.crib.config.section import Count, Seconds, Section, Text
 from toolcrib.errors import InvalidToolIdError
 from toolcrib.model import ToolId
 

@@ -11,8 +11,8 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from toolcrib.crib.listing import Origin, Tools
-from toolcrib.crib.settings import OpenApiSettings, Settings
+from toolcrib.crib.config.settings import OpenApiSettings, Settings
+from toolcrib.crib.sources.listing import Origin, Tools
 from toolcrib.errors import BackendUnavailableError, ConfigError
 from toolcrib.execution import Answer, Call
 from toolcrib.execution.mcp.config import host_of

@@ -9,7 +9,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from toolcrib.crib.turns import Turns
+from toolcrib.crib.sources.turns import Turns
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.model import Tool
 

@@ -1,0 +1,6 @@
+"""Where tools come from: asking servers and APIs for them, waiting for the answers, keeping what came."""
+
+from toolcrib.crib.sources.listing import Listing, Origin
+from toolcrib.crib.sources.waiting import Waiting
+
+__all__ = ["Listing", "Origin", "Waiting"]
