@@ -44,7 +44,7 @@ from toolcrib.execution.mcp.reaper import watcher_pid
 from toolcrib.execution.records import Call
 from toolcrib.model import McpBackend, Tool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.untraced, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 PROMPT = 5.0
 """Seconds within which an error must come: a second is meant, but the machine may be busy."""

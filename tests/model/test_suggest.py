@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from toolcrib.model.suggest import did_you_mean, nearest
+from toolcrib.model.suggest import choose, did_you_mean, nearest, there_are
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,14 @@ def test_the_nearest_option_is_found_or_none(word: str, options: list[str], opti
 def test_a_suggestion_is_the_end_of_a_sentence() -> None:
     assert did_you_mean("titel", ["title"]) == "; did you mean 'title'?"
     assert did_you_mean("zebra", ["title"]) == ""
+
+
+def test_where_nothing_is_close_there_is_a_choice_unless_there_is_nothing() -> None:
+    assert choose("titel", ["title", "body"]) == "; did you mean 'title'?"
+    assert choose("zebra", {"title": 1, "body": 2}) == "; there are title, body"
+    assert choose("zebra", ["title"]) == "; there is title"
+    assert choose("zebra", []) == ""
+    assert there_are([f"n{number}" for number in range(23)]).endswith("n18, n19 and 3 more")
 
 
 def test_options_without_end_are_looked_at_for_a_moment_only() -> None:

@@ -19,7 +19,7 @@ from toolcrib.adapter.providers.openai import OpenAIAdapter
 from toolcrib.adapter.rewrite.used import used_keywords
 from toolcrib.errors import ConversionError
 from toolcrib.model.canonical import CanonicalTool
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
 
 __all__ = ["ENTRY_POINTS", "AdapterRegistry", "default_registry"]
 
@@ -91,7 +91,7 @@ class AdapterRegistry:
         if family in known:
             reason = f"there is no adapter {name!r:.80}; take {family!r}, with its options"
             raise ConversionError(reason, str(name)[:80], "get")
-        hint = did_you_mean(str(name).lower(), known) or f"; there are {', '.join(known) or 'none'}"
+        hint = choose(str(name).lower(), known)
         raise ConversionError(f"there is no adapter {name!r:.80}{hint}", str(name)[:80], "get")
 
     def names(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal
 
 from pydantic import Field
@@ -68,6 +69,8 @@ class Call(Request):
     backend: ToolBackend
     emit: Emit | None = None
     """Where updates go; None where nobody listens."""
+    deadline: float = inf
+    """When its time is over, on the clock of the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,7 +216,7 @@ class Runner:
         Raises:
             InvalidChainError: they cannot work; nothing was run.
             ChainError: a step failed; `results` are those that were done, and that one.
-            ToolTimeoutError: its tools were not there in time; nothing was run.
+            BackendUnavailableError: its tools were not there in time; nothing was run.
         """
         began = anyio.current_time()
         said = checked_timeout(timeout)
@@ -243,7 +243,7 @@ class Runner:
             for tool_id in dict.fromkeys(node.step.tool_id for node in chain.walk() if node.step.tool_id):
                 await prepare(tool_id)
             return
-        raise ToolTimeoutError(tool_id=tool_id, op="resolve", timeout=limit)
+        raise _not_ready(tool_id, limit)
 
     async def _run(
         self,
@@ -300,12 +300,15 @@ class Runner:
                 own = self._timeout_of(backends[0]) if said is None else None
                 if own is not None:
                     scope.deadline, limit = scope.deadline - limit + own, own
+                trail.deadline = scope.deadline
                 return await self._answered(trail, request, backends, emit)
             except anyio.get_cancelled_exc_class() as error:
                 if is_being_cancelled():
                     raise
                 reason = "what it waited for was cancelled"
                 raise ToolCancelledError(tool_id=trail.tool_id, backend=trail.place, reason=reason) from error
+        if trail.op == "resolve":
+            raise _not_ready(trail.tool_id, limit)
         raise ToolTimeoutError(tool_id=trail.tool_id, op=trail.op, backend=trail.place, timeout=limit)
 
     async def _admitted(self, trail: Trail, tool_id: str | ToolId, *, defaults: bool) -> Request:
@@ -345,7 +348,14 @@ class Runner:
 
     async def _asked(self, trail: Trail, request: Request, backend: ToolBackend, emit: Emit | None) -> Answer:
         trail.backend, trail.op = backend, "execute"
-        call = Call(tool=request.tool, args=request.args, caller=request.caller, backend=backend, emit=emit)
+        call = Call(
+            tool=request.tool,
+            args=request.args,
+            caller=request.caller,
+            backend=backend,
+            emit=emit,
+            deadline=trail.deadline,
+        )
         return await self._way(call)
 
     async def _execute(self, call: Call) -> Answer:
@@ -376,3 +386,9 @@ class Runner:
                 backend=label(call.backend),
                 result=answer.structured if answer.mcp_result is None else answer.mcp_result,
             ) from error
+
+
+def _not_ready(tool_id: str, limit: float) -> BackendUnavailableError:
+    """Return that the time of a call was over before whoever has its tool was there."""
+    reason = f"it was not ready within {limit:g} s"
+    return BackendUnavailableError(tool_id=tool_id, op="resolve", reason=reason, sent=False)

@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
+from urllib.parse import urlsplit
 
 from toolcrib.errors import Problem, ToolcribError
 from toolcrib.model.plain import walk
 
-__all__ = ["hide_secrets", "said_by", "scrub"]
+__all__ = ["hide_secrets", "host_of", "said_by", "scrub"]
 
 _MAX_LENGTH = 2000
 _MAX_VALUES, _MAX_NAMED, _MAX_NAME = 10_000, 200, 500
@@ -191,3 +192,16 @@ def _paths_in(args: Any) -> Iterator[str]:
         if found and text.startswith(found[0]):
             yield text
         yield from found
+
+
+def host_of(url: str) -> str:
+    """Return what may be shown of an address: users, paths and queries may be secrets.
+
+    >>> host_of("https://me:pw@example.com:8000/mcp/s3cret?key=1")
+    'https://example.com:8000/…'
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "…"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…" if parts.netloc else "…"

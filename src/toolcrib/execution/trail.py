@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from toolcrib.errors import Op
@@ -27,6 +28,7 @@ class Trail:
     request: Request | None = None
     backend: ToolBackend | None = None
     op: Op = "resolve"
+    deadline: float = inf
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -1,14 +1,15 @@
 """The nearest thing to what somebody wrote."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from itertools import islice
 
-__all__ = ["did_you_mean", "nearest"]
+__all__ = ["choose", "did_you_mean", "nearest", "there_are"]
 
 _MAX_LENGTH = 40
 _MAX_SCANNED = 2_000
 _MAX_COMPARED = 50
+_MAX_LISTED = 20
 
 
 def nearest(word: str, options: Iterable[str]) -> str | None:
@@ -32,3 +33,24 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     """
     option = nearest(word, options)
     return f"; did you mean {option!r}?" if option else ""
+
+
+def there_are(options: Collection[str]) -> str:
+    """Return `; there are a, b`, and of very many how many more; nothing where there is none.
+
+    >>> there_are(["title"]), there_are(["a", "b"]), there_are([])
+    ('; there is title', '; there are a, b', '')
+    """
+    if not options:
+        return ""
+    more = f" and {len(options) - _MAX_LISTED} more" if len(options) > _MAX_LISTED else ""
+    return f"; there {'is' if len(options) == 1 else 'are'} {', '.join(islice(options, _MAX_LISTED))}{more}"
+
+
+def choose(word: str, options: Collection[str]) -> str:
+    """Return what somebody could have written: the option that is close, or else all of them.
+
+    >>> choose("titel", ["title", "body"]), choose("zebra", ["title", "body"])
+    ("; did you mean 'title'?", '; there are title, body')
+    """
+    return did_you_mean(word, options) or there_are(options)

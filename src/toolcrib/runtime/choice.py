@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
 from toolcrib.runtime.protocols import Sandbox
 from toolcrib.runtime.records import BackendInfo, SecurityProfile
 
@@ -48,8 +48,7 @@ def make_sandbox(kind: str) -> Sandbox:
         return built
     offered = _offered()
     if kind not in offered:
-        hint = did_you_mean(kind, kinds()) or f"; there are {', '.join(kinds())}"
-        raise RuntimeUnavailableError(kind, f"no sandbox is called that{hint}")
+        raise RuntimeUnavailableError(kind, f"no sandbox is called that{choose(kind, kinds())}")
     try:
         made = offered[kind].load()()
     except Exception as error:  # foreign code, which may raise anything

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from toolcrib.errors import Problem, ToolcribError, ValidationError
 from toolcrib.model import ToolCallRecord
 from toolcrib.model.record import JsonObject, Record
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
 
 __all__ = [
     "MAX_CODE",
@@ -59,8 +59,7 @@ def _advised(problem: Problem, record: type[Record]) -> Problem:
         return problem
     name = problem.path.rpartition("/")[2]
     fields = [*record.model_fields] if problem.path.count("/") == 1 else [*Limits.model_fields]
-    hint = did_you_mean(name, fields) or f"; there are {', '.join(fields)}"
-    return Problem(problem.path, problem.keyword, f"is not one of the fields{hint}")
+    return Problem(problem.path, problem.keyword, f"is not one of the fields{choose(name, fields)}")
 
 
 class _Asked(Record):

@@ -118,9 +118,9 @@ class Runtime:
     def stubs(tools: Iterable[Tool | LocalTool[..., Any]], *, budget: int | None = None) -> str:
         """Return tools as Python signatures, as code in a sandbox sees them.
 
-        `budget` is how many tokens, of four characters each, the text may take; what had to be left out is
-        said in it. The names are those that the tools have among each other: where a catalogue has more of
-        them, `Crib.stubs` knows under which name code reaches each.
+        `budget` is how many tokens, as `toolcrib.model.tokens` estimates them, the text may take; what had to
+        be left out is said in it. The names are those that the tools have among each other: where a catalogue
+        has more of them, `Crib.stubs` knows under which name code reaches each.
 
         Raises:
             ValidationError: something among them is no tool.

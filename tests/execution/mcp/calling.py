@@ -2,6 +2,7 @@
 
 import json
 import sys
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,11 @@ async def call(
     *,
     server: str = "one",
     emit: Emit | None = None,
+    deadline: float = inf,
 ) -> Answer:
     """Call a tool of a server, and fail if it hangs."""
     definition = tool_of(tool, server=server) if isinstance(tool, str) else tool
-    wanted = Call(tool=definition, args=args or {}, backend=McpBackend(server_name=server), emit=emit)
+    backend = McpBackend(server_name=server)
+    wanted = Call(tool=definition, args=args or {}, backend=backend, emit=emit, deadline=deadline)
     with anyio.fail_after(LIMIT):
         return await servers.call(wanted)

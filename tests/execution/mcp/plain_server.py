@@ -86,6 +86,9 @@ def main() -> None:
     if "--banner" in sys.argv:
         sys.stdout.write("Welcome!\n\n\xff\xfe{not json\n42\n[1, 2]\n" + json.dumps({"level": "info"}) + "\n")
         sys.stdout.flush()
+    if "--log" in sys.argv:
+        sys.stdout.write("".join(f"INFO step {number} of the start\n" for number in range(90)))
+        sys.stdout.flush()
     for line in sys.stdin:
         request = json.loads(line)
         HEARD.append(request.get("method"))

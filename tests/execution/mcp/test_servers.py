@@ -6,7 +6,8 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.calling import call, says, scripted, started, tool_of
+from execution.mcp.calling import LIMIT, call, says, scripted, started, tool_of
+from execution.toolbox import index_of
 from servers.launch import alive, tiny, until
 
 from toolcrib.errors import (
@@ -16,6 +17,7 @@ from toolcrib.errors import (
     NoBackendError,
     ServerUnavailableError,
 )
+from toolcrib.execution import Runner
 from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.execution.protocols import Executor
 from toolcrib.execution.records import Call
@@ -86,22 +88,16 @@ async def test_outside_of_its_block_it_says_so() -> None:
             pass
 
 
-async def test_a_server_can_be_added_replaced_and_removed() -> None:
+async def test_a_server_can_be_added_and_removed() -> None:
     async with McpServers({}) as servers:
-        await servers.add("one", tiny())
+        servers.replace("one", tiny())
         first = (await call(servers, "echo")).structured["pid"]
-        await servers.add("one", ServerConfig(**tiny()))
+        servers.replace("one", ServerConfig(**tiny()))
         assert (await call(servers, "echo")).structured["pid"] == first
-        await servers.add("one", tiny(max_concurrency=3))
-        assert (await call(servers, "echo")).structured["pid"] != first
-        await servers.remove("one")
+        servers.retire("one")
+        servers.replace("two", tiny())
+        servers.retire("two")
         assert servers.names == ()
-        with pytest.raises(NoBackendError):
-            await call(servers, "echo")
-        with pytest.raises(ServerUnavailableError, match="no server named 'one'"):
-            await servers.remove("one")
-        await servers.add("two", tiny())
-        await servers.remove("two")
 
 
 async def test_one_bad_server_neither_delays_nor_breaks_another() -> None:
@@ -209,6 +205,17 @@ async def test_whoever_waits_for_a_start_can_give_up_at_once() -> None:
             assert scope.cancelled_caught
         status = servers.status()["one"]
         assert (status.state, status.starts, status.in_flight) == ("starting", 1, 0)
+
+
+async def test_a_call_whose_time_is_over_before_its_server_has_started_was_not_sent() -> None:
+    index = index_of((tool_of("echo"), McpBackend(server_name="one")))
+    async with McpServers({"one": {"command": "sleep", "args": ["600"]}}) as servers:
+        with (
+            anyio.fail_after(LIMIT),
+            pytest.raises(BackendUnavailableError, match="still starting") as caught,
+        ):
+            await Runner(index, mcp=servers).run("one:echo", timeout=0.5)
+        assert (caught.value.op, caught.value.backend, caught.value.sent) == ("execute", "mcp:one", False)
 
 
 async def test_calls_of_a_server_that_is_retired_go_on_for_a_while() -> None:

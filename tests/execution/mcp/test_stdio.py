@@ -84,6 +84,26 @@ async def test_what_a_server_prints_beside_messages_is_skipped_and_kept() -> Non
     assert tail.text().startswith("[stdout] Welcome!\n")
 
 
+async def test_a_server_may_log_its_start_and_whatever_it_likes_after_its_first_message() -> None:
+    tail = StderrTail()
+    answer = '{"jsonrpc": "2.0", "id": ID, "result": {"content": []}}'
+    async with connected(plain("--log"), tail) as found:
+        assert await call(found, "raw", before="same\n" * 200, line=answer) == ""
+        assert await call(found, "echo", text="fine") == "fine"
+    assert tail.stray_lines == 290
+
+
+async def test_a_program_that_prints_and_never_speaks_is_given_up() -> None:
+    counting = "n=0; while true; do n=$((n+1)); echo line $n; done"
+    config = ServerConfig(command="sh", args=("-c", counting))
+    async with stdio_transport(config, name="plain", stderr=StderrTail()) as (inbox, _):
+        with anyio.fail_after(PATIENCE):
+            told = [each async for each in inbox]
+    assert [str(each).partition(";")[0] for each in told] == [
+        "server 'plain' is unavailable: it writes text to standard output that is not MCP, such as 'line 100'"
+    ]
+
+
 async def test_an_answer_with_broken_characters_is_an_answer() -> None:
     line = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "a\xffb\\ud800"}]}}'
     async with connected(plain()) as found:

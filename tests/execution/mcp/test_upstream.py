@@ -157,6 +157,29 @@ async def test_a_server_that_does_not_start_in_time_is_given_up_and_ended() -> N
         assert servers.status()["one"].state == "failed"
 
 
+async def test_a_caller_with_less_time_than_a_start_takes_hears_that_nothing_was_sent() -> None:
+    program = "echo 'waiting for the disk' >&2; exec sleep 600"
+    async with McpServers({"one": {"command": "sh", "args": ["-c", program]}}) as servers:
+        with anyio.fail_after(1) as scope, pytest.raises(BackendUnavailableError) as caught:
+            await call(servers, "pid", deadline=scope.deadline)
+        assert caught.value.reason.startswith("it is still starting after 0.")
+        assert caught.value.sent is False
+        assert isinstance(caught.value.__cause__, ServerUnavailableError)
+        assert caught.value.__cause__.stderr == "waiting for the disk"
+        assert servers.status()["one"].state == "starting"
+
+
+async def test_a_program_that_only_prints_text_is_no_server() -> None:
+    program = "while true; do echo 'token=4f8a91c2 garbage'; done"
+    async with McpServers({"one": {"command": "sh", "args": ["-c", program]}}) as servers:
+        with pytest.raises(BackendUnavailableError, match=r"not MCP, such as 'token=\[secret\] garbage'"):
+            await call(servers, "pid")
+        status = servers.status()["one"]
+        assert (status.state, status.starts) == ("failed", 1)
+        assert status.last_error is not None
+        assert status.last_error.startswith("it writes text to standard output")
+
+
 async def test_a_server_that_is_late_every_time_is_left_alone_too() -> None:
     config = {"command": "sleep", "args": ["600"], "start_timeout": 0.2}
     async with McpServers({"one": config}, breaker=partial(Breaker, threshold=1, base=30.0)) as servers:

@@ -96,7 +96,7 @@ async def test_a_server_that_is_removed_fails_its_calls_and_no_others() -> None:
         await until(
             lambda: [each.in_flight for each in servers.status().values()] == [1, 1], "both are under way"
         )
-        await servers.remove("one")
+        servers.retire("one", within=0)
         await until(lambda: bool(reasons), "the call was told")
         assert "it was removed" in reasons[0]
         assert servers.names == ("two",)

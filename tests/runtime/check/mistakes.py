@@ -60,7 +60,7 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ),
     (
         "found = await search_tools('x')\nfound[0]['tool_id']",
-        "line 2: unknown key 'tool_id'; there are category, confidence, id, inputModes, name, namespace, outputModes, score, scoreType, securitySummary, shortDescription, summary and 1 more",
+        "line 2: unknown key 'tool_id'; there are category, confidence, id, inputModes, name, namespace, outputModes, score, scoreType, securitySummary, shortDescription, summary, tags",
     ),
     (
         "issue = await github.create_issue('x')\nissue['nmber']",

@@ -44,6 +44,29 @@ async def test_a_limit_of_the_engine_is_one_of_ours(bare: Guests, name: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("code", "line", "column", "said"),
+    [
+        ("__out = (\n", 1, 10, "unexpected EOF while parsing"),
+        ("x = 1\n__out = [x,\n2\n\n", 4, 1, "unexpected EOF while parsing"),
+        ("if True:\n", 1, 9, "Expected an indented block after `if` statement"),
+        ("x = 1\ndef f(:\n    pass", 2, 7, "Expected a parameter or the end of the parameter list"),
+        ("class A", 1, 8, "Expected `:`, found newline"),
+    ],
+    ids=["a bracket", "a list", "a block", "in the middle", "at the end"],
+)
+async def test_code_that_cannot_be_read_is_told_of_as_it_was_written(
+    bare: Guests, code: str, line: int, column: int, said: str
+) -> None:
+    with pytest.raises(CodeError) as caught:
+        await bare.run(f"print('never')\n{code}" if line > 1 else code)
+    error = caught.value
+    assert error.reason == f"SyntaxError: {said}"
+    assert (error.line, error.column) == (line + (line > 1), column)
+    assert f'File "<code>", line {error.line}, in <module>' in error.traceback
+    assert bare.output.text("stdout") == ""
+
+
+@pytest.mark.parametrize(
     "raised",
     [
         "TimeoutError('feed time limit exceeded: 1s > 500ms')",
@@ -116,7 +139,7 @@ async def test_what_python_lacks_too_is_only_a_mistake(bare: Guests, code: str) 
 @pytest.mark.parametrize(
     ("code", "place"),
     [
-        ("x = 1 + \\", (1, 10)),
+        ("x = 1 + \\", (1, 9)),
         ("y = 1\nx = 'abc", (2, 5)),
         ("if True:", (1, 9)),
         ("x = (1,", (1, 8)),

@@ -11,8 +11,9 @@ from pydantic_monty import ExternalModule, Monty, MontyTypingError
 
 from toolcrib.errors import CodeError, InvalidToolError
 from toolcrib.model import Tool
+from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime.check import Checker
-from toolcrib.runtime.stubs import STEPS, parameters, paths_of, render, tokens
+from toolcrib.runtime.stubs import STEPS, parameters, paths_of, render
 from toolcrib.runtime.stubs.schema import fields_of, resolve
 
 pytestmark = pytest.mark.untraced
@@ -87,7 +88,7 @@ def test_the_stub_of_every_tool_is_python_at_every_step(tools: list[Tool]) -> No
         ast.parse(render([tool]))
     full = render(tools)
     ast.parse(full)
-    for budget in (tokens(full) // 2, tokens(full) // 5, 500):
+    for budget in (estimated_tokens(full) // 2, estimated_tokens(full) // 5, 500):
         ast.parse(render(tools, budget=budget))
 
 
@@ -136,7 +137,7 @@ async def test_a_right_call_of_every_tool_passes_and_a_misspelt_argument_does_no
 
 def test_stubs_cost_less_than_half_of_the_schemas(tools: list[Tool]) -> None:
     raw = sum(
-        tokens(
+        estimated_tokens(
             json.dumps(
                 {
                     "name": tool.name,
@@ -150,5 +151,5 @@ def test_stubs_cost_less_than_half_of_the_schemas(tools: list[Tool]) -> None:
         )
         for tool in tools
     )
-    assert tokens(render(tools)) < 0.5 * raw
+    assert estimated_tokens(render(tools)) < 0.5 * raw
     assert [detail.name for detail in STEPS] == ["full", "brief", "flat", "signatures"]

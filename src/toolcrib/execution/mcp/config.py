@@ -21,12 +21,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.errors.base import either, shown
-from toolcrib.execution.mcp.variables import Expansion, has_variables
+from toolcrib.execution.scrub import host_of
+from toolcrib.execution.variables import Expansion, has_variables
 from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["ServerConfig", "Transport", "host_of"]
+__all__ = ["ServerConfig", "Transport"]
 
 Transport = Literal["stdio", "http", "sse"]
 
@@ -103,19 +104,6 @@ def _url(url: str) -> str:
     return url
 
 
-def host_of(url: str) -> str:
-    """Return what may be shown of an address: users, paths and queries may be secrets.
-
-    >>> host_of("https://me:pw@example.com:8000/mcp/s3cret?key=1")
-    'https://example.com:8000/…'
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "…"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…" if parts.netloc else "…"
-
-
 Word = Annotated[str, BeforeValidator(_text)]
 Filled = Annotated[Word, AfterValidator(_not_empty)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -155,7 +143,7 @@ class ServerConfig(Record):
     transport: Transport = "stdio"
     """How to talk to it: a program by `stdio`, an address by `http`, or `sse` where it is old."""
     required: bool = False
-    """Whether nothing should start without it."""
+    """Whether nothing is well without it: `ready()` raises, and `/ready` of a gateway says no."""
     disabled: bool = False
     """Whether it is left out, as if it were not there."""
     timeout: Seconds | None = None

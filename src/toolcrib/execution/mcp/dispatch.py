@@ -63,7 +63,7 @@ async def _dispatched(upstream: Upstream, call: Call, on_input: OnInput | None) 
 
 async def _connected(upstream: Upstream, call: Call) -> Link:
     try:
-        return await upstream.connected()
+        return await upstream.connected(call.deadline)
     except ServerUnavailableError as error:
         backend = _backend(upstream)
         if upstream.cancels:

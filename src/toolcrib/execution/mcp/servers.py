@@ -20,10 +20,11 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.mcp.breaker import Breaker
-from toolcrib.execution.mcp.config import ServerConfig, host_of
+from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.hooks import OnInput, OnTools
 from toolcrib.execution.mcp.status import ServerStatus
 from toolcrib.execution.records import Answer, Call
+from toolcrib.execution.scrub import host_of
 from toolcrib.model.backend import McpBackend, ToolBackend
 from toolcrib.model.plain import measure
 from toolcrib.model.suggest import did_you_mean
@@ -98,31 +99,6 @@ class McpServers:
     def names(self) -> tuple[str, ...]:
         """Return the servers that can be called, in the order they were given."""
         return tuple(name for name, config in self._configs.items() if not config.disabled)
-
-    async def add(self, name: str, config: ServerConfig | Mapping[str, Any]) -> None:
-        """Add a server; one of the same name is replaced, and its calls fail, unless nothing differs.
-
-        Raises:
-            ConfigError: its settings cannot work.
-        """
-        wanted = _config(name, config)
-        if self._configs.get(name) != wanted:
-            if name in self._configs:
-                await self.remove(name)
-            self._configs[name] = wanted
-
-    async def remove(self, name: str) -> None:
-        """Stop a server and forget it.
-
-        Raises:
-            ServerUnavailableError: there is none of this name.
-        """
-        if name not in self._configs:
-            raise ServerUnavailableError(name, self._unknown(name))
-        del self._configs[name]
-        upstream = self._upstreams.pop(name, None)
-        if upstream is not None:
-            await upstream.stop("it was removed")
 
     def replace(
         self, name: str, config: ServerConfig | Mapping[str, Any], *, within: float = DRAIN_TIME

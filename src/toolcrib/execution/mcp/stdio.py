@@ -11,6 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution.mcp.chatter import Chatter
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
 from toolcrib.execution.mcp.outbox import Outbox
@@ -45,11 +46,11 @@ async def stdio_transport(
 ) -> AsyncGenerator[TransportStreams, None]:
     """Run a server for the length of the block, and give the streams that a `ClientSession` takes.
 
-    What it prints on standard output beside messages is skipped and kept in `stderr`. When it dies, or sends
-    a message that is too long, the read stream brings a `ServerUnavailableError` that says so, and ends. So
-    it does when the server reads nothing for `patience` seconds while messages wait and no call is under way.
-    After the block neither it nor anything it started in its process group is left. The block's own
-    exceptions come out of it as they are.
+    What it prints on standard output beside messages is skipped and kept in `stderr`. When it dies, sends a
+    message that is too long, or prints a great deal before it has sent any message at all, the read stream
+    brings a `ServerUnavailableError` that says so, and ends. So it does when the server reads nothing for
+    `patience` seconds while messages wait and no call is under way. After the block neither it nor anything
+    it started in its process group is left. The block's own exceptions come out of it as they are.
 
     Raises:
         ServerUnavailableError: it cannot be started.
@@ -86,6 +87,7 @@ class _Link:
         self._process = process
         self._name = name
         self._tail = tail
+        self._chatter = Chatter()
         self._max_message_bytes = max_message_bytes
         self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.outbox = Outbox()
@@ -114,9 +116,12 @@ class _Link:
         try:
             for line in lines.feed(piece):
                 messages = read_line(line)
-                if not messages and line.strip():
-                    self._tail.stray(line)
+                if not messages and line.strip() and (reason := self._stray(line)) is not None:
+                    await self._end(reason)
+                    self._process.signal(signal.SIGTERM)  # what does not speak MCP need not be asked to end
+                    return False
                 for message in messages:
+                    self._chatter.spoke()
                     if isinstance(message, JSONRPCResponse | JSONRPCError):
                         self.outbox.answered(message.id)
                     await self._incoming.send(SessionMessage(message))
@@ -126,6 +131,11 @@ class _Link:
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return False
         return True
+
+    def _stray(self, line: bytes) -> str | None:
+        """Keep a line that is no message, and return why it is of no use to wait for one."""
+        self._tail.stray(line)
+        return self._chatter.verdict(line)
 
     async def write(self) -> None:
         """Pass on what the session says."""

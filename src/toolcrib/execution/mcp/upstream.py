@@ -15,18 +15,20 @@ from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.breaker import Breaker
-from toolcrib.execution.mcp.config import ServerConfig, host_of
+from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.failures import hung_up, is_unreachable
 from toolcrib.execution.mcp.faults import reason_of
 from toolcrib.execution.mcp.following import Following
 from toolcrib.execution.mcp.link import Link, Listeners, open_link
 from toolcrib.execution.mcp.listing import Catalogue
+from toolcrib.execution.mcp.standing import Standing
 from toolcrib.execution.mcp.starting import Start
-from toolcrib.execution.mcp.status import ServerState, ServerStatus
+from toolcrib.execution.mcp.status import ServerStatus
 from toolcrib.execution.mcp.tail import StderrTail
 from toolcrib.execution.mcp.transport import transport_to
 from toolcrib.execution.mcp.updates import Updates, log_update
-from toolcrib.execution.mcp.visits import Visits
+from toolcrib.execution.scrub import host_of
+from toolcrib.execution.under_way import Visits
 
 __all__ = ["Upstream"]
 
@@ -34,8 +36,6 @@ _STOP_GRACE = 5.0
 """Seconds that a connection has to close by itself before it is broken off."""
 _SILENCE = 3.0
 """Seconds after which a server on a pipe that does not answer a question is taken not to understand it."""
-_LONGEST_REST = 2.0
-"""Seconds that a server is left alone at most which starts, but dies of what it is asked."""
 _HANDSHAKE_WORDS = ("initializ", "handshake")
 """What a server says that hung up because it was not greeted as it expected."""
 
@@ -68,27 +68,22 @@ class Upstream:
         """Whether calls that this ended were cancelled, rather than failed by the server."""
         self._environ = environ
         self._asks = asks
-        self._breaker = breaker
-        """Counts the starts that failed."""
-        self._deaths = Breaker(cap=_LONGEST_REST)
-        """Counts the connections that ended before any call was answered; nobody is turned away for them."""
+        self._standing = Standing(breaker)
         self._stderr = StderrTail()
         self._link: Link | None = None
         self._start: Start | None = None
-        self._state: ServerState = "stopped"
         self._handshake = False
         self._stirred = anyio.Event()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         self._used = 0.0
-        self._starts = 0
-        self._last_error: str | None = None
 
-    async def connected(self) -> Link:
+    async def connected(self, deadline: float = inf) -> Link:
         """Return the live connection, after starting the server if need be.
 
         Raises:
-            ServerUnavailableError: it cannot be started, or is not to be tried again yet.
+            ServerUnavailableError: it cannot be started, or is not to be tried again yet; or it is still
+                starting shortly before the deadline of whoever wants it.
         """
         if self.closed is not None:
             raise ServerUnavailableError(self.name, self.closed)
@@ -96,17 +91,19 @@ class Upstream:
         if link is not None and not link.gone:
             return link
         if self._start is None:
-            if self._breaker.open:
-                raise self._too_early()
-            limit = self._pause + self.config.start_timeout
-            self._start = Start(anyio.current_time() + limit)
+            if (objection := self._standing.objection) is not None:
+                raise ServerUnavailableError(self.name, objection, self.last_words())
+            self._start = Start(self._standing.pause + self.config.start_timeout)
             self._stirred.set()
         start = self._start
         # A server that is late may take its time to end as well: that is not for callers to wait for.
-        link = await start.wait()
+        link = await start.wait(deadline)
         if link is None:
-            self._give_up(start)
-            raise ServerUnavailableError(self.name, self._late(), self.last_words())
+            reason = f"it is still starting after {start.age:.2g} s"
+            if start.overdue:
+                self._give_up(start)
+                reason = self._late()
+            raise ServerUnavailableError(self.name, reason, self.last_words())
         return link
 
     def adjust(self, config: ServerConfig) -> None:
@@ -116,21 +113,11 @@ class Upstream:
         self.config = config
         self._stirred.set()
 
-    @property
-    def _pause(self) -> float:
-        """Return the seconds until it may be started."""
-        return max(self._breaker.pause, self._deaths.pause)
-
     def _give_up(self, start: Start) -> None:
         """Note that a start is late, though it may take long until what was begun before has ended."""
         if self._start is start:  # the first of those who waited for it says so
             self._start = None
-            self._failed(self._late())
-
-    def _failed(self, reason: str) -> None:
-        self._last_error = reason
-        self._breaker.failed()
-        self._state = "failed"
+            self._standing.failed(self._late())
 
     async def listed(self) -> Catalogue:
         """Return what a listing gives that is made, or under way, now.
@@ -170,7 +157,7 @@ class Upstream:
         """End a connection: from this step on nobody is given it, though closing it takes a while."""
         link.farewell = farewell
         self._link = None
-        self._state = "stopped"
+        self._standing.state = "stopped"
 
     def began(self, key: object, updates: Updates | None) -> None:
         """Note that a call runs."""
@@ -184,8 +171,7 @@ class Upstream:
         self._used = anyio.current_time()
         if answered and not link.useful:
             link.useful = True
-            self._breaker.succeeded()
-            self._deaths.succeeded()
+            self._standing.served()
 
     def last_words(self) -> str:
         """Return the last lines of its standard error."""
@@ -196,10 +182,10 @@ class Upstream:
         link = self._link
         info = link.session.server_info if link is not None else None
         catalogue = self.following.catalogue
-        pause = self._pause if self._state == "failed" else 0.0
+        pause = self._standing.pause if self._standing.state == "failed" else 0.0
         return ServerStatus(
             name=self.name,
-            state=self._state,
+            state=self._standing.state,
             transport=self.config.transport,
             address=None if self.config.url is None else host_of(self.config.url),
             protocol_version=link.session.protocol_version if link is not None else None,
@@ -208,10 +194,10 @@ class Upstream:
             listed_ago=self.following.age,
             refused={} if catalogue is None else dict(catalogue.refused),
             pid=self._stderr.pid if link is not None else None,
-            last_error=self._last_error,
+            last_error=self._standing.last_error,
             stderr=self._stderr.text(),
             in_flight=len(self.running),
-            starts=self._starts,
+            starts=self._standing.starts,
             next_try_in=pause or None,
         )
 
@@ -228,7 +214,7 @@ class Upstream:
         finally:
             if self.closed is None:  # whoever entered us was cancelled
                 self.closed, self.cancels = "toolcrib is closing", True
-            self._state = "closed"
+            self._standing.state = "closed"
             ending = ServerUnavailableError(self.name, self.closed)
             self._told(ending)
             self.following.over(ending)
@@ -242,7 +228,7 @@ class Upstream:
         if self.closed is None:
             self.closed, self.cancels = reason, cancels
         self._stirred.set()
-        if self._state in {"starting", "failed"}:  # it may be late, and tried still
+        if self._standing.state in {"starting", "failed"}:  # it may be late, and tried still
             self._scope.cancel()
         with anyio.move_on_after(_STOP_GRACE):
             await self._ended.wait()
@@ -251,17 +237,17 @@ class Upstream:
 
     async def _live(self) -> None:
         """Start the server, and keep it until it is gone, idle, given up or stopped."""
-        start, self._state = self._start, "starting"
-        await anyio.sleep(self._pause)
+        start, self._standing.state = self._start, "starting"
+        await anyio.sleep(self._standing.pause)
         link, failure = await self._connection(probe=not self._handshake)
         if link is None and not self._handshake and self._wants_handshake(failure):
             link, failure = await self._connection(probe=False)
         if link is not None:
-            self._state = "stopped"
+            self._standing.state = "stopped"
             self._part(link, failure)
         elif self._start is start:
-            self._failed(self._late() if failure is None else reason_of(failure))
-            told = ServerUnavailableError(self.name, self._last_error or "", self.last_words())
+            self._standing.failed(self._late() if failure is None else reason_of(failure))
+            told = ServerUnavailableError(self.name, self._standing.last_error or "", self.last_words())
             told.__cause__ = failure
             self._told(told)
 
@@ -273,7 +259,7 @@ class Upstream:
 
     async def _connection(self, *, probe: bool) -> tuple[Link | None, Exception | None]:
         """Have one connection, from start to end; return it, if it came to be, and what went wrong."""
-        self._starts += 1
+        self._standing.starts += 1
         self._stderr = StderrTail()
         link: Link | None = None
         failure: Exception | None = None
@@ -307,9 +293,9 @@ class Upstream:
     async def _serve(self, link: Link) -> None:
         """Let callers use a connection until it is over."""
         self._handshake = not link.modern
-        self._state = "ready"
+        self._standing.state = "ready"
         self._link = link
-        self._last_error = None
+        self._standing.last_error = None
         self._used = anyio.current_time()
         start, self._start = self._start, None
         if start is not None:
@@ -354,13 +340,11 @@ class Upstream:
         if expected:
             return
         if link.useful:
-            self._last_error = link.farewell
-        elif link.listed or link.called:  # it starts, so that what it died of may have been one tool
-            self._breaker.succeeded()
-            self._deaths.failed()
-            self._last_error, self._state = link.farewell, "failed"
+            self._standing.last_error = link.farewell
+        elif link.listed or link.called:
+            self._standing.died(link.farewell)
         else:
-            self._failed(link.farewell)
+            self._standing.failed(link.farewell)
 
     def _lost(self) -> None:
         self._stirred.set()
@@ -382,11 +366,3 @@ class Upstream:
 
     def _late(self) -> str:
         return f"it did not start within {self.config.start_timeout:g} s"
-
-    def _too_early(self) -> ServerUnavailableError:
-        pause = self._breaker.pause
-        reason = (
-            f"it failed {self._breaker.failures} times in a row and is left alone for another {pause:.1f} s: "
-            f"{self._last_error}"
-        )
-        return ServerUnavailableError(self.name, reason, self.last_words())

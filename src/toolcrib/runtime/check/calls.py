@@ -1,9 +1,8 @@
 """What is wrong with how tools are called, and with what is read from their results."""
 
 import re
-from collections.abc import Sequence
 
-from toolcrib.model.suggest import nearest
+from toolcrib.model.suggest import nearest, there_are
 from toolcrib.runtime.check.clash import arms, clash, plainly
 from toolcrib.runtime.check.context import Context, Finding, Problem
 
@@ -12,7 +11,6 @@ __all__ = [
     "given_twice",
     "missing_argument",
     "missing_key",
-    "there_are",
     "too_many",
     "unknown_argument",
     "unknown_key",
@@ -27,7 +25,6 @@ _KEYWORD = re.compile(r"(\w+)\s*+=(?!=)")
 _STRING = re.compile(r"""(["'])((?:(?!\1)[^\\]|\\.)*+)\1\s*+(\S?)""")
 _UNION = re.compile(r"\(subscripted object has type `([^`]*)`\)")
 _CALL = re.compile(r"(?:\w+\s*+=\s*+)?([A-Za-z_][\w.]*+)\s*+\(")
-_MAX_LISTED = 12
 
 
 def missing_argument(finding: Finding, context: Context) -> Problem | None:
@@ -148,17 +145,6 @@ def _may_be_there(key: str, finding: Finding, context: Context) -> bool:
         return True
     added = re.search(rf"\b(?:update|dict)\([^()]*\b{re.escape(key)}\s*+=(?!=)", code)
     return added is not None or context.source.catches(finding.line, "KeyError", "LookupError")
-
-
-def there_are(known: Sequence[str]) -> str:
-    """Return what there is, for who has asked for something else.
-
-    >>> there_are(["title"]), there_are(["a", "b"]), there_are([])
-    ('; there is title', '; there are a, b', '')
-    """
-    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-    said = f"; there {'is' if len(known) == 1 else 'are'} {', '.join(known[:_MAX_LISTED])}{more}"
-    return said if known else ""
 
 
 def _guessed(guess: str | None) -> str:

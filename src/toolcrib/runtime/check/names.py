@@ -6,8 +6,8 @@ import sys
 import typing
 from collections.abc import Iterator
 
-from toolcrib.model.suggest import did_you_mean
-from toolcrib.runtime.check.calls import FORGOTTEN, there_are, written_call
+from toolcrib.model.suggest import did_you_mean, there_are
+from toolcrib.runtime.check.calls import FORGOTTEN, written_call
 from toolcrib.runtime.check.clash import arms
 from toolcrib.runtime.check.context import Context, Finding, Problem
 from toolcrib.runtime.wording import lacks

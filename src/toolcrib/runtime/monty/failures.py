@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from pydantic_monty import Frame, MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
+from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
 
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.monty.bounds import memory_of, suspensions_of
@@ -11,7 +12,7 @@ from toolcrib.runtime.monty.lacking import foreseen, lacking, lacking_syntax
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.wording import lacks
 
-__all__ = ["check_foreseen", "failure", "in_value"]
+__all__ = ["check_foreseen", "failure", "in_value", "is_unread"]
 
 _LIMITS: tuple[tuple[str, str], ...] = (
     (r"TimeoutError: (?:feed|turn) time limit exceeded: ", "cpu"),
@@ -35,24 +36,44 @@ _KILLED_BARE = "(signal: 9 "
 _MAX_TEXT, _MAX_LINE, _MAX_FRAMES = 2000, 200, 20
 
 
-def failure(error: MontyError, job: Job) -> ToolcribError:
-    """Return what an exception of the engine means to whoever wrote the code."""
+class _Place(NamedTuple):
+    """A line of the code that was under way."""
+
+    line: int
+    column: int
+    function_name: str | None
+    source_line: str
+
+
+def failure(error: MontyError, job: Job, *, before: int = 0) -> ToolcribError:
+    """Return what an exception of the engine means to whoever wrote the code.
+
+    `before` is how many lines stood before the code.
+    """
     code = job.code
     if isinstance(error, MontyCrashedError):
         return _crash(error, job)
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
         return CodeError(_cut(str(error)))
-    frames = _own_frames(error)
+    frames = _own_frames(error, before)
     said = f"SyntaxError: {error}" if isinstance(error, MontySyntaxError) else str(error)
     own = bool(frames) and _raised(frames[-1])
     if not own and (limit := _limit(said, job)):
         return limit
-    missing = None if own else _missing(error, frames, said, code)
+    missing = None if own else _missing(error, said, code)
     lines = code.splitlines()
     line, column = _place(frames[-1], lines) if frames else (None, None)
     trace = _traceback(frames, lines, said)
     reason = _cut(said) + _hint(said) if missing is None else lacks(_cut(missing))
     return CodeError(reason, line=line, column=column, traceback=trace, unsupported=missing is not None)
+
+
+def is_unread(error: MontyError) -> bool:
+    """Return whether code could not be read at all; an `eval` in it fails alike, and in a function."""
+    if not isinstance(error, MontySyntaxError):
+        return False
+    frames = error.traceback()
+    return not frames or frames[-1].function_name is None
 
 
 def in_value(error: MontyError, code: str) -> bool:
@@ -87,10 +108,14 @@ def _told(limit: str, job: Job) -> str:
     )
 
 
-def _own_frames(error: MontyRuntimeError | MontySyntaxError) -> list[Frame]:
+def _own_frames(error: MontyRuntimeError | MontySyntaxError, before: int) -> list[_Place]:
     """Return the frames of the code itself, in which it begins: not those of our prelude, or of an `eval`."""
     frames = error.traceback()
-    return [frame for frame in frames if frame.filename == frames[0].filename != "<string>"]
+    return [
+        _Place(frame.line - before, frame.column, frame.function_name, frame.source_line or "")
+        for frame in frames
+        if frame.filename == frames[0].filename != "<string>"
+    ]
 
 
 def _hint(said: str) -> str:
@@ -99,18 +124,17 @@ def _hint(said: str) -> str:
     return f"; write `.{found[1]}` after its name, or call run_tool" if found else ""
 
 
-def _raised(frame: Frame) -> bool:
+def _raised(frame: _Place) -> bool:
     """Return whether a `raise` of the code itself stands at a frame, whatever the exception says."""
-    line = (frame.source_line or "").partition("\n")[0]
+    line = frame.source_line.partition("\n")[0]
     before, after = line[: frame.column - 1], line[frame.column - 1 :]
     return re.search(r"\braise\s*\(*$", before) is not None or re.match(r"raise\b", after) is not None
 
 
-def _missing(error: MontyError, frames: Sequence[Frame], said: str, code: str) -> str | None:
+def _missing(error: MontyError, said: str, code: str) -> str | None:
     if not isinstance(error, MontySyntaxError):
         return lacking(said)
-    reading = not frames or frames[-1].function_name is None  # rather than in an `eval` of the code itself
-    return f"this: {error}" if reading and lacking_syntax(code) else None
+    return f"this: {error}" if is_unread(error) and lacking_syntax(code) else None
 
 
 def check_foreseen(code: str) -> None:
@@ -124,14 +148,14 @@ def check_foreseen(code: str) -> None:
         raise CodeError(lacks(found[1]), found[0], unsupported=True)
 
 
-def _place(frame: Frame, lines: Sequence[str]) -> tuple[int, int]:
+def _place(frame: _Place, lines: Sequence[str]) -> tuple[int, int]:
     """Return line and column, of which those beyond the code are its end."""
     if frame.line <= len(lines):
         return frame.line, frame.column
     return max(1, len(lines)), len(lines[-1]) + 1 if lines else 1
 
 
-def _traceback(frames: Sequence[Frame], lines: Sequence[str], said: str) -> str:
+def _traceback(frames: Sequence[_Place], lines: Sequence[str], said: str) -> str:
     half = _MAX_FRAMES // 2
     hidden = max(0, len(frames) - _MAX_FRAMES)
     told = ["Traceback (most recent call last):"] if frames else []
@@ -141,7 +165,7 @@ def _traceback(frames: Sequence[Frame], lines: Sequence[str], said: str) -> str:
     return "\n".join([*told, _cut(said)])
 
 
-def _shown(frame: Frame, lines: Sequence[str]) -> str:
+def _shown(frame: _Place, lines: Sequence[str]) -> str:
     line, _ = _place(frame, lines)
     source = lines[line - 1].strip() if lines else ""
     return f'  File "<code>", line {line}, in {frame.function_name or "<module>"}\n    {source[:_MAX_LINE]}'

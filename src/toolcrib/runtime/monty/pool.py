@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import anyio
 from anyio import to_thread
-from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, OSPolicy
+from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, MontySyntaxError, OSPolicy
 
-from toolcrib.errors import CodeError, RuntimeUnavailableError
+from toolcrib.errors import CodeError, RuntimeUnavailableError, ToolcribError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.monty.bounds import bounds
 from toolcrib.runtime.monty.calls import Calls
-from toolcrib.runtime.monty.failures import check_foreseen, failure, in_value
+from toolcrib.runtime.monty.failures import check_foreseen, failure, in_value, is_unread
 from toolcrib.runtime.monty.surroundings import Printed, environment
 from toolcrib.runtime.monty.values import EXPLAINING, RETURNED, read_value, with_value
 from toolcrib.runtime.monty.wall import Wall
@@ -31,6 +31,8 @@ _POLICY: OSPolicy = {"sleep": "system", "sleep_system_max": float("inf"), "proce
 _SETTLING = 0.05
 _UNREADABLE = (TypeError, ValueError, OverflowError, RecursionError)
 """What the engine raises for a value that it cannot turn into one of Python."""
+_NEVER = "__toolcrib_never__"
+"""A name that is not there: code after it is read, and does not run."""
 _LARGE = 1 << 18
 """How long a text is that is not read between two turns of the event loop."""
 
@@ -136,13 +138,25 @@ async def _told(session: AsyncMontySession, job: Job, calls: Calls, printed: Pri
         )
     except MontyError as error:
         if not in_value(error, job.code):
-            raise failure(error, job) from error
+            raise await _failure(session, error, job) from error
     except _UNREADABLE as error:  # what our own code tells can be read
         raise CodeError(RETURNED) from error
     try:
         return await session.feed_run(EXPLAINING, print_callback=printed.write, os=environment)
     except MontyError as error:
         raise failure(error, job) from error
+
+
+async def _failure(session: AsyncMontySession, error: MontyError, job: Job) -> ToolcribError:
+    """Return what went wrong; of code that cannot be read what is said of it alone, without what we add."""
+    if is_unread(error):
+        try:
+            await session.feed_run(f"{_NEVER}\n{job.code}")
+        except MontySyntaxError as alone:
+            return failure(alone, job, before=1)
+        except MontyError:  # it has ended at the first line: what we add is to blame
+            pass
+    return failure(error, job)
 
 
 async def _read(told: Any, limit: int) -> Any:

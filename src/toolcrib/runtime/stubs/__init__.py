@@ -5,7 +5,6 @@ from toolcrib.runtime.stubs.guide import GUIDE
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, identifier, names_of
 from toolcrib.runtime.stubs.render import STEPS, paths_of, render
 from toolcrib.runtime.stubs.signature import parameters
-from toolcrib.runtime.stubs.text import tokens
 
 __all__ = [
     "GUEST",
@@ -17,5 +16,4 @@ __all__ = [
     "parameters",
     "paths_of",
     "render",
-    "tokens",
 ]

@@ -6,9 +6,9 @@ from contextlib import suppress
 from itertools import groupby
 
 from toolcrib.model import Tool
+from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, camel, names_of
 from toolcrib.runtime.stubs.signature import signature
-from toolcrib.runtime.stubs.text import tokens
 from toolcrib.runtime.stubs.types import Detail, Types
 from toolcrib.version import Version
 
@@ -33,8 +33,8 @@ def render(
 ) -> str:
     """Return tools as the signatures by which code in a sandbox calls them.
 
-    Tools given by their paths, `namespace.name` or `name`, keep them. `budget` is how many tokens, counted as
-    a quarter of the characters, the text may take: descriptions go first, then nested types, then everything
+    Tools given by their paths, `namespace.name` or `name`, keep them. `budget` is how many tokens, as
+    they are estimated, the text may take: descriptions go first, then nested types, then everything
     but the names, and the last line says what was left out. `names` are namespaces that are written even
     where no tool of theirs is given.
 
@@ -126,10 +126,14 @@ def _less(budget: int | None, *texts: Iterable[str]) -> int | None:
     """
     if budget is None:
         return None
-    left = budget - sum(tokens(text) for texts_ in texts for text in texts_)
+    left = budget - sum(_tokens(text) for texts_ in texts for text in texts_)
     if left < 0:
         raise _TooMuch
     return left
+
+
+def _tokens(text: str) -> int:
+    return estimated_tokens(text, sampled=False)  # a budget is kept, whatever the samples would be
 
 
 def _by_space(path: str) -> str:
@@ -141,7 +145,7 @@ def _listing(paths: list[str], budget: int) -> str:
     low, high = 0, len(paths)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if tokens(_listed(paths, middle)) <= budget else (low, middle - 1)
+        low, high = (middle, high) if _tokens(_listed(paths, middle)) <= budget else (low, middle - 1)
     return _listed(paths, low)
 
 

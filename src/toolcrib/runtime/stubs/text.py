@@ -4,20 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["comment", "docstring", "literal", "one_line", "paragraph", "tokens"]
+__all__ = ["comment", "docstring", "literal", "one_line", "paragraph"]
 
-_CHARS_PER_TOKEN = 4
 _MAX_READ = 4_000
 _MAX_LITERAL = 100
-
-
-def tokens(text: str) -> int:
-    """Return about how many tokens a text takes: a quarter of its characters.
-
-    >>> tokens("await github.create_issue()")
-    7
-    """
-    return -(-len(text) // _CHARS_PER_TOKEN)
 
 
 def one_line(text: Any, limit: int) -> str:

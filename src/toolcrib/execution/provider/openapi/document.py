@@ -68,6 +68,8 @@ def document_error(path: str, reason: str) -> InvalidToolError:
 
 def _read_file(path: Path) -> bytes:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+            raise document_error("", f"the file {str(path)!r} is a pipe or a device, and no document")
         with path.open("rb") as file:
             content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:

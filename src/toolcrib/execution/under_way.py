@@ -1,4 +1,4 @@
-"""Who is using a server, so that one that is to go can wait until nobody does."""
+"""What is under way at a server or an API, so that one that is to go can wait until nothing is."""
 
 import anyio
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.execution.mcp.variables import Expansion, has_variables
+from toolcrib.execution.variables import Expansion, has_variables
 
 ENVIRON = {"A": "1", "EMPTY": "", "_x9": "u", "DOLLAR": "${A}"}
 

@@ -1,0 +1,41 @@
+"""About how many tokens a text takes, without a tokenizer."""
+
+from string import ascii_letters, digits, punctuation
+
+__all__ = ["estimated_tokens"]
+
+_LETTERS, _DIGITS, _SIGNS = ascii_letters.encode(), digits.encode(), punctuation.encode()
+_ALL, _HIGH = bytes(range(256)), bytes(range(128, 256))
+_WORDS = bytes(each if each in _LETTERS else 32 for each in _ALL)
+_RUNS = bytes(each if each in _SIGNS else 32 for each in _ALL)
+"""Tables that leave letters, and signs, and make all else a space."""
+_WHOLE, _SLICES = 1_024, 4
+"""Up to how many characters are looked at, of a longer text in so many places."""
+
+
+def estimated_tokens(text: str, *, sampled: bool = True) -> int:
+    """Return about how many tokens a text takes, of a long one from samples unless told otherwise.
+
+    Letters and runs of them, signs and runs of them, and digits are counted, with weights fitted to the
+    tokenizer o200k_base on half of 1,163 definitions of real tools and some prose. On the other half it is
+    off by 2.3 % in the median and by more than 8 % for one definition in twenty; their sum is right to 3 %.
+    A quarter of the characters, for comparison, is off by 13 % in the median.
+
+    >>> estimated_tokens(""), estimated_tokens("Open an issue in a repository.")
+    (0, 7)
+    """
+    if len(text) <= _WHOLE or not sampled:
+        return round(_weighed(text))
+    step = len(text) // _SLICES
+    size = _WHOLE // _SLICES
+    sample = "".join(text[at : at + size] for at in range(0, step * _SLICES, step))
+    return round(_weighed(sample) * len(text) / len(sample))
+
+
+def _weighed(text: str) -> float:
+    data = text.encode("utf-8", "replace")
+    size = len(data)
+    total = 0.855 * len(data.translate(_WORDS).split()) + 0.034 * (size - len(data.translate(None, _LETTERS)))
+    total += 0.953 * len(data.translate(_RUNS).split()) + 0.060 * (size - len(data.translate(None, _SIGNS)))
+    total += 0.949 * (size - len(data.translate(None, _DIGITS)))
+    return total if text.isascii() else total + 0.215 * (size - len(data.translate(None, _HIGH)))
