@@ -38,8 +38,14 @@ output holds exactly one JSON document, also when something failed:
 
 {exits}
 
-`search` and `list` answer with 0 although a server is unavailable, and say so on standard error. A chain
-exits as the step that failed would. `--debug` shows the traceback of an error, and what is logged.
+A file of arguments, steps or code that cannot be read is wrong input, and so is a `--config` that is not
+there. A tool may be named by its id, or by its name alone where one tool alone has it.
+
+`search`, `list`, `convert`, `stubs` and `lint` answer although servers are missing: those that are starting,
+have failed, or did not answer the last time are told on standard error, and in JSON as
+`"absent": [{{"name": "github", "state": "failed", "reason": "...", "kept": false}}]`, where `kept` says that
+their tools are there as they were last seen. A chain exits as the step that failed would. `--debug` shows the
+traceback of an error, and what is logged.
 """
 
 
@@ -83,6 +89,7 @@ def described(command: click.Command) -> tuple[str, list[str]]:
     body, _, examples = text.partition("Example")
     shown = [line.strip() for line in examples.partition(":")[2].splitlines() if line.strip()]
     paragraphs = [" ".join(each.split()) for each in body.strip().split("\n\n")]
+    paragraphs += [command.epilog] if command.epilog else []
     return "\n\n".join(escaped(each) for each in paragraphs), shown
 
 

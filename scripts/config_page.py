@@ -42,10 +42,13 @@ settings of ours may stand in it under the key `toolcrib`. Everything can be sai
 {example}```
 
 The command takes `--config FILE`; without, it looks for `toolcrib.toml`, then `mcp.json` and `.mcp.json` in
-the folder it runs in, then for `toolcrib.toml` and `mcp.json` among the user's own. Relative paths are
-relative to the file. A key that nobody knows is refused, with the key that may have been meant. `${{NAME}}`
-and `${{NAME:-default}}` stand for variables of the environment where a table says so, and everywhere in a
-server. The gateway reads the file again when it changes.
+the folder it runs in, then for `toolcrib.toml` and `mcp.json` among the user's own. A file in the folder that
+others could have written is refused unless `--config` names it, because what it says is started: one that
+belongs to another user (root may), one that others may write to, one in a folder that everybody may write to.
+
+Relative paths are relative to the file, which may have 4 MiB. A key that nobody knows is refused, with the
+key that may have been meant. `${{NAME}}` and `${{NAME:-default}}` stand for variables of the environment
+where a table says so, and everywhere in a server. The gateway reads the file again when it changes.
 """
 EXAMPLE = """\
 timeout = 30

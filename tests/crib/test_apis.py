@@ -83,6 +83,34 @@ async def test_the_operations_of_a_document_are_found_and_run(config: Path) -> N
         assert crib.status()["pets"].state == "closed"
 
 
+async def test_the_tools_of_an_api_are_kept_until_its_document_changes(config: Path) -> None:
+    environ = {"PETS_KEY": "hush-hush", "TOOLCRIB_HOME": str(config.parent)}
+    async with Crib(config, environ=environ) as crib:
+        with anyio.fail_after(30):
+            await crib.ready()
+    async with Crib(config, environ=environ) as crib:
+        assert [summary.id for summary in crib.index.every()] == ["pets:get_pet"]
+        status = crib.status()["pets"]
+        assert (status.state, status.tools, status.kept) == ("stopped", 1, True)
+        with anyio.fail_after(30):
+            assert (await crib.run("pets:get_pet", {"id": 5})).structured == {"path": "/pets/5", "key": True}
+            status = (await crib.ready())["pets"]
+        assert (status.state, status.tools, status.kept) == ("ready", 1, None)
+    async with Crib(config, environ={"TOOLCRIB_HOME": str(config.parent)}) as crib:
+        with (
+            anyio.fail_after(30),
+            pytest.raises(BackendUnavailableError, match="'PETS_KEY' is not set") as error,
+        ):
+            await crib.run("pets:get_pet", {"id": 5})
+        assert (error.value.backend, error.value.sent) == ("provider:pets", False)
+    document = config.parent / "pets.json"
+    document.write_text(document.read_text().replace("get_pet", "find_pet"))
+    async with Crib(config, environ=environ) as crib:
+        assert crib.index.every() == ()
+        with anyio.fail_after(30):
+            assert [summary.id for summary in await crib.tools()] == ["pets:find_pet"]
+
+
 async def test_a_private_address_is_refused_unless_allowed(config: Path) -> None:
     settings = load(config)
     careful = settings.openapi["pets"].replace(allow_private=False)

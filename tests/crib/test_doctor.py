@@ -60,7 +60,7 @@ async def test_all_is_well_with_a_server_that_works(tmp_path: Path, little: Any,
     found = await diagnose(path, environ={**HERE, "TOOLCRIB_HOME": str(home)}, on_server=told.append)
     assert (found.errors, found.warnings, found.healthy) == ((), (), True)
     assert said(found, "server 'little'")[0].startswith("5 tools in ")
-    assert said(found, "configuration") == [f"{path}: 1 servers"]
+    assert said(found, "configuration") == [f"{path}: 1 server"]
     assert said(found, "python")[0].endswith(sys.executable)
     assert told == ["little"]
     assert found.to_json()["findings"][0]["severity"] == "ok"
@@ -141,6 +141,14 @@ async def test_a_server_that_says_nothing_has_a_deadline(little: Any) -> None:
     assert "start_timeout" in finding.remedy
 
 
+async def test_a_program_that_does_not_speak_mcp_is_told_as_that() -> None:
+    server = {"command": "sh", "args": ["-c", "while echo garbage; do :; done"]}
+    found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
+    (finding,) = found.errors
+    assert "that is not MCP, such as 'garbage'" in finding.why
+    assert finding.remedy.startswith("mend `command`: it is no MCP server")
+
+
 async def test_a_slow_start_is_told(little: Any) -> None:
     found = await diagnose({"mcpServers": {"a": little()}}, environ=HERE, slow=0.0)
     assert said(found, "server 'a'", "warning") == ["it is slow to start"]
@@ -202,6 +210,14 @@ async def test_the_document_of_an_api_must_be_there(tmp_path: Path) -> None:
     assert said(found, "API 'pets'")[0].startswith("1 tool in ")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes")
+async def test_a_pipe_is_no_document_of_an_api(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pets.json")
+    found = await offline({"openapi": {"pets": {"document": str(tmp_path / "pets.json")}}})
+    (finding,) = [each for each in found.errors if each.subject == "API 'pets'"]
+    assert "is a pipe or a device, and no document" in finding.why
+
+
 @pytest.mark.parametrize(
     ("gateway", "what", "severity"),
     [
@@ -210,10 +226,12 @@ async def test_the_document_of_an_api_must_be_there(tmp_path: Path) -> None:
         ({"token": "short"}, "the token is short", "warning"),
         ({"token": "${NO_TOKEN}"}, "token: the variable 'NO_TOKEN' is not set; set it, or write", "error"),
         ({"allowed_origins": ["*"]}, "allowed_origins lets everything in", "warning"),
+        ({"token": "käse" * 8}, "token: must be printable ASCII", "error"),
+        ({"token": "${EMPTY}", "host": "0.0.0.0"}, "token: must be printable ASCII", "error"),  # noqa: S104
     ],
 )
 async def test_what_is_unsafe_in_serving_is_told(gateway: dict[str, Any], what: str, severity: str) -> None:
-    found = await offline({"mcpServers": {"a": {"command": "sh"}}, "gateway": gateway})
+    found = await offline({"mcpServers": {"a": {"command": "sh"}}, "gateway": gateway}, EMPTY="")
     (told,) = said(found, "gateway", severity)
     assert told.startswith(what)
 
@@ -222,8 +240,14 @@ async def test_a_gateway_that_is_well_guarded_is_well() -> None:
     gateway = {"host": "0.0.0.0", "token": "${T}"}  # noqa: S104 - the token guards it
     config = {"mcpServers": {"a": {"command": "sh"}}, "gateway": gateway}
     assert said(await offline(config, T="x" * 32), "gateway") == []
-    local = {"mcpServers": {"a": {"command": "sh"}}, "gateway": {"host": "localhost"}}
-    assert said(await offline(local), "gateway") == []
+    for safe in (
+        {"host": "LocalHost"},
+        {"host": "[::1]"},
+        {"allowed_hosts": ["*"]},  # only a host of that name
+        {"allowed_origins": ["https://*.example.com"]},
+    ):
+        local = {"mcpServers": {"a": {"command": "sh"}}, "gateway": safe}
+        assert said(await offline(local), "gateway") == []
 
 
 async def test_a_token_in_plain_sight_is_told(tmp_path: Path) -> None:
@@ -232,6 +256,20 @@ async def test_a_token_in_plain_sight_is_told(tmp_path: Path) -> None:
     assert said(await offline(path), "gateway") == ["the token is in plain sight"]
     path.chmod(0o600)
     assert said(await offline(path), "gateway") == []
+
+
+async def test_toolcrib_itself_is_an_error_at_the_port_that_it_has() -> None:
+    servers = {"me": {"url": "http://127.0.0.1:9000/mcp"}}
+    found = await offline({"mcpServers": servers, "gateway": {"port": 9000}})
+    (finding,) = found.errors
+    assert (finding.subject, finding.what) == ("server 'me'", "it is toolcrib itself")
+    assert finding.why.startswith("it would start itself")
+
+
+async def test_servers_and_apis_are_counted(tmp_path: Path) -> None:
+    apis = {name: {"document": str(tmp_path / "none.json")} for name in "pq"}
+    found = await offline({"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh"}}, "openapi": apis})
+    assert said(found, "configuration") == ["no file: 2 servers, 2 APIs"]
 
 
 async def test_a_toolset_of_nothing_is_told(little: Any) -> None:

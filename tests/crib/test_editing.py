@@ -4,7 +4,9 @@ import json
 import os
 import stat
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from toolcrib.crib.config.files import load
 from toolcrib.crib.config.jsonc import parse_jsonc
 from toolcrib.crib.editing.edit import Edit, backups
 from toolcrib.crib.editing.jsonc import remove_json, set_json
+from toolcrib.crib.editing.locking import locked
+from toolcrib.crib.editing.secrets import secrets_in, without_secrets
 from toolcrib.crib.editing.servers import ABSENT, add_server, edit_servers, own_entry, remove_server
 from toolcrib.crib.editing.toml import remove_toml, set_toml, toml_value
 from toolcrib.errors import ConfigError
@@ -181,7 +185,7 @@ def test_every_style_of_toml_is_edited_or_left_alone(tmp_path: Path, text: str) 
             '{"mcpServers": [{"name": "a", "command": "x"}]}',
             "is not an object of servers by name",
         ),
-        ("mcp.json", "{oops", "it is not JSON, and is left as it is"),
+        ("mcp.json", "{oops", "it is not JSON: "),
         ("mcp.json", "[]", "it must be a JSON object, not list"),
         ("toolcrib.toml", "a = ", "it is not TOML"),
         ("mcp.json", '{"mcpServers": {,}}', "edited without harm"),
@@ -244,6 +248,64 @@ def test_a_server_is_removed_by_the_name_that_its_tools_carry(tmp_path: Path) ->
     assert remove_server(path, "My-Server").after == '{"mcpServers": {}}'
 
 
+def test_a_name_that_would_be_read_as_another_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the name 'a-' would become 'a' when this file is read"):
+        add_server(tmp_path / "mcp.json", "a-", UVX)
+    add_server(tmp_path / "toolcrib.toml", "a-", UVX).write()
+    assert list(load(tmp_path / "toolcrib.toml").servers) == ["a-"]
+
+
+def test_a_server_is_replaced_by_the_name_that_its_tools_carry(tmp_path: Path) -> None:
+    path = written(tmp_path / "mcp.json", '{"mcpServers": {"My Server": {"command": "x"}}}')
+    with pytest.raises(ConfigError, match="there is a server 'My Server' already"):
+        add_server(path, "My-Server", UVX)
+    add_server(path, "My-Server", UVX, replace=True).write()
+    assert list(json.loads(path.read_text())["mcpServers"]) == ["My Server"]
+    assert load(path).servers["My-Server"].command == "uvx"
+
+
+def test_the_servers_of_opencode_are_edited_in_its_shape(tmp_path: Path) -> None:
+    server = {"type": "local", "command": ["docs", "-v"]}
+    path = written(tmp_path / "mcp.json", json.dumps({"theme": "x", "mcp": {"docs": server}}))
+    env = {"A": "${A}"}
+    add_server(path, "time", {**UVX, "env": env, "disabled": True}).write()
+    assert json.loads(path.read_text())["mcp"]["time"] == {
+        "type": "local",
+        "command": ["uvx", "mcp-server-time"],
+        "environment": env,
+        "enabled": False,
+    }
+    assert load(path).servers["time"].disabled
+    with pytest.raises(ConfigError, match="opencode's, which has no way to say 'required'"):
+        add_server(path, "more", {**UVX, "required": True})
+    remove_server(path, "docs").write()
+    remove_server(path, "time").write()
+    assert json.loads(path.read_text()) == {"theme": "x", "mcp": {}}
+
+
+def test_a_server_is_found_in_every_place_that_a_file_has(tmp_path: Path) -> None:
+    text = '{"mcpServers": {"a": {"command": "x"}}, "servers": {"b": {"command": "y"}}}'
+    path = written(tmp_path / "mcp.json", text)
+    assert remove_server(path, "b").after == '{"mcpServers": {"a": {"command": "x"}}, "servers": {}}'
+    with pytest.raises(ConfigError, match="there is a server 'b' already"):
+        add_server(path, "b", UVX)
+
+
+def test_nothing_is_written_anywhere_before_it_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    assert add_server(tmp_path / "mcp.json", "a", UVX).changes
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_inline_tables_are_edited_in_no_time(tmp_path: Path) -> None:
+    lines = "".join(f'a{number} = {{ command = "a", args = ["a299"] }}\n' for number in range(300))
+    path = written(tmp_path / "toolcrib.toml", f"[servers]\n{lines}")
+    remove_server(path, "a299").write()
+    assert len(load(path).servers) == 299
+
+
 def test_what_a_file_was_is_kept_each_time_and_never_written_over(tmp_path: Path) -> None:
     path = tmp_path / "toolcrib.toml"
     assert add_server(path, "a", UVX).write() is None
@@ -258,40 +320,93 @@ def test_what_a_file_was_is_kept_each_time_and_never_written_over(tmp_path: Path
     assert backups(tmp_path / "nowhere" / "x") == []
 
 
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are another thing there")
 def test_a_file_with_secrets_is_for_its_owner_alone(tmp_path: Path) -> None:
-    def mode(path: Path) -> int:
-        return stat.S_IMODE(path.stat().st_mode)
-
     path = tmp_path / "toolcrib.toml"
-    add_server(path, "a", {**UVX, "env": {"KEY": "${KEY}"}}).write()
+    add_server(path, "a", {**UVX, "env": {"KEY": "${KEY}", "TOOLCRIB_HOME": "/srv"}}).write()
     path.chmod(0o640)
-    add_server(path, "b", UVX).write()
+    open_edit = add_server(path, "b", UVX)
+    assert open_edit.notes == ()
+    open_edit.write()
     assert mode(path) == 0o640
-    add_server(path, "c", {**UVX, "env": {"KEY": "s3cret"}}).write()
+    edit = add_server(path, "c", {**UVX, "env": {"KEY": "s3cret"}})
+    assert edit.notes == (
+        f"{path}: only its owner may read it from here on, because secrets are written into it",
+    )
+    edit.write()
     assert mode(path) == 0o600
     other = tmp_path / "other.json"
     add_server(other, "c", {"url": "http://127.0.0.1/mcp", "headers": {"X-Key": "s3cret"}}).write()
     assert mode(other) == 0o600
     assert mode(tmp_path / "toolcrib.toml.bak") == 0o640
+    path.chmod(0o644)
+    kept = remove_server(path, "b")
+    kept.write()
+    assert (kept.notes, mode(path)) == ((), 0o644)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of files are another thing there")
+def test_a_file_without_secrets_is_made_as_others_are(tmp_path: Path) -> None:
+    mask = os.umask(0o022)
+    try:
+        add_server(tmp_path / "toolcrib.toml", "a", UVX).write()
+    finally:
+        os.umask(mask)
+    assert mode(tmp_path / "toolcrib.toml") == 0o644
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     real = written(tmp_path / "dotfiles.json", JSONC)
     link = tmp_path / "mcp.json"
     link.symlink_to(real)
-    add_server(link, "time", UVX).write()
+    backup = add_server(link, "time", UVX).write()
     assert link.is_symlink()
     assert "time" in load(real).servers
+    assert backup == tmp_path / "dotfiles.json.bak"
+    assert backup.is_file()
 
 
 def test_a_change_by_somebody_else_is_not_lost(tmp_path: Path) -> None:
     path = written(tmp_path / "mcp.json", JSONC)
     edit = add_server(path, "time", UVX)
-    path.write_text("{}")
+    path.write_text('{"mcpServers": {"theirs": {"command": "x"}}}')
+    edit.write()
+    assert list(load(path).servers) == ["theirs", "time"]
+    again = add_server(path, "more", UVX)
+    path.write_text('{"mcpServers": {"more": {"command": "another"}}}')
     with pytest.raises(ConfigError, match="it has changed since it was read"):
+        again.write()
+    assert load(path).servers["more"].command == "another"
+    bare = Edit(path, "{}", '{"a": 1}')
+    with pytest.raises(ConfigError, match="it has changed since it was read"):
+        bare.write()
+
+
+@pytest.mark.parametrize("name", ["mcp.json", "toolcrib.toml"])
+def test_servers_that_are_added_at_once_are_all_there(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    ready = Barrier(8)
+
+    def put(number: int) -> None:
+        edit = add_server(path, f"s{number}", UVX)
+        ready.wait()
         edit.write()
-    assert path.read_text() == "{}"
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(put, range(8)))
+    assert sorted(load(path).servers) == [f"s{number}" for number in range(8)]
+
+
+def test_a_lock_that_is_never_given_back_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.crib.editing.locking._TIME", 0.0)
+    edit = add_server(tmp_path / "mcp.json", "a", UVX)
+    with locked(tmp_path), pytest.raises(ConfigError, match="another process is changing it"):
+        edit.write()
+    edit.write()
 
 
 def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
@@ -316,6 +431,63 @@ def test_a_diff_shows_what_would_change_without_secrets(tmp_path: Path) -> None:
     assert edit.diff.startswith(f"--- /dev/null\n+++ {path}\n")
     assert "+[servers.a]" in edit.diff
     assert "ghp_" not in edit.diff
+
+
+@pytest.mark.parametrize("name", ["mcp.json", "toolcrib.toml"])
+def test_a_diff_tells_secrets_apart_and_shows_none(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    args = ["--api-key", "abc", "--pwd=xyz", "--verbose", "shown"]
+    old = {
+        "command": "uvx",
+        "args": args,
+        "env": {"A_TOKEN": 'p"w', "B": "${B}", "N": 123456, "M": "line-1\nline-2"},
+    }
+    add_server(path, "a", old).write()
+    edit = add_server(path, "a", {**old, "env": {**old["env"], "A_TOKEN": "qw"}}, replace=True)
+    for secret in ('"abc"', "xyz", 'p\\"w', '"qw"', "123456", "line-1", "line-2"):
+        assert secret not in edit.diff
+    assert "shown" in edit.diff
+    removed, added = (
+        next(line for line in edit.diff.splitlines() if line.startswith(sign) and "[secret" in line)
+        for sign in "-+"
+    )
+    assert removed[1:] != added[1:]
+
+
+def test_a_secret_is_known_however_it_is_written() -> None:
+    value = "a/b\u00e9c"
+    for text in ('"a\\/b\\u00e9c"', '"a/b\\u00e9c"', "'a/b\u00e9c'", '"--key=a\\/b\\u00e9c"', '"\\q"'):
+        shown = without_secrets(text, [value, "x"])
+        assert shown == text if "q" in text else "[secret] 1" in shown
+    deep: Any = {"env": {"A": "s"}}
+    for _ in range(200):
+        deep = [deep]
+    assert list(secrets_in(deep)) == []
+    assert (
+        list(secrets_in({"env": {"A": "", "B": True, "C": None}, "args": ["--token", "--x", "--key"]})) == []
+    )
+
+
+def test_a_diff_hides_what_is_called_a_secret_wherever_it_stands(tmp_path: Path) -> None:
+    text = """{"toolcrib": {"gateway": {"token": "k\\u00e4se"}}, "projects": {"x": {"mcpServers": {"a":
+        {"url": "https://x", "headers": {"X": "hunter2"}, "bearer_token_env_var": "NAME"}}}}}"""
+    edit = add_server(written(tmp_path / "mcp.json", text), "a", UVX)
+    assert "u00e4se" not in edit.diff
+    assert "hunter2" not in edit.diff
+    assert "NAME" in edit.diff
+
+
+def test_a_backup_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "mcp.json", JSONC)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        add_server(path, "time", UVX).write()
+    assert [each.name for each in tmp_path.iterdir()] == ["mcp.json"]
+    assert path.read_text() == JSONC
 
 
 def test_a_server_in_json_is_written_as_other_clients_read_it() -> None:

@@ -1,12 +1,14 @@
 """Configurations as people have them: those of MCP clients, and our own."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib.crib import Settings, load
+from toolcrib.crib.config.files import load_text
 from toolcrib.errors import ConfigError
 
 CLAUDE_DESKTOP = """{
@@ -484,3 +486,25 @@ def test_secrets_are_never_shown(read: Any) -> None:
     pets = {"document": "x", "secrets": {"key": "hush-9"}, "base_url": "https://u:hush-10@example.com"}
     own = Settings(openapi={"pets": pets})
     assert "hush" not in repr(own) + repr(own.openapi["pets"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes")
+def test_a_pipe_or_a_device_is_no_configuration(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mcp.json")
+    for path in (tmp_path / "mcp.json", Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="it cannot be read: it is a pipe or a device, and no file"):
+            load(path)
+
+
+def test_a_file_that_is_too_large_to_be_a_configuration_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text("{}" + " " * 4 * 2**20)
+    with pytest.raises(ConfigError, match="it is larger than 4 MiB"):
+        load(path)
+
+
+def test_a_text_is_read_as_the_file_that_it_would_be(tmp_path: Path) -> None:
+    settings = load_text(tmp_path / "toolcrib.toml", 'store = "x.db"\n[servers.a]\ncommand = "y"\n')
+    assert (settings.store, settings.source) == (str(tmp_path / "x.db"), str(tmp_path / "toolcrib.toml"))
+    assert (settings.origin, load({"mcpServers": {}}).origin) == (settings.source, "configuration")
+    assert list(tmp_path.iterdir()) == []

@@ -69,16 +69,16 @@ def test_the_users_file_is_found_when_the_current_folder_is_gone(
     ("platform", "environ", "expected"),
     [
         ("linux", {"XDG_CONFIG_HOME": "/x"}, "/x/toolcrib"),
-        ("linux", {"XDG_CONFIG_HOME": "relative"}, "~/.config/toolcrib"),
-        ("linux", {}, "~/.config/toolcrib"),
-        ("darwin", {}, "~/Library/Application Support/toolcrib"),
+        ("linux", {"XDG_CONFIG_HOME": "relative"}, "/anna/.config/toolcrib"),
+        ("linux", {}, "/anna/.config/toolcrib"),
+        ("darwin", {}, "/anna/Library/Application Support/toolcrib"),
         ("win32", {"APPDATA": "/a"}, "/a/toolcrib"),
-        ("win32", {}, "~/AppData/Roaming/toolcrib"),
+        ("win32", {}, "/anna/AppData/Roaming/toolcrib"),
         ("linux", {"TOOLCRIB_HOME": "/t"}, "/t"),
     ],
 )
 def test_every_platform_has_its_folder(platform: str, environ: dict[str, str], expected: str) -> None:
-    assert config_folder(environ, platform) == Path(expected).expanduser()
+    assert config_folder(environ, platform, Path("/anna")) == Path(expected)
 
 
 def test_a_process_without_a_home_has_no_configuration(
@@ -96,3 +96,55 @@ def test_a_process_without_a_home_has_no_configuration(
 def test_a_variable_that_names_no_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="NUL"):
         find_config(tmp_path, {"TOOLCRIB_HOME": "a\0b"})
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no such rights there")
+@pytest.mark.parametrize(
+    ("mode", "folder", "said"),
+    [
+        (0o646, 0o755, "others may write to it"),
+        (0o644, 0o757, "everybody may write to the folder that it is in"),
+    ],
+)
+def test_what_others_could_have_written_is_not_used_unasked(
+    tmp_path: Path, mode: int, folder: int, said: str
+) -> None:
+    here = tmp_path / "here"
+    own = put(here / "toolcrib.toml")
+    own.chmod(mode)
+    here.chmod(folder)
+    with pytest.raises(ConfigError, match=f"{said}; name it with --config if you trust it"):
+        find_config(here)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no such rights there")
+def test_a_folder_where_nobody_removes_what_is_not_theirs_is_trusted(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    own = put(here / ".mcp.json")
+    here.chmod(0o1777)
+    assert find_config(here) == own
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_of_another_user_is_not_used_unasked(tmp_path: Path) -> None:
+    own = put(tmp_path / "mcp.json")
+    os.chown(own, 12345, 12345)
+    with pytest.raises(ConfigError, match="it is not used unasked: it belongs to another user"):
+        find_config(tmp_path)
+    link = tmp_path / "toolcrib.toml"
+    link.symlink_to(put(tmp_path / "sub" / "toolcrib.toml"))
+    os.chown(link, 12345, 12345, follow_symlinks=False)
+    with pytest.raises(ConfigError, match="it is not used unasked: it belongs to another user"):
+        find_config(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
+def test_a_group_that_is_the_users_alone_may_write(tmp_path: Path) -> None:
+    own = put(tmp_path / "mcp.json")
+    own.chmod(0o664)
+    os.chown(own, 0, 0)
+    assert find_config(tmp_path) == own
+    for group in (1, 54321):
+        os.chown(own, 0, group)
+        with pytest.raises(ConfigError, match="others may write to it"):
+            find_config(tmp_path)

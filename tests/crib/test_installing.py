@@ -10,8 +10,10 @@ import pytest
 
 from toolcrib.crib.config.files import load
 from toolcrib.crib.installing.clients import CLIENTS, shape
-from toolcrib.crib.installing.imports import is_toolcrib, merge, read_servers, servers_of, written
-from toolcrib.crib.installing.install import export, gateway_server, install, undo
+from toolcrib.crib.installing.imports import merge, read_servers, servers_of, written
+from toolcrib.crib.installing.install import export, gateway_server, install
+from toolcrib.crib.installing.itself import is_toolcrib
+from toolcrib.crib.installing.undoing import undo
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp import ServerConfig
 
@@ -287,11 +289,38 @@ def test_a_conflict_is_told_and_ours_stays_unless_forced(project: Path) -> None:
         ({"command": "toolcrib", "args": ["list"]}, False),
         ({"url": "http://127.0.0.1:8808/mcp"}, True),
         ({"url": "http://localhost:9000/mcp"}, False),
+        ({"url": "http://0.0.0.0:8808/mcp/reading"}, True),
+        ({"url": "http://[::1]:8808/mcp"}, True),
+        ({"url": "http://localhost:8808/mcp-other"}, False),
+        ({"url": "http://example.com:8808/mcp"}, False),
+        ({"command": "docs-mcp", "args": ["serve", "--dir", "/home/me/src/toolcrib"]}, False),
+        ({"command": "uvx", "args": ["docs-mcp", "serve", "toolcrib"]}, False),
+        ({"command": "npx", "args": ["toolcrib", "serve"]}, False),
+        ({"command": "uvx", "args": ["--from", "toolcrib[cli]", "toolcrib", "serve"]}, True),
+        ({"command": "pipx", "args": ["run", "toolcrib", "serve"]}, True),
+        ({"command": "uv", "args": ["run", "--", "python", "-m", "toolcrib", "serve"]}, True),
+        ({"command": "uv", "args": ["run", "-q"]}, False),
+        ({"command": "env", "args": ["A=1", "toolcrib", "serve"]}, True),
+        ({"command": "python3.11", "args": ["-mtoolcrib.cli", "serve"]}, True),
+        ({"command": "python", "args": ["-I", "-m", "toolcrib_docs", "serve"]}, False),
+        ({"command": "python", "args": ["toolcrib.py", "serve"]}, False),
+        ({"command": "python", "args": ["-m"]}, False),
+        ({"command": "python", "args": ["-V"]}, False),
+        ({"command": "sh", "args": ["-c", "toolcrib serve"]}, True),
+        ({"command": "bash", "args": ["-lc", "cd /srv && exec toolcrib serve --config x"]}, True),
+        ({"command": "cmd", "args": ["/c", "toolcrib", "serve"]}, True),
+        ({"command": "sh", "args": ["-c", "docs serve 'toolcrib"]}, False),
         ({"url": "https://${HOST}:x/mcp"}, False),
     ],
 )
 def test_toolcrib_knows_itself(server: dict[str, Any], expected: bool) -> None:
     assert is_toolcrib(ServerConfig(**server)) is expected
+
+
+def test_toolcrib_is_known_by_the_port_that_it_has() -> None:
+    server = ServerConfig(url="http://localhost:9000/mcp")
+    assert is_toolcrib(server, 9000)
+    assert not is_toolcrib(ServerConfig(url="http://localhost:8808/mcp"), 9000)
 
 
 def test_toolcrib_never_takes_over_nor_exports_itself(project: Path) -> None:
@@ -363,11 +392,138 @@ def test_a_gateway_is_never_made_to_serve_itself(project: Path) -> None:
     path = put(project / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     with pytest.raises(ConfigError, match="the gateway would serve itself; --replace"):
         install(CLIENTS["claude"], path, scope="project")
-    with pytest.raises(ConfigError, match="there is no configuration to serve"):
-        install(CLIENTS["cursor"], None)
-    config = put(project / "mcp.json", {"mcpServers": {"c": {"command": "toolcrib", "args": ["serve"]}}})
-    with pytest.raises(ConfigError, match="which would serve itself; remove that first"):
+    for scope in ("user", "project"):
+        with pytest.raises(ConfigError, match="there is no configuration to serve"):
+            install(CLIENTS["cursor"], scope=scope, folder=project / "empty")
+    itself = {"c": {"command": "toolcrib", "args": ["serve"]}}
+    config = put(project / "mcp.json", {"mcpServers": itself})
+    for replace in (False, True):
+        with pytest.raises(ConfigError, match="which would serve itself; remove that first"):
+            install(CLIENTS["cursor"], config, replace=replace)
+
+
+def test_what_is_a_users_stays_out_of_the_project(project: Path, user: Path) -> None:
+    secret = {"a": {"command": "x", "env": {"KEY": "s3cret"}}}
+    put(user / ".cursor" / "mcp.json", {"mcpServers": secret})
+    shared = put(project / ".mcp.json", {"mcpServers": {"b": {"command": "y"}}})
+    before = shared.read_text()
+    planned = install(CLIENTS["cursor"], replace=True)
+    assert planned.config == user / ".config" / "toolcrib" / "toolcrib.toml"
+    planned.write()
+    assert load(planned.config).servers["a"].env == {"KEY": "s3cret"}
+    assert [each.name for each in project.iterdir()] == [".mcp.json"]
+    assert shared.read_text() == before
+    assert install(CLIENTS["zed"]).config == planned.config
+
+
+def test_what_a_project_shares_says_nothing_of_this_machine(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_HOME", str(project.parent / "home"))
+    monkeypatch.setenv("PATH", str(project))
+    put(project / "toolcrib.toml", OURS)
+    planned = install(CLIENTS["cursor"], scope="project")
+    assert planned.notes == (
+        "there is no `toolcrib` on the PATH, by which the project's file starts it; install it there",
+    )
+    planned.write()
+    entry = json.loads((project / ".cursor" / "mcp.json").read_text())["mcpServers"]["toolcrib"]
+    assert entry == {"command": "toolcrib", "args": ["serve", "--config", "toolcrib.toml"]}
+    outside = put(project.parent / "other.toml", OURS)
+    assert "is not in the project" in install(CLIENTS["zed"], outside, scope="project").notes[0]
+
+
+def test_another_server_of_that_name_is_not_written_over(project: Path, user: Path) -> None:
+    config = put(project / "toolcrib.toml", OURS)
+    path = put(user / ".cursor" / "mcp.json", {"mcpServers": {"toolcrib": {"command": "theirs"}}})
+    with pytest.raises(ConfigError, match="there is another server 'toolcrib'; --name gives"):
         install(CLIENTS["cursor"], config)
+    assert install(CLIENTS["cursor"], config, name="crib").changes
+    assert install(CLIENTS["cursor"], config, force=True).changes
+    planned = install(CLIENTS["cursor"], config, replace=True)
+    planned.write()
+    assert load(config).servers["toolcrib"].command == "theirs"
+    assert "serve" in load(path).servers["toolcrib"].args
+
+
+def test_a_server_that_would_lose_something_stays_with_its_client(project: Path, user: Path) -> None:
+    servers = {
+        "env": {"command": "x", "envFile": ".env", "disabledTools": []},
+        "asks": {"command": "y", "autoApprove": ["z"], "description": "Y."},
+    }
+    path = put(user / ".cursor" / "mcp.json", {"mcpServers": servers})
+    found = servers_of(CLIENTS["cursor"], project)
+    assert found.notes == [
+        "'env': we do not read 'envFile', which is left behind",
+        "'asks': we do not read 'autoApprove', which is left behind",
+    ]
+    planned = install(CLIENTS["cursor"], replace=True)
+    assert planned.notes == (
+        "'asks': we do not read 'autoApprove', which is left behind",
+        "'env' stays: behind the gateway it would lose 'envFile'",
+    )
+    planned.write()
+    assert list(load(path).servers) == ["env", "toolcrib"]
+    assert list(load(planned.config).servers) == ["asks"]
+
+
+def test_one_broken_server_does_not_keep_the_others(project: Path) -> None:
+    odd = (
+        '[mcp_servers.good]\ncommand = "x"\nenv_vars = ["A"]\n[mcp_servers.headers]\nurl = "https://x"\n'
+        'http_headers = "x"\n[mcp_servers.taken]\nurl = "https://x"\nenv_http_headers = ["x"]\n'
+        '[mcp_servers.env]\ncommand = "x"\nenv = "x"\n[mcp_servers.names]\ncommand = "x"\nenv_vars = 5\n'
+    )
+    found = read_servers(put(project / "config.toml", odd))
+    assert list(found.servers) == ["good", "names"]
+    assert [note.partition(" is left out")[0] for note in found.notes[:3]] == [
+        "'headers'",
+        "'taken'",
+        "'env'",
+    ]
+    number = read_servers(put(project / "a.json", {"mcpServers": {"a": 5, "b": {"command": "x"}}}))
+    assert number.notes == ["'a' is left out: it must be an object, not int"]
+    assert list(number.servers) == ["b"]
+    text = read_servers(put(project / "b.json", {"mcpServers": "x"}))
+    assert text.notes == [f"{project / 'b.json'}: /mcpServers: must be an object of servers by name"]
+    listed = read_servers(put(project / "c.json", {"mcpServers": [{"name": "a", "command": "x"}]}))
+    assert list(listed.servers) == ["a"]
+
+
+def test_a_server_is_taken_over_under_the_name_that_our_file_has_for_it(project: Path) -> None:
+    path = put(project / "mcp.json", {"mcpServers": {"My Server": {"command": "x"}}})
+    merge(path, {"My-Server": ServerConfig(command="y")}, force=True).edit.write()
+    assert json.loads(path.read_text()) == {"mcpServers": {"My Server": {"command": "y"}}}
+
+
+def test_undoing_gives_a_file_back_to_the_byte(project: Path, user: Path) -> None:
+    text = '\ufeff{"mcpServers": {"a":   {"command":"x"}, // mine\r\n "b": {"command": "y"}}}'
+    path = user / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_bytes(text.encode())
+    install(CLIENTS["cursor"], replace=True).write()
+    installed = path.read_bytes()
+    undo(CLIENTS["cursor"]).write()
+    assert path.read_bytes() == text.encode()
+    undo(CLIENTS["cursor"]).write()
+    assert path.read_bytes() == installed
+    assert project.is_dir()
+
+
+def test_undoing_takes_toolcrib_out_where_there_was_nothing(project: Path, user: Path) -> None:
+    put(project / "toolcrib.toml", OURS)
+    install(CLIENTS["cursor"], project / "toolcrib.toml").write()
+    undo(CLIENTS["cursor"]).write()
+    assert json.loads((user / ".cursor" / "mcp.json").read_text()) == {"mcpServers": {}}
+
+
+def test_undoing_passes_over_a_broken_backup_and_names_it(project: Path, user: Path) -> None:
+    path = put(user / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    install(CLIENTS["cursor"], put(project / "toolcrib.toml", OURS)).write()
+    broken = put(path.with_name("mcp.json.bak.7"), '{"mcpServers": {"a"')
+    edit = undo(CLIENTS["cursor"])
+    assert edit.notes[0].startswith(f"{broken} is passed over: it is not JSON")
+    edit.write()
+    assert list(load(path).servers) == ["a"]
 
 
 def test_there_must_be_something_to_undo(project: Path) -> None:

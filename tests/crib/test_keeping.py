@@ -14,8 +14,9 @@ import pytest
 
 from toolcrib.crib import Crib
 from toolcrib.crib.config.places import catalogue_file
-from toolcrib.discovery import SqliteStore
-from toolcrib.errors import BackendUnavailableError, StoreError, ToolNotFoundError, ToolTimeoutError
+from toolcrib.crib.sources import Absence
+from toolcrib.discovery import Scope, SqliteStore
+from toolcrib.errors import BackendUnavailableError, StoreError, ToolNotFoundError
 
 pytestmark = pytest.mark.anyio
 # ruff: noqa: ASYNC240 - a look at a file
@@ -268,18 +269,69 @@ async def halting(tmp_path: Path, little: Any) -> Path:
     return path
 
 
-async def test_a_server_that_could_not_be_listed_the_last_time_keeps_no_search_waiting(halting: Path) -> None:
+async def test_a_server_that_could_not_be_listed_the_last_time_keeps_no_search_waiting_for_long(
+    halting: Path,
+) -> None:
     for _ in range(2):
         async with Crib(halting) as crib:
             with anyio.fail_after(LONG):
                 assert (await crib.search("capital letters")).items[0].summary.id == "text:shout"
                 assert (await crib.tools()).total == 5
                 assert crib.status()["slow"].state in {"stopped", "starting"}
-                with pytest.raises(ToolTimeoutError):
+                with pytest.raises(BackendUnavailableError):
                     await crib.run("slow:shout", timeout=0.2)
                 with anyio.move_on_after(0.2) as waiting:
                     await crib.search("capital letters", namespace="slow")
                 assert waiting.cancelled_caught
+
+
+async def test_who_is_missing_is_told_with_the_reason(halting: Path) -> None:
+    async with Crib(halting) as crib:
+        await crib.search("capital letters")
+        assert crib.absent() == (Absence(name="slow", state="missed"),)
+        assert crib.view(Scope(namespaces=["text"])).absent() == ()
+        assert crib.view(Scope(namespaces=["slow"])).absent() == crib.absent()
+    document = json.loads(halting.read_text())
+    document["mcpServers"]["slow"]["startTimeout"] = 0.2
+    halting.write_text(json.dumps(document))
+    async with Crib(halting) as crib:
+        with anyio.fail_after(LONG):
+            await crib.ready()
+        (absence,) = crib.absent()
+        assert (absence.name, absence.state, absence.kept) == ("slow", "failed", False)
+        assert "did not start within 0.2 s" in (absence.reason or "")
+
+
+async def test_of_one_that_has_failed_what_was_kept_is_told(kept: Path) -> None:
+    stop_server(kept)
+    crib = Crib(kept)
+    assert crib.absent() == ()
+    async with crib:
+        assert crib.absent() == ()
+        with pytest.raises(ToolNotFoundError):
+            crib.known("text:nothing")
+        with anyio.fail_after(LONG):
+            await crib.ready()
+        (absence,) = crib.absent()
+        assert (absence.name, absence.state, absence.kept) == ("text", "failed", True)
+
+
+async def test_what_is_kept_and_outside_a_view_is_not_found_whatever_its_server_does(kept: Path) -> None:
+    scopes = [
+        Scope(namespaces=["text"], exclude=["text:shout"]),
+        Scope(namespaces=["text"], ids=["text:learn"]),
+        Scope(namespaces=["text"], annotations={"readOnlyHint": True}),
+    ]
+    for is_stopped in (False, True):
+        if is_stopped:
+            stop_server(kept)
+        async with Crib(kept) as crib:
+            for scope in scopes:
+                view = crib.view(scope)
+                for verb in (view.run, view.describe):
+                    with anyio.fail_after(LONG), pytest.raises(ToolNotFoundError) as error:
+                        await verb("text:shout")
+                    assert "shout" not in str(error.value).partition(";")[2]
 
 
 async def test_a_server_that_is_listed_again_is_waited_for_again(tmp_path: Path, little: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.crib.lint import lint_tools
-from toolcrib.crib.lint.text import first_sentence, hidden_characters, instructions
+from toolcrib.crib.lint.text import first_sentence, hidden_characters, instructions, program_names
 from toolcrib.errors import ConfigError
 from toolcrib.model import Tool
 
@@ -241,3 +241,46 @@ def test_real_tools_raise_no_false_alarm(shared_data: Path) -> None:
             tools.append(Tool.from_json({**fields, "namespace": row["server"]}))
     assert len(tools) > 100
     assert [each for each in lint_tools(tools) if each.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"anyOf": 3, "oneOf": {"x": 1}, "$ref": 5}}},
+        {"type": "object", "required": [{}, 5, "b"], "additionalProperties": False},
+        {"type": "object", "properties": {"a": {"allOf": [3, None, {"$ref": "#/properties/a"}]}}},
+        {"type": "object", "properties": 5, "required": 5},
+    ],
+)
+def test_a_schema_of_any_shape_is_looked_at(schema: dict[str, Any]) -> None:
+    assert {"schema", "parameter-description"}.intersection(
+        rule for _, rule in rules(made(input_schema=schema))
+    )
+
+
+def test_references_to_each_other_are_followed_once() -> None:
+    refs = [{"$ref": f"#/$defs/d{number}"} for number in range(40)]
+    schema = {
+        "type": "object",
+        "properties": {"a": {"anyOf": refs}},
+        "$defs": {f"d{number}": {"anyOf": refs} for number in range(40)},
+    }
+    assert ("warning", "parameter-description") in rules(made(input_schema=schema))
+
+
+def test_long_texts_are_read_once() -> None:
+    tags = "\U000e0041" * 50_000
+    assert next(iter(hidden_characters(tags)))[0] == 0
+    assert sum(1 for _ in hidden_characters(tags)) == 50_000
+    short = "e.g. " * 50_000
+    assert first_sentence(short) == short.strip()
+    assert program_names(["a" * 100_000]) == frozenset()
+
+
+def test_the_ends_of_lines_of_windows_hide_nothing() -> None:
+    assert list(hidden_characters("One.\r\nTwo.")) == []
+    assert "ends a line" in next(iter(hidden_characters("One.\u2028Two.")))[1]
+    assert (
+        list(hidden_characters("\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"))
+        == []
+    )

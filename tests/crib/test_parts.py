@@ -14,7 +14,8 @@ import pytest
 from toolcrib import Tool
 from toolcrib.crib import Crib
 from toolcrib.crib.sources.keeping import Catalogue, keep_only
-from toolcrib.crib.sources.listing import Listing, Origin
+from toolcrib.crib.sources.listing import Listing
+from toolcrib.crib.sources.origins import Origin
 from toolcrib.discovery import Discovery, MemoryStore, StaticEmbedder, StoredTool
 from toolcrib.errors import EmbeddingError, ServerUnavailableError, StoreError
 from toolcrib.execution import Outcome

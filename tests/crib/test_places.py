@@ -7,7 +7,7 @@ import pytest
 from toolcrib.crib.config.places import catalogue_file, data_folder
 from toolcrib.errors import ConfigError, StoreError
 
-HOME = Path.home()
+HOME = Path("/anna")
 
 
 @pytest.mark.parametrize("folder", ["~nosuchuser", "a\0b", "/srv/a\ud800b"])
@@ -41,12 +41,12 @@ def test_the_file_of_a_configuration_that_links_to_itself_has_a_name(tmp_path: P
         ({"LOCALAPPDATA": "/C/Local"}, "win32", Path("/C/Local/toolcrib")),
         ({}, "win32", HOME / "AppData/Local/toolcrib"),
         ({"TOOLCRIB_HOME": "/srv/crib", "XDG_DATA_HOME": "/data"}, "linux", Path("/srv/crib")),
-        ({"TOOLCRIB_HOME": "~/crib"}, "win32", HOME / "crib"),
+        ({"TOOLCRIB_HOME": "~/crib"}, "win32", Path.home() / "crib"),
         ({"TOOLCRIB_HOME": ""}, "linux", HOME / ".local/share/toolcrib"),
     ],
 )
 def test_the_folder_is_the_users_own(environ: dict[str, str], platform: str, folder: Path) -> None:
-    assert data_folder(environ, platform) == folder
+    assert data_folder(environ, platform, HOME) == folder
 
 
 def test_the_folder_is_read_from_the_environment(home: Path) -> None:

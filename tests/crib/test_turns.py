@@ -9,7 +9,8 @@ import pytest
 from servers.launch import until
 
 from toolcrib import Tool
-from toolcrib.crib.sources.listing import Listing, Origin
+from toolcrib.crib.sources.listing import Listing
+from toolcrib.crib.sources.origins import Absence, Origin
 from toolcrib.crib.sources.turns import Turns
 from toolcrib.errors import ServerUnavailableError
 
@@ -43,6 +44,15 @@ async def running(listing: Listing) -> AsyncIterator[None]:
             await anyio.wait_all_tasks_blocked()
             yield
             tasks.cancel_scope.cancel()
+
+
+async def test_one_who_is_hastened_before_it_comes_does_not_wait_either() -> None:
+    turns = Turns(1)
+    turns.join("busy")
+    turns.hasten("late")
+    assert turns.join("late").is_set()
+    turns.leave("late")
+    assert not turns.join("late").is_set()
 
 
 async def test_so_many_are_busy_at_once_and_the_next_follow_in_their_order() -> None:
@@ -151,6 +161,52 @@ async def test_nobody_waits_for_a_listing_that_has_ended() -> None:
         waiters.start_soon(listing.wait, ["s00", "s08"])
         await anyio.wait_all_tasks_blocked()
     assert "closing" in str(listing.failure(listing.origins["s08"]))
+
+
+async def test_one_that_hangs_is_waited_for_only_a_little_once_another_is_there() -> None:
+    quick, never = Asked(), Asked()
+    missed: list[str] = []
+    listing = Listing(
+        [never.origin("a", patience=10 * LONG), quick.origin("b")],
+        lambda *_: None,
+        miss=lambda origin: missed.append(origin.name),
+        courtesy=0.05,
+    )
+    async with running(listing):
+        with anyio.move_on_after(0.2) as wait:
+            await listing.wait(["a", "b"])
+        assert wait.cancelled_caught
+        assert [absence.state for absence in listing.absent()] == ["starting", "starting"]
+        async with anyio.create_task_group() as waiters:
+            waiters.start_soon(listing.wait, ["a", "b"])
+            await anyio.wait_all_tasks_blocked()
+            quick.may_answer.set()
+        assert missed == ["a"]
+        await listing.wait(["b", "a"])
+        assert listing.absent() == (Absence(name="a", state="starting"),)
+        for names, first in ((["a"], True), (["a", "b"], True), (["a"], False)):
+            with anyio.move_on_after(0.2) as wait:
+                await listing.wait(names, first=first)
+            assert wait.cancelled_caught
+
+
+async def test_one_that_hangs_is_waited_for_only_a_little_where_others_are_kept() -> None:
+    never = Asked()
+    origins = [never.origin("a", patience=10 * LONG), never.origin("b", kept=True)]
+    listing = Listing(origins, lambda *_: None, courtesy=0.05)
+    async with running(listing):
+        await listing.wait(["a", "b"])
+        assert listing.absent() == (Absence(name="a", state="starting"),)
+
+
+async def test_one_that_did_not_answer_in_an_earlier_run_is_given_a_moment_to_be_well_again() -> None:
+    well, never = Asked(), Asked()
+    well.may_answer.set()
+    origins = [well.origin("a", missed=True), never.origin("b", missed=True, patience=10 * LONG)]
+    listing = Listing(origins, lambda *_: None, courtesy=10 * LONG)
+    async with running(listing):
+        await listing.wait(["a", "b"])
+        assert listing.absent() == (Absence(name="b", state="missed"),)
 
 
 async def test_one_that_does_not_answer_makes_room() -> None:

@@ -8,9 +8,10 @@ import anyio
 import pytest
 from execution.mcp.calling import scripted
 
-from toolcrib import tool
+from toolcrib import Tool, tool
 from toolcrib.crib import Crib, ToolsetSettings, View
-from toolcrib.discovery import IndexView, Scope
+from toolcrib.crib.convert import convert
+from toolcrib.discovery import Index, IndexView, Scope, Summary
 from toolcrib.errors import (
     BackendUnavailableError,
     CodeError,
@@ -198,6 +199,9 @@ async def test_what_the_configuration_says_of_code_holds_in_views_at_once() -> N
         for view in (crib, crib.view(Scope(namespaces=["shop"]))):
             with pytest.raises(RuntimeUnavailableError, match="allow_unsafe"):
                 await view.execute(code)
+        await crib.reload({"code": {"allow_unsafe": True, "backend": "unsafe", "profile": "dev"}})
+        with pytest.warns(UnsafeSandboxWarning):
+            assert (await crib.execute(code)).value == 1
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["at once", "kept warm"])
@@ -423,3 +427,19 @@ async def test_a_server_is_given_the_input_that_it_asks_for_in_a_view_too() -> N
         with anyio.fail_after(LONG):
             view = crib.view(Scope(namespaces=["one"]))
             assert (await view.run("one:ask")).structured == {"ok": True}
+
+
+def test_a_conversion_is_of_what_is_left_where_a_tool_goes_in_between() -> None:
+    class Leaving(Index):
+        """Loses a tool each time that all are listed, until one is left."""
+
+        def every(self, **filters: Any) -> tuple[Summary, ...]:
+            found = super().every(**filters)
+            if len(found) > 1:
+                self.unregister(found[0].id)
+            return found
+
+    index = Leaving()
+    for name in ("a", "b", "c"):
+        index.register(Tool(name=name, input_schema={"type": "object"}))
+    assert [made.tool_id for made in convert(index, "openai", None)] == ["c"]

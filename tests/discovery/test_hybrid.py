@@ -237,6 +237,7 @@ def excerpt(folder: Path, *, questions: int, tools: int) -> LabelledSet:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("name", "gain"), [("metatool_single", 0.05), ("bfcl", -0.01), ("sealtools_dev", -0.01)]
 )

@@ -7,7 +7,7 @@ import anyio
 
 from toolcrib.crib.reach import Ref, id_of
 from toolcrib.discovery import Result, Summary
-from toolcrib.errors import InvalidCursorError, ToolcribError
+from toolcrib.errors import ToolcribError
 from toolcrib.model import Tool
 from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime
 from toolcrib.runtime.stubs import render
@@ -21,7 +21,6 @@ __all__ = ["CALLER", "CodeGateway", "CodeMode", "CribCatalogue", "Named", "Sandb
 
 CALLER = "code"
 """Who calls, in the records of calls that code makes."""
-_PAGE = 1000
 Named = Ref | Summary | Result
 """What a tool may be named by: its id, itself, or what a list or a search gives."""
 
@@ -48,8 +47,8 @@ class CribCatalogue:
         if self._state != state:
             self._state, self._names, self._known = state, {}, {}
         if namespace not in self._names:
-            self._names[namespace] = self._listed(namespace)
-            self._known[namespace] = frozenset(self._names[namespace])
+            listed = dict.fromkeys(summary.name for summary in index.every(namespace=namespace))
+            self._names[namespace], self._known[namespace] = tuple(listed), frozenset(listed)
         return self._names[namespace]
 
     def tools(self, refs: Sequence[str]) -> Mapping[str, Tool]:
@@ -80,20 +79,6 @@ class CribCatalogue:
             return tool
         learnt = self._view.known(tool.id).observed_output
         return tool if learnt is None else tool.replace(output_schema=_opened(learnt.json_schema))
-
-    def _listed(self, namespace: str) -> tuple[str, ...]:
-        names: dict[str, None] = {}
-        cursor: str | None = None
-        while True:
-            try:
-                page = self._view.index.tools(namespace=namespace, limit=_PAGE, cursor=cursor)
-            except InvalidCursorError:  # the catalogue has changed meanwhile, and is asked again next time
-                self._state = None
-                return tuple(names)
-            names |= dict.fromkeys(summary.name for summary in page.items)
-            cursor = page.next_cursor
-            if cursor is None:
-                return tuple(names)
 
 
 class CodeGateway:

@@ -4,15 +4,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.discovery import Index, IndexView
-from toolcrib.errors import InvalidCursorError, ToolNotFoundError
+from toolcrib.errors import ToolNotFoundError
 from toolcrib.model import Tool, ToolId
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
 
 __all__ = ["convert"]
-
-_PAGE = 1_000
 
 
 def convert(
@@ -37,16 +35,9 @@ def _given(index: Index | IndexView, tool: Tool) -> Tool:
 
 
 def _all_tools(index: Index | IndexView) -> list[Tool]:
-    """Return every tool, in the order of the ids; from the beginning again where one came in between."""
+    """Return every tool, in the order of the ids; looked at again where one went in between."""
     while True:
-        found: list[Tool] = []
-        cursor: str | None = None
         try:
-            while True:
-                page = index.tools(limit=_PAGE, cursor=cursor)
-                found += [index.get(summary.id) for summary in page.items]
-                cursor = page.next_cursor
-                if cursor is None:
-                    return found
-        except (InvalidCursorError, ToolNotFoundError):
+            return [index.get(summary.id) for summary in index.every()]
+        except ToolNotFoundError:
             continue

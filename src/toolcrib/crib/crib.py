@@ -184,17 +184,18 @@ class Crib(View):
         await self._waiting.for_all(timeout)
         return self.status()
 
-    async def reload(self, config: Config) -> Reload:
+    async def reload(self, config: Config, *, on_switched: Callable[[], object] = lambda: None) -> Reload:
         """Take up another configuration without dropping calls, and return what is different.
 
         Servers and APIs that differ are stopped when their calls are done; the others are not touched. Views
-        of toolsets are as they were defined: ask `view` for them again.
+        of toolsets are as they were defined: ask `view` for them again, from `on_switched` on, which is
+        called as soon as the settings hold; removing the tools of what left takes longer.
 
         Raises:
             ConfigError: it cannot be used, and nothing is changed.
         """
         self._check_open()
-        return await self._engine.reload(load(config))
+        return await self._engine.reload(load(config), on_switched)
 
     def view(self, toolset: str | ToolsetSettings | Scope) -> View:
         """Return the part of this crib that a toolset admits: one of the settings by its name, or any other.

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +16,10 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
 from toolcrib.crib.sources.apis import Apis
+from toolcrib.crib.sources.itself import deeper, depth_of, itself_off
 from toolcrib.crib.sources.keeping import Catalogue, Kept, keep_only, missed_before
-from toolcrib.crib.sources.listing import Listing, Origin, Tools
-from toolcrib.crib.sources.origins import names_of, server_origins
+from toolcrib.crib.sources.listing import Listing
+from toolcrib.crib.sources.origins import Absence, Origin, Tools, names_of, server_origins
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Discovery, Store
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
@@ -35,6 +36,9 @@ _CLOSING_TIME = 15.0
 """How many seconds everything together may take to stop."""
 _WRITING_TIME = 10.0
 """How many of them may go into writing the catalogue."""
+
+
+_ITSELF = "it is toolcrib with this very configuration, and would start itself without end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class Engine:
 
     def __init__(self, settings: Settings, doors: Doors, way_in: str) -> None:
         """Put the parts together; `way_in` is what a user writes to open it."""
-        self.settings = settings
+        self.settings, self._itself = itself_off(settings, doors.environ)
+        settings = self.settings
         self.waiting = Waiting(self, way_in)
         self.handlers = LocalHandlers()
         self.names = names_of(settings)
@@ -65,6 +70,7 @@ class Engine:
         self.listing: Listing | None = None
         self.servers: McpServers | None = None
         self._doors = doors
+        self._depth = 0
         self._apis = Apis(settings, doors.environ)
         self._own: dict[str, tuple[Tool, ToolBackend]] = {}
         self._observers = make_observers(settings)
@@ -127,8 +133,8 @@ class Engine:
         if self._failure is not None:
             raise self._failure
 
-    async def reload(self, settings: Settings) -> Reload:
-        """Take up other settings, and return what differs.
+    async def reload(self, settings: Settings, on_switched: Callable[[], object] = lambda: None) -> Reload:
+        """Take up other settings, and return what differs; say so at once when they hold.
 
         Servers and APIs that stay as they are keep their connections and tools. The tools of those that are
         gone, or are others, are not found any more; the calls that run on them may end, within a bounded
@@ -141,14 +147,20 @@ class Engine:
         async with self._changing:
             if self._closing.is_set() or self._ended.is_set():
                 raise CribStateError("this crib is closed; make another")
+            settings, itself = itself_off(settings, self._doors.environ)
             told = differences(self.settings, settings)
             same_audit = settings.audit == self.settings.audit
             observers = self._observers if same_audit else make_observers(settings)
             if self.listing is None or self.servers is None:
                 self._become(settings, observers)
+                self._itself = itself
+                on_switched()
                 return told
+            self._leave_out(itself - self._itself)
+            self._itself = itself
             self._observers = observers
             renewed, dropped = self._take_up(settings, told, self.listing, self.servers)
+            on_switched()
             await dropped.wait()
             changed = tuple(sorted({*told.changed, *renewed}))
             return told.replace(changed=changed, later=left_for_later(self._opened, settings))
@@ -181,7 +193,7 @@ class Engine:
         servers.max_result_bytes = settings.limits.result_bytes
         for name in before.servers.keys() - settings.servers.keys():
             servers.retire(name)
-        for name, config in settings.servers.items():
+        for name, config in deeper(settings.servers, self._depth).items():
             servers.replace(name, config)
         gone_servers, fresh_servers = replaced(before, settings)
         gone_apis, fresh_apis = self._apis.change(settings)
@@ -196,6 +208,10 @@ class Engine:
 
     def _origins(self, servers: McpServers) -> dict[str, Origin]:
         return {**server_origins(self.settings, servers), **self._apis.origins()}
+
+    def _leave_out(self, names: Collection[str]) -> None:
+        for name in sorted(names):
+            _LOG.warning("server %r is left out: %s", name, _ITSELF)
 
     async def close(self) -> None:
         """Stop everything, within a bounded time."""
@@ -223,8 +239,10 @@ class Engine:
             self._ended.set()
 
     async def _start(self, stack: AsyncExitStack) -> None:
+        self._depth = depth_of(self._doors.environ)
+        self._leave_out(self._itself)
         self.servers = servers = McpServers(
-            self.settings.servers,
+            deeper(self.settings.servers, self._depth),
             environ=self._doors.environ,
             max_result_bytes=self.settings.limits.result_bytes,
             on_tools=self._note,
@@ -294,10 +312,13 @@ class Engine:
             return servers
         origins = self.listing.origins
         known = {name: self._told(status, origins.get(name)) for name, status in servers.items()}
-        return {**known, **self._apis.status(origins)}
+        apis = self._apis.status(origins)
+        return known | {name: self._told(status, origins[name]) for name, status in apis.items()}
 
     def _told(self, status: ServerStatus, origin: Origin | None) -> ServerStatus:
         """Return how a server is doing, with what the catalogue knows of it."""
+        if status.name in self._itself:
+            return status.replace(last_error=_ITSELF)
         if origin is None or self._catalogue is None:
             return status
         more: dict[str, Any] = {}
@@ -309,6 +330,10 @@ class Engine:
             more["listed_ago"] = None if listed is None else max(0.0, time.time() - listed)
         return status.replace(**more) if more else status
 
+    def absent(self) -> tuple[Absence, ...]:
+        """Return the servers and APIs whose tools may be missing from lists and searches at this moment."""
+        return () if self.listing is None else self.listing.absent()
+
     def _note(self, name: str, tools: Tools) -> None:
         if self.listing is not None:
             self.listing.note(name, tools)
@@ -316,9 +341,12 @@ class Engine:
     def why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
         """Return which server or API does not give the tools of a namespace, and why; None where it does."""
         if namespace in self.settings.servers and namespace not in self.names:
-            said = f"server {namespace!r} is disabled in the configuration"
+            is_off = f"server {namespace!r} is disabled in the configuration"
+            said = _ITSELF if namespace in self._itself else is_off
             return f"mcp:{namespace}", ServerUnavailableError(namespace, said)
         origin = self.listing.origins.get(namespace) if self.listing else None
-        if origin is None or self.listing is None or (origin.answered.is_set() and origin.error is None):
+        if origin is None or self.listing is None or origin.is_well:
+            return None
+        if origin.kept and origin.error is None:  # what it has is known, as far as anybody can tell
             return None
         return origin.key, self.listing.failure(origin)

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolNotFoundError
 from toolcrib.execution.scrub import hide_secrets
 from toolcrib.model import LocalTool, Resolver, Tool, ToolBackend, ToolId
 
-__all__ = ["Reach", "Ref", "Why", "id_of", "namespace_of"]
+__all__ = ["Reach", "Ref", "Why", "id_of"]
 
 Ref = str | ToolId | Tool | LocalTool[..., Any]
 """What a verb takes for a tool: its id, or the tool that `add` has returned."""
@@ -59,13 +60,3 @@ def id_of(ref: Ref) -> str | ToolId:
     if isinstance(ref, LocalTool):
         ref = ref.tool
     return ref.id if isinstance(ref, Tool) else ref
-
-
-def namespace_of(ref: object) -> str:
-    """Return the namespace that a reference names, or nothing.
-
-    >>> namespace_of("github:create_issue:^1.2"), namespace_of("add")
-    ('github', '')
-    """
-    namespace, colon, _ = str(ref).partition(":")
-    return namespace if colon else ""

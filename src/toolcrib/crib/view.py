@@ -11,8 +11,9 @@ from toolcrib.crib.code import CodeMode, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.convert import convert
 from toolcrib.crib.engine import Engine
-from toolcrib.crib.part import Part
 from toolcrib.crib.reach import Ref, id_of
+from toolcrib.crib.scoped import ScopedEngine
+from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DetailLevel, DocStore, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
@@ -54,8 +55,8 @@ class View:
         """See what a scope admits, or everything; `Crib.view` does this."""
         self._shared = shared
         self._engine = shared.engine
-        self._part = None if scope is None else Part(shared.engine, scope)
-        waiting = self._part.waiting if self._part else shared.engine.waiting
+        self._scoped = None if scope is None else ScopedEngine(shared.engine, scope)
+        waiting = self._scoped.waiting if self._scoped else shared.engine.waiting
         self._code = CodeMode(self, waiting, shared.sandboxes)
 
     def __repr__(self) -> str:
@@ -69,7 +70,7 @@ class View:
     @property
     def index(self) -> Index | IndexView:
         """The catalogue; entering a crib replaces it where it is kept in a file."""
-        return self._part.index if self._part else self._engine.discovery.index
+        return self._scoped.index if self._scoped else self._engine.discovery.index
 
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first, as `Index.search` does.
@@ -111,7 +112,13 @@ class View:
         return self._docs(tool_id).examples(tool_id, max)
 
     def known(self, tool_id: str | ToolId, level: DetailLevel | str = "schema") -> ToolDoc:
-        """Return what `describe` does, of what is known already: nobody is waited for."""
+        """Return what `describe` does, of what is known already: nobody is waited for.
+
+        Raises:
+            ToolNotFoundError: there is no such tool, with suggestions.
+            BackendUnavailableError: it may be one of a server that has not listed its tools.
+            ValidationError: there is no such level.
+        """
         return self._docs(tool_id).describe(tool_id, level)
 
     async def run(
@@ -190,7 +197,7 @@ class View:
         Raises:
             InvalidChainError: they cannot work; nothing was run.
             ChainError: a step failed; what the steps before it gave is in it.
-            ToolTimeoutError: the server of a step did not list its tools in time; nothing was run.
+            BackendUnavailableError: the server of a step did not list its tools in time; nothing was run.
         """
         self._check_open()
         if dry_run:
@@ -257,22 +264,30 @@ class View:
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
         told = self._engine.status()
-        return self._part.only(told) if self._part else told
+        return self._scoped.only(told) if self._scoped else told
+
+    def absent(self) -> tuple[Absence, ...]:
+        """Return the servers and APIs whose tools may be missing from lists and searches at this moment.
+
+        These are those that failed, that have not answered yet, and that did not in an earlier run either;
+        not those that are switched off.
+        """
+        return self._scoped.absent() if self._scoped else self._engine.absent()
 
     def _docs(self, tool_id: str | ToolId) -> DocStore:
         """Return the documentation, if it may be asked about a tool."""
         docs = self._engine.discovery.docs
-        return self._part.docs(docs, tool_id) if self._part else docs
+        return self._scoped.docs(docs, tool_id) if self._scoped else docs
 
     @property
     def _runner(self) -> Runner:
-        return self._part.runner if self._part else self._engine.runner
+        return self._scoped.runner if self._scoped else self._engine.runner
 
     @property
     def _waiting(self) -> Waiting:
         """What a verb waits with, unless the crib is closed."""
         self._check_open()
-        return self._part.waiting if self._part else self._engine.waiting
+        return self._scoped.waiting if self._scoped else self._engine.waiting
 
     def _check_open(self) -> None:
         if self._shared.state == "closed":

@@ -1,7 +1,9 @@
 """Keep the catalogue of tools, find the right one, and explain it at the depth asked for."""
 
+from toolcrib.discovery.confidence import LOW_CONFIDENCE
 from toolcrib.discovery.describe import document_of, search_doc, summarize
 from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
+from toolcrib.discovery.doubt import Doubt, alike, doubt
 from toolcrib.discovery.facade import Discovery
 from toolcrib.discovery.hybrid import HybridSearcher
 from toolcrib.discovery.index import Change, Index, IndexView, Scope
@@ -22,6 +24,7 @@ from toolcrib.discovery.store import MemoryStore, SqliteStore, Store, StoredTool
 from toolcrib.model import CanonicalProvider, SchemaInfo, ToolDoc, ToolExample
 
 __all__ = [
+    "LOW_CONFIDENCE",
     "MAX_SHORT_DESCRIPTION_LEN",
     "Bm25Searcher",
     "CanonicalProvider",
@@ -31,6 +34,7 @@ __all__ = [
     "DocEntry",
     "DocStore",
     "Document",
+    "Doubt",
     "Embedder",
     "EmbeddingSearcher",
     "Hit",
@@ -58,7 +62,9 @@ __all__ = [
     "Summary",
     "ToolDoc",
     "ToolExample",
+    "alike",
     "document_of",
+    "doubt",
     "search_doc",
     "summarize",
 ]

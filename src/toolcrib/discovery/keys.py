@@ -2,7 +2,7 @@
 
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["is_exact", "key_of", "without_version"]
+__all__ = ["is_exact", "key_of", "namespace_of", "without_version"]
 
 _COLONS = 2
 """How many of them an id with a version has."""
@@ -37,3 +37,13 @@ def is_exact(key: str) -> bool:
     (True, False)
     """
     return key.count(":") == _COLONS
+
+
+def namespace_of(ref: object) -> str:
+    """Return the namespace that a reference names, or nothing.
+
+    >>> namespace_of("github:create_issue:^1.2"), namespace_of("add")
+    ('github', '')
+    """
+    namespace, colon, _ = str(ref).partition(":")
+    return namespace if colon else ""

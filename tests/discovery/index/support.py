@@ -39,9 +39,9 @@ def heard(index: Index) -> list[Change]:
     return changes
 
 
-def ids(page: Page[Any]) -> list[str]:
+def ids(page: Iterable[Any]) -> list[str]:
     """Return the ids of the tools on a page, in order."""
-    return [getattr(item, "summary", item).id if hasattr(item, "score") else item.id for item in page.items]
+    return [getattr(item, "summary", item).id if hasattr(item, "score") else item.id for item in page]
 
 
 def walk(ask: Callable[..., Page[Any]], limit: int) -> Iterator[Page[Any]]:

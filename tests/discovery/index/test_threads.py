@@ -116,6 +116,12 @@ def test_walks_during_changes_are_whole_or_told_that_they_cannot_be() -> None:
     assert all(walked in (expected, None) for walked in seen)
 
 
+def test_every_tool_is_told_as_of_one_moment() -> None:
+    index = Index()
+    seen = during(lambda: swap(index, 12), *[lambda: len(index.every(namespace="both"))] * 2)
+    assert set(seen) <= {0, 20}
+
+
 def test_many_writers_lose_nothing() -> None:
     index = Index(store=MemoryStore())
 

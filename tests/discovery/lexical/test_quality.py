@@ -13,6 +13,8 @@ from toolcrib.discovery.evaluation import evaluate, load_set, load_tools
 from toolcrib.discovery.text import words
 from toolcrib.model import Tool
 
+pytestmark = pytest.mark.untraced
+
 LIMIT = 0.5
 """Seconds of CPU time; each takes a tenth of it where nothing else runs and nothing is traced."""
 

@@ -15,6 +15,8 @@ from contracts.store import stored
 from toolcrib.discovery.store import SqliteStore
 from toolcrib.errors import StoreError
 
+pytestmark = pytest.mark.untraced
+
 KILLS = 12
 MAX_KILLS = 60
 """How often to try for a kill in the middle of a round, on a machine that is busy with something else."""

@@ -7,25 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toolcrib.crib.config.sections import OURS, at, places_in
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.config.shapes import plain_server
+from toolcrib.crib.config.shapes import SERVER_KEYS, THEIRS, is_server, plain_server
 from toolcrib.errors import Problem
-from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Parts", "read_client", "read_python"]
+__all__ = ["Parts", "carried_name", "named_servers", "read_client", "read_python"]
 
 _LOG = logging.getLogger("toolcrib.crib")
-_OURS = "toolcrib"
-"""Under which key a client's file holds settings of ours."""
-_PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp",))
-"""Where servers stand: nearly everywhere, in VS Code's `mcp.json`, its `settings.json`, Zed, opencode."""
-_OPENCODE = _PLACES[-1]
-"""The place that other clients have for something else."""
-_STARTS = frozenset({"command", "url", "serverUrl", "httpUrl"})
-"""One of these makes an object a server."""
-_THEIRS = frozenset({"enabled", "type", "serverUrl", "httpUrl", "environment"})
-"""What clients write that is no setting of ours, although it looks like one."""
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".roo"})
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 _FOLDER = re.compile(r"(?<!\$)\$\{(workspaceFolder|userHome)\}")
@@ -62,13 +52,13 @@ class Parts:
         if problem.path.startswith("/servers/") and head in self.places:
             path = f"{self.places[head]}/{rest}" if rest else self.places[head]
         else:
-            path = f"/{_OURS}{problem.path}" if _head(problem.path) in self.ours else problem.path
+            path = f"/{OURS}{problem.path}" if _head(problem.path) in self.ours else problem.path
         return Problem(path, problem.keyword, problem.message)
 
 
 def read_client(document: Mapping[str, Any], folder: Path) -> Parts:
     """Return the parts of a client's file; settings of ours stand under `toolcrib`."""
-    parts = _read(document, {_OURS})
+    parts = _read(document, {OURS})
     _make_plain(parts, folder)
     _add_ours(parts, document)
     return parts
@@ -78,7 +68,7 @@ def read_python(document: Mapping[str, Any]) -> Parts:
     """Return the parts of a mapping given by a program: servers as in a client's file, settings beside."""
     aliases = {field.alias or name for name, field in Settings.model_fields.items()}
     known = aliases.union(Settings.model_fields) - {"servers"}
-    parts = _read(document, {*known, _OURS})
+    parts = _read(document, {*known, OURS})
     _make_plain(parts, None)
     parts.settings = {key: value for key, value in document.items() if key in known}
     if misspelt := list(_misspelt(parts.others, [*known, "mcpServers", "servers"])):
@@ -96,15 +86,15 @@ def _misspelt(written: Iterable[str], known: list[str]) -> Iterator[Problem]:
 
 
 def _add_ours(parts: Parts, document: Mapping[str, Any]) -> None:
-    ours = document.get(_OURS, {})
+    ours = document.get(OURS, {})
     if not isinstance(ours, Mapping):
-        parts.problems.append(Problem(f"/{_OURS}", "type", "must be an object"))
+        parts.problems.append(Problem(f"/{OURS}", "type", "must be an object"))
     elif "servers" in ours:
         said = "must stand under 'mcpServers'"
-        parts.problems.append(Problem(f"/{_OURS}/servers", "extra_forbidden", said))
+        parts.problems.append(Problem(f"/{OURS}/servers", "extra_forbidden", said))
     elif odd := [key for key in ours if not isinstance(key, str)]:
         said = f"has a key that is a Python {type(odd[0]).__name__}, and not a string"
-        parts.problems.append(Problem(f"/{_OURS}", "type", said))
+        parts.problems.append(Problem(f"/{OURS}", "type", said))
     else:
         parts.settings |= ours
         parts.ours = frozenset(ours)
@@ -118,18 +108,18 @@ def _head(path: str) -> str:
 def _read(document: Mapping[str, Any], known: set[str]) -> Parts:
     """Return the servers of a document, wherever they stand in it, and what else there is."""
     parts = Parts()
-    found = _found(document)
+    found = [place for place in places_in(document) if place]
     rest = {key: value for key, value in document.items() if key not in known}
     for place in found:
         pointer = "".join(f"/{key}" for key in place)
-        for name, server in _named(_at(document, place), pointer, parts.problems):
-            parts.add(_name(name), server, f"{pointer}/{name}")
+        for name, server in named_servers(at(document, place), pointer, parts.problems):
+            parts.add(carried_name(name), server, f"{pointer}/{name}")
     if found:
         taken = {place[0] for place in found}
         parts.others = {str(key): value for key, value in rest.items() if key not in taken}
-    elif rest and all(_is_server(value) for value in rest.values()):
+    elif rest and all(is_server(value) for value in rest.values()):
         for name, server in rest.items():
-            parts.add(_name(name), server, f"/{name}")
+            parts.add(carried_name(name), server, f"/{name}")
     else:
         if rest and not known.intersection(document):
             parts.problems.append(Problem("", _NONE, _MISSING))
@@ -137,37 +127,16 @@ def _read(document: Mapping[str, Any], known: set[str]) -> Parts:
     return parts
 
 
-def _name(written: Any) -> str:
-    """Return a name that the ids of tools can carry."""
+def carried_name(written: Any) -> str:
+    """Return the name that the ids of tools carry, of a server that a client's file may call anything.
+
+    >>> carried_name("My Server"), carried_name("a-")
+    ('My-Server', 'a')
+    """
     return _FOREIGN.sub("-", str(written)).strip("-") or "server"
 
 
-def _found(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return the places where a document has servers; beside the first, only what can be nothing else."""
-    found: list[tuple[str, ...]] = []
-    for place in _PLACES:
-        value = _at(document, place)
-        if place == _OPENCODE:
-            is_meant = isinstance(value, Mapping) and bool(value) and all(map(_is_server, value.values()))
-        else:
-            is_meant = value is not None and (not found or _holds_objects(value))
-        if is_meant:
-            found.append(place)
-    return found
-
-
-def _holds_objects(value: Any) -> bool:
-    members = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [None]
-    return all(isinstance(member, Mapping) for member in members)
-
-
-def _at(document: Any, place: tuple[str, ...]) -> Any:
-    for key in place:
-        document = document.get(key) if isinstance(document, Mapping) else None
-    return document
-
-
-def _named(servers: Any, pointer: str, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
+def named_servers(servers: Any, pointer: str, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
     """Yield servers with their names, from an object or from a list of objects that say theirs."""
     if isinstance(servers, Mapping):
         yield from ((str(name), server) for name, server in servers.items())
@@ -177,16 +146,12 @@ def _named(servers: Any, pointer: str, problems: list[Problem]) -> Iterator[tupl
         problems.append(Problem(pointer, "type", "must be an object of servers by name"))
 
 
-def _is_server(value: Any) -> bool:
-    return isinstance(value, Mapping) and not _STARTS.isdisjoint(value)
-
-
 def _make_plain(parts: Parts, folder: Path | None) -> None:
     """Give every server the shape that most clients write, with the folders that editors have names for."""
     for name, server in parts.servers.items():
         try:
             made = parts.servers[name] = plain_server(_portable(server, folder))
-            for problem in _misspelt(_foreign(made), list(_server_keys())):
+            for problem in _misspelt(_foreign(made), list(SERVER_KEYS)):
                 _LOG.warning("server %r: %r %s", name, problem.path[1:], problem.message)
         except RecursionError:
             said = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
@@ -197,12 +162,7 @@ def _make_plain(parts: Parts, folder: Path | None) -> None:
 def _foreign(server: Any) -> list[str]:
     """Return the keys of a server that neither we nor the clients that we know have."""
     keys = {str(key) for key in server} if isinstance(server, Mapping) else set()
-    return sorted(keys - _server_keys() - _THEIRS)
-
-
-def _server_keys() -> set[str]:
-    fields = ServerConfig.model_fields
-    return {*fields, *(field.alias or name for name, field in fields.items())}
+    return sorted(keys - SERVER_KEYS - THEIRS)
 
 
 def _portable(value: Any, folder: Path | None, depth: int = 0) -> Any:

@@ -1,26 +1,27 @@
 """Read a configuration: ours, or that of any MCP client, from a file or a mapping."""
 
-import tomllib
+import errno
+import os
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.config.dialects import Parts, read_client, read_python
-from toolcrib.crib.config.jsonc import parse_jsonc
 from toolcrib.crib.config.places import anchored, path_fault
+from toolcrib.crib.config.reading import file_refusal, is_toml, parse, read_text
 from toolcrib.crib.config.section import INTERNAL
-from toolcrib.crib.config.settings import MEMORY, Settings
+from toolcrib.crib.config.settings import MEMORY, NO_FILE, Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Config", "load"]
+__all__ = ["Config", "load", "load_text"]
 
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
-_MAPPING, _FILE = "configuration", "configuration file"
+_MAPPING, _FILE = NO_FILE, "configuration file"
 _SPELLINGS = ("type", "serverUrl", "httpUrl")
 """What a server may also say, as other clients do."""
 _TYPES = "a path, a dict with 'mcpServers', Settings or None"
@@ -51,32 +52,23 @@ def load(config: Config = None) -> Settings:
     raise ConfigError(_MAPPING, (problem,))
 
 
-def _load_file(path: Path) -> Settings:
-    """Return the settings of a file."""
-    text = _text(path)
-    try:
-        document = tomllib.loads(text) if path.suffix == ".toml" else parse_jsonc(text)
-    except (ValueError, RecursionError) as error:
-        kind = "TOML" if path.suffix == ".toml" else "JSON"
-        said = "it is nested too deep" if isinstance(error, RecursionError) else error
-        problem = Problem("", kind.lower(), f"it is not {kind}: {said}"[:500])
-        raise ConfigError(str(path), (problem,)) from error
-    if not isinstance(document, dict):
-        problem = Problem("", "type", f"it must be a JSON object, not {type(document).__name__}")
-        raise ConfigError(str(path), (problem,))
-    parts = _read_own(document) if path.suffix == ".toml" else read_client(document, path.parent)
+def load_text(path: Path, text: str) -> Settings:
+    """Return the settings that a text would describe if it stood in a file; the file is not looked at.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    document = parse(path, text)
+    parts = _read_own(document) if is_toml(path) else read_client(document, path.parent)
     return _anchored(_settings(parts, str(path)), path)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        problem = Problem("", "encoding", f"it is not UTF-8 text: {error.reason} at byte {error.start}")
-        raise ConfigError(str(path), (problem,)) from error
-    except OSError as error:
-        problem = Problem("", "file", f"it cannot be read: {error.strerror or error}")
-        raise ConfigError(str(path), (problem,)) from error
+def _load_file(path: Path) -> Settings:
+    """Return the settings of a file."""
+    text = read_text(path)
+    if text is None:
+        raise file_refusal(path, f"it cannot be read: {os.strerror(errno.ENOENT)}")
+    return load_text(path, text)
 
 
 def _read_own(document: dict[str, Any]) -> Parts:

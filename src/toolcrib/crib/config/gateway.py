@@ -1,15 +1,19 @@
 """How a crib is served to others, and which of its tools to whom."""
 
+import ipaddress
+import os
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.config.section import Count, Seconds, Section, Text
-from toolcrib.errors import InvalidToolIdError
+from toolcrib.errors import ConfigError, InvalidToolIdError, Problem
+from toolcrib.execution.variables import Expansion
 from toolcrib.model import ToolId
 
-__all__ = ["GatewaySettings", "Hint", "ToolsetSettings"]
+__all__ = ["GatewaySettings", "Hint", "ToolsetSettings", "is_loopback", "token_of"]
 
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 """What a tool may say of itself."""
@@ -78,6 +82,39 @@ class GatewaySettings(Section):
     @classmethod
     def _is_there(cls, expose: str) -> str:
         if expose != "meta":
-            said = "'{expose}' is not there yet: every tool is reached through 'meta'"
+            said = "only 'meta' is served: every tool is reached through it, and not by '{expose}'"
             raise PydanticCustomError("expose", said, {"expose": expose})
         return expose
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach what listens there.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def token_of(settings: GatewaySettings, source: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """Return the token that clients must send, with its variables filled in.
+
+    Raises:
+        ConfigError: a variable is not set, or what comes out is no token.
+    """
+    if settings.token is None:
+        return None
+    fill = Expansion(os.environ if environ is None else environ)
+    token = fill.text(settings.token, path="/gateway/token")
+    problems = list(fill.problems)
+    if not problems and not (token.isascii() and token.isprintable() and token.strip() == token and token):
+        reason = "must be printable ASCII without spaces around it; make one with: openssl rand -hex 32"
+        problems.append(Problem("/gateway/token", "token", reason))
+    if problems:
+        raise ConfigError(source, tuple(problems))
+    return token

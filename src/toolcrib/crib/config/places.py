@@ -6,18 +6,30 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from toolcrib.errors import ConfigError, Problem, StoreError
 
-__all__ = ["HOME", "anchored", "catalogue_file", "data_folder", "path_fault"]
+__all__ = [
+    "HOME",
+    "anchored",
+    "catalogue_file",
+    "data_folder",
+    "home_folder",
+    "path_fault",
+    "platform_folder",
+]
 
 HOME = "TOOLCRIB_HOME"
 """The variable that names another folder than the platform's."""
 _APP = "toolcrib"
+_WINDOWS = {"config": ("APPDATA", "Roaming"), "data": ("LOCALAPPDATA", "Local")}
+_XDG = {"config": ("XDG_CONFIG_HOME", ".config"), "data": ("XDG_DATA_HOME", ".local/share")}
 
 
-def data_folder(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> Path:
+def data_folder(
+    environ: Mapping[str, str] | None = None, platform: str = sys.platform, home: Path | None = None
+) -> Path:
     """Return the folder for what outlives a process: `$TOOLCRIB_HOME`, else the user's data folder.
 
     >>> data_folder({"TOOLCRIB_HOME": "/srv/crib"}).as_posix()
@@ -28,22 +40,52 @@ def data_folder(environ: Mapping[str, str] | None = None, platform: str = sys.pl
         StoreError: there is no variable, and no home.
     """
     known = os.environ if environ is None else environ
-    if home := known.get(HOME):
-        return anchored(home, HOME)
+    if said := known.get(HOME):
+        return anchored(said, HOME)
     try:
-        return _of_platform(known, platform)
+        return platform_folder("data", known, platform, home) / _APP
     except RuntimeError as error:
         raise StoreError("catalogue", f"the home of this user is not known; set {HOME}") from error
 
 
-def _of_platform(known: Mapping[str, str], platform: str) -> Path:
+def platform_folder(
+    kind: Literal["config", "data"],
+    environ: Mapping[str, str],
+    platform: str = sys.platform,
+    home: Path | None = None,
+) -> Path:
+    """Return the folder in which the programs of a user keep their configurations, or their data.
+
+    Args:
+        kind: what is kept there.
+        environ: the variables that may name another one.
+        platform: as `sys.platform` says it.
+        home: the user's; None finds out.
+
+    >>> platform_folder("config", {}, "linux", Path("/home/anna")).as_posix()
+    '/home/anna/.config'
+
+    Raises:
+        RuntimeError: it follows from the home, and this user has none.
+    """
     if platform == "win32":
-        local = known.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / _APP
+        variable, below = _WINDOWS[kind]
+        named = environ.get(variable)
+        return Path(named) if named else home_folder(home) / "AppData" / below
     if platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / _APP
-    shared = Path(known.get("XDG_DATA_HOME") or "")
-    return (shared if shared.is_absolute() else Path.home() / ".local" / "share") / _APP
+        return home_folder(home) / "Library" / "Application Support"
+    variable, below = _XDG[kind]
+    said = Path(environ.get(variable) or "")
+    return said if said.is_absolute() else home_folder(home) / below
+
+
+def home_folder(home: Path | None = None) -> Path:
+    """Return the home that is said, else that of the user.
+
+    Raises:
+        RuntimeError: this user has none.
+    """
+    return Path.home() if home is None else home
 
 
 def catalogue_file(source: str | Path, environ: Mapping[str, str] | None = None) -> Path:

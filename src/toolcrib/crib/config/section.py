@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from toolcrib.crib.config.places import path_fault
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.model.record import Record
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
 
 __all__ = ["INTERNAL", "Count", "FilePath", "Seconds", "Section", "Text", "advised"]
 
@@ -46,8 +46,7 @@ def advised(problem: Problem, record: type[Record]) -> Problem:
         return problem
     *places, key = (part.replace("~1", "/").replace("~0", "~") for part in problem.path.split("/")[1:])
     options = _options(record, places)
-    hint = did_you_mean(key, options) or (f"; there are {', '.join(options)}" if options else "")
-    return Problem(problem.path, problem.keyword, f"is not a setting{hint}")
+    return Problem(problem.path, problem.keyword, f"is not a setting{choose(key, options)}")
 
 
 def _options(record: type[Record], places: Iterable[str]) -> list[str]:

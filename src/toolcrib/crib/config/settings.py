@@ -8,7 +8,8 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
-from toolcrib.execution.mcp.config import ServerConfig, host_of
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.scrub import host_of
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
 from toolcrib.runtime.choice import DEFAULT
@@ -16,6 +17,7 @@ from toolcrib.runtime.records import ExecuteRequest, Limits, SecurityProfile
 
 __all__ = [
     "MEMORY",
+    "NO_FILE",
     "AuditSettings",
     "CacheSettings",
     "CodeSettings",
@@ -28,6 +30,8 @@ __all__ = [
 
 MEMORY = "memory"
 """What `store` says where the catalogue is not to be kept."""
+NO_FILE = "configuration"
+"""What settings are called that stand in no file."""
 
 
 def _file(path: str) -> str:
@@ -177,6 +181,11 @@ class Settings(Section):
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)
     """What a client's file says beside its servers, such as `inputs`, as it came."""
+
+    @property
+    def origin(self) -> str:
+        """What errors call it: the file that it was read from, else just the configuration."""
+        return self.source or NO_FILE
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         # Arguments, addresses and keys that only other clients know may hold secrets.

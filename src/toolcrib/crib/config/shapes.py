@@ -3,10 +3,39 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["plain_server"]
+from toolcrib.execution.mcp.config import ServerConfig
+
+__all__ = ["SERVER_KEYS", "THEIRS", "is_server", "plain_server"]
+
+SERVER_KEYS = frozenset(
+    {
+        *ServerConfig.model_fields,
+        *(field.alias or name for name, field in ServerConfig.model_fields.items()),
+    }
+)
+"""What a server of ours says, in both spellings."""
+THEIRS = frozenset(
+    {
+        "enabled", "type", "serverUrl", "httpUrl", "environment", "alwaysAllow", "autoApprove", "description",
+        "name", "disabledTools", "trust", "includeTools", "excludeTools", "source", "settings", "envFile",
+        "dev", "gallery", "version", "oauth", "auth", "authorization", "icon", "tools",
+    }
+)  # fmt: skip
+"""What clients write of a server that is no setting of ours, although it may look like one."""
+_STARTS = frozenset({"command", "url", "serverUrl", "httpUrl"})
+"""One of these makes an object a server."""
 
 _OPENCODE = frozenset({"local", "remote"})
 """What `type` says there."""
+
+
+def is_server(value: Any) -> bool:
+    """Return whether something looks like a server.
+
+    >>> is_server({"command": "uvx"}), is_server({"theme": "dark"})
+    (True, False)
+    """
+    return isinstance(value, Mapping) and not _STARTS.isdisjoint(value)
 
 
 def plain_server(server: Any) -> Any:

@@ -6,15 +6,16 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from ipaddress import ip_address
 from pathlib import Path
 
+from toolcrib.crib.config.gateway import is_loopback, token_of
 from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.config.shapes import SERVER_KEYS, THEIRS
 from toolcrib.crib.doctor.findings import Finding, error, good, warning
-from toolcrib.crib.installing.imports import is_toolcrib
+from toolcrib.crib.installing.itself import is_toolcrib
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.variables import Expansion, has_variables
+from toolcrib.execution.variables import has_variables
 from toolcrib.model.suggest import did_you_mean, nearest
 
 __all__ = ["check_extras", "check_gateway", "check_server", "check_servers", "check_toolset_names"]
@@ -30,14 +31,6 @@ _INSTALLS = {
     "deno": "install Deno",
     "python": "write python3, or the full path of a Python",
 }
-_THEIRS = frozenset(
-    {
-        "enabled", "type", "serverUrl", "httpUrl", "environment", "alwaysAllow", "autoApprove", "description",
-        "name", "disabledTools", "trust", "includeTools", "excludeTools", "source", "settings", "envFile",
-        "dev", "gallery", "version", "oauth", "auth", "authorization", "icon", "tools",
-    }
-)  # fmt: skip
-"""What other clients write beside a server, and we do not read."""
 _LEAST_TOKEN = 16
 _NOT_IDENTIFIER = re.compile(r"\W")
 
@@ -62,12 +55,14 @@ def check_servers(settings: Settings) -> Iterator[Finding]:
             yield warning("servers", f"the names {listed} are nearly the same", why, "rename one of them")
 
 
-def check_server(name: str, server: ServerConfig, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what keeps one server from starting, as far as that shows beforehand."""
+def check_server(
+    name: str, server: ServerConfig, environ: Mapping[str, str], port: int | None = None
+) -> Iterator[Finding]:
+    """Yield what keeps one server from starting, as far as that shows beforehand; `port` is our gateway's."""
     subject = f"server {name!r}"
     yield from _check_keys(subject, server)
-    if is_toolcrib(server):
-        why = "a gateway that serves itself starts itself without end"
+    if is_toolcrib(server, port):
+        why = "it would start itself, and that one itself, without end"
         yield error(subject, "it is toolcrib itself", why, f"remove it: toolcrib remove {name}")
         return
     try:
@@ -85,9 +80,8 @@ def check_server(name: str, server: ServerConfig, environ: Mapping[str, str]) ->
 
 
 def _check_keys(subject: str, server: ServerConfig) -> Iterator[Finding]:
-    known = [*ServerConfig.model_fields, *(field.alias or "" for field in ServerConfig.model_fields.values())]
-    for key in sorted((server.model_extra or {}).keys() - _THEIRS):
-        hint = did_you_mean(key, known)
+    for key in sorted((server.model_extra or {}).keys() - THEIRS):
+        hint = did_you_mean(key, SERVER_KEYS)
         if hint:
             yield warning(
                 subject, f"the key {key!r} is not read{hint}", "it is nearly one that is", "mend it"
@@ -155,11 +149,13 @@ def check_extras(settings: Settings) -> Iterator[Finding]:
 def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what is unsafe in how the tools are served."""
     gateway = settings.gateway
-    fill = Expansion(environ)
-    token = fill.text(gateway.token or "", path="/gateway/token")
-    for problem in fill.problems:
-        yield error("gateway", f"token: {problem.message}", "it would not start", "set the variable")
-    if not _is_local(gateway.host) and not token and not fill.problems:
+    token = ""
+    try:
+        token = token_of(gateway, settings.origin, environ) or ""
+    except ConfigError as failure:
+        for problem in failure.problems:
+            yield error("gateway", f"token: {problem.message}", "it would not start", "mend gateway.token")
+    if not is_loopback(gateway.host) and gateway.token is None:
         why = f"it listens on {gateway.host!r}, which others can reach, and would not start"
         yield error("gateway", "there is no token", why, "set gateway.token = '${TOOLCRIB_TOKEN}'")
     if 0 < len(token) < _LEAST_TOKEN:
@@ -168,17 +164,9 @@ def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fi
     if gateway.token and not has_variables(gateway.token) and _others_read(settings.source):
         why = f"others on this machine can read {settings.source}"
         yield warning("gateway", "the token is in plain sight", why, f"chmod 600 {settings.source}")
-    for field in ("allowed_hosts", "allowed_origins"):
-        if any("*" in each for each in getattr(gateway, field)):
-            why = "any web page could then call the tools of this machine"
-            yield warning("gateway", f"{field} lets everything in", why, "name those that may")
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    if any(origin.rstrip("/") == "*" for origin in gateway.allowed_origins):
+        why = "any web page could then call the tools of this machine"
+        yield warning("gateway", "allowed_origins lets everything in", why, "name those that may")
 
 
 def _others_read(source: str | None) -> bool:

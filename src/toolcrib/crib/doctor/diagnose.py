@@ -65,9 +65,9 @@ async def diagnose(
         findings += [_broken(failure, str(problem)) for problem in failure.problems]
         findings += await _on_thread(lambda: check_folder(known))
         return Diagnosis.of(findings)
-    where = settings.source or "no file"
-    findings.append(good("configuration", f"{where}: {len(settings.servers)} servers"))
-    faulty = {name: list(check_server(name, each, known)) for name, each in _enabled(settings).items()}
+    findings.append(good("configuration", f"{settings.source or 'no file'}: {_counted(settings)}"))
+    port = settings.gateway.port
+    faulty = {name: list(check_server(name, each, known, port)) for name, each in _enabled(settings).items()}
     findings += [finding for each in faulty.values() for finding in each]
     findings += await _on_thread(lambda: _at_rest(settings, known))
     apis = await probe_apis(settings, known)
@@ -84,6 +84,12 @@ async def diagnose(
 
 def _enabled(settings: Settings) -> dict[str, ServerConfig]:
     return {name: server for name, server in settings.servers.items() if not server.disabled}
+
+
+def _counted(settings: Settings) -> str:
+    servers, apis = len(settings.servers), len(settings.openapi)
+    said = f"{servers} server{'' if servers == 1 else 's'}"
+    return f"{said}, {apis} API{'' if apis == 1 else 's'}" if apis else said
 
 
 def _broken(failure: ConfigError, said: str) -> Finding:
@@ -162,6 +168,10 @@ _REMEDIES = (
     ("nothing listens", "start it, or mend the address"),
     ("name or service", "mend the address, or look at your network"),
     ("document", "mend the path or the document"),
+    (
+        "not mcp",
+        "mend `command`: it is no MCP server, or it logs to standard output, not standard error",
+    ),
     ("within", "give it more time with `start_timeout`, or start it by hand to see what it waits for"),
 )
 

@@ -3,17 +3,18 @@
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
 
-from toolcrib.errors import ConfigError, Problem
-from toolcrib.execution.scrub import hide_secrets
+from toolcrib.crib.config.reading import file_refusal, read_text
+from toolcrib.crib.editing.locking import locked
+from toolcrib.crib.editing.secrets import without_secrets
 
-__all__ = ["Edit", "backups", "read_text"]
+__all__ = ["Edit", "backups"]
 
-_PRIVATE = 0o600
 _NUMBER = re.compile(r"\.bak(?:\.(\d+))?")
 
 
@@ -22,11 +23,17 @@ class Edit:
     """A change of a file that is made and checked, and not written."""
 
     path: Path
-    before: str | None
+    before: str | None = field(repr=False)
     """What the file says; None where there is none."""
-    after: str
+    after: str = field(repr=False)
     private: bool = False
     """Whether secrets are written with it, so that nobody but the owner may read the file."""
+    notes: tuple[str, ...] = ()
+    """What else comes with it, for people to read."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values that are never shown."""
+    again: "Callable[[], Edit] | None" = field(default=None, repr=False, compare=False)
+    """Makes the same change of what the file says by then; None where there is no such thing."""
 
     @property
     def changes(self) -> bool:
@@ -35,13 +42,15 @@ class Edit:
 
     @property
     def diff(self) -> str:
-        """What would change, as `diff -u` shows it, without secrets of known forms."""
+        """What would change, as `diff -u` shows it; a secret is shown as a number, the same for the same."""
         names = ("/dev/null" if self.before is None else str(self.path), str(self.path))
-        lines = unified_diff((self.before or "").splitlines(), self.after.splitlines(), *names, lineterm="")
-        return hide_secrets("\n".join(lines))
+        before, after = (without_secrets(text, self.secrets) for text in (self.before or "", self.after))
+        return "\n".join(unified_diff(before.splitlines(), after.splitlines(), *names, lineterm=""))
 
     def write(self) -> Path | None:
         """Write the file, and return the backup of what it said; None where there was no file, or no change.
+
+        What somebody else has changed in it meanwhile stays, where the same change can be made of that.
 
         Raises:
             ConfigError: it cannot be written, or has changed since it was read; it is as it was.
@@ -51,31 +60,23 @@ class Edit:
         try:
             target = self.path.resolve()  # a link stays one
             target.parent.mkdir(parents=True, exist_ok=True)
-            if read_text(target) != self.before:
-                raise _refusal(self.path, "it has changed since it was read; try again")
-            backup = None if self.before is None else _back_up(target)
-            _replace(target, self.after.encode("utf-8", "strict"), private=self.private)
+            with locked(target.parent):
+                edit = self if read_text(target) == self.before else self._afresh()
+                return edit._put(target) if edit.changes else None  # noqa: SLF001 - of the same kind
         except (OSError, RuntimeError, UnicodeEncodeError) as error:
             said = getattr(error, "strerror", None) or error
-            raise _refusal(self.path, f"it cannot be written: {said}") from error
-        return None if backup is None else self.path.with_name(backup.name)
+            raise file_refusal(self.path, f"it cannot be written: {said}") from error
 
+    def _afresh(self) -> "Edit":
+        if self.again is None:
+            raise file_refusal(self.path, "it has changed since it was read; try again")
+        return self.again()
 
-def read_text(path: Path) -> str | None:
-    """Return what a file says, with the ends of its lines as they are; None where there is none.
-
-    Raises:
-        ConfigError: it cannot be read, or is not UTF-8.
-    """
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError as error:
-        reason = f"it is not UTF-8 text: {error.reason} at byte {error.start}"
-        raise _refusal(path, reason) from error
-    except OSError as error:
-        raise _refusal(path, f"it cannot be read: {error.strerror or error}") from error
+    def _put(self, target: Path) -> Path | None:
+        content = self.after.encode("utf-8", "strict")
+        backup = None if self.before is None else _back_up(target)
+        _place(target, content, rights=_rights(target, private=self.private), like=target)
+        return backup
 
 
 def backups(path: Path) -> list[Path]:
@@ -89,10 +90,6 @@ def backups(path: Path) -> list[Path]:
     return [numbered[number] for number in sorted(numbered)]
 
 
-def _refusal(path: Path, reason: str) -> ConfigError:
-    return ConfigError(str(path), (Problem("", "file", reason),))
-
-
 def _back_up(target: Path) -> Path:
     """Keep a copy of a file, unless the last one is the same; none is ever written over."""
     content = target.read_bytes()
@@ -102,14 +99,17 @@ def _back_up(target: Path) -> Path:
     last = _NUMBER.fullmatch(known[-1].name, len(target.name)) if known else None
     suffix = f".bak.{int(last[1] or 0) + 1}" if last else ".bak"
     backup = target.with_name(target.name + suffix)
-    handle = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    _copy_rights(target, backup)
+    _place(backup, content, rights=target.stat().st_mode & 0o7777, like=target)
     return backup
 
 
-def _replace(target: Path, content: bytes, *, private: bool) -> None:
+def _rights(target: Path, *, private: bool) -> int:
+    """Return who may read and write what is put in the place of a file."""
+    usual = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
+    return usual & 0o700 if private else usual
+
+
+def _place(target: Path, content: bytes, *, rights: int, like: Path) -> None:
     """Put content in the place of a file; whoever reads it meanwhile sees the one or the other."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     made = Path(name)
@@ -118,24 +118,15 @@ def _replace(target: Path, content: bytes, *, private: bool) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if target.exists():
-            _copy_rights(target, made)
-            if private:
-                made.chmod(made.stat().st_mode & 0o700)
-        elif not private:
-            made.chmod(0o666 & ~_umask())
+        if hasattr(os, "chown") and like.exists():
+            known = like.stat()
+            with suppress(PermissionError):  # only root may give files away
+                os.chown(made, known.st_uid, known.st_gid)
+        made.chmod(rights)
         made.replace(target)
     except BaseException:
         made.unlink(missing_ok=True)
         raise
-
-
-def _copy_rights(source: Path, target: Path) -> None:
-    known = source.stat()
-    target.chmod(known.st_mode & 0o7777)
-    if hasattr(os, "chown"):
-        with suppress(PermissionError):  # only root may give files away
-            os.chown(target, known.st_uid, known.st_gid)
 
 
 def _umask() -> int:

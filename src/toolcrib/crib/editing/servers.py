@@ -5,22 +5,22 @@ is offered; where anything but the servers meant would differ, it is refused.
 """
 
 import copy
-import tempfile
-import tomllib
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.dialects import read_client
-from toolcrib.crib.config.files import load
-from toolcrib.crib.config.jsonc import parse_jsonc
-from toolcrib.crib.editing.edit import Edit, read_text
+from toolcrib.crib.config.dialects import carried_name
+from toolcrib.crib.config.files import load_text
+from toolcrib.crib.config.reading import BOM, file_refusal, is_toml, parse, read_text
+from toolcrib.crib.config.sections import OPENCODE, Place, places_in, section_of, servers_in
+from toolcrib.crib.editing.edit import Edit
 from toolcrib.crib.editing.jsonc import remove_json, set_json
+from toolcrib.crib.editing.secrets import secrets_in
 from toolcrib.crib.editing.toml import remove_toml, set_toml
-from toolcrib.errors import ConfigError, Problem
+from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.variables import has_variables
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
 from toolcrib.model.toolid import name_fault
 
 __all__ = [
@@ -28,53 +28,79 @@ __all__ = [
     "Edit",
     "Place",
     "add_server",
-    "carried_name",
     "document_of",
     "edit_servers",
-    "loads",
+    "edit_text",
+    "find_server",
     "own_entry",
     "remove_server",
-    "section_of",
-    "servers_in",
 ]
 
 ABSENT = "absent"
 """The keyword of the problem that a file has no such server."""
-Place = tuple[str, ...]
-_JSON_PLACES: tuple[Place, ...] = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
-_TOML_PLACES: tuple[Place, ...] = (("servers",), ("mcpServers",))
-_STARTS = frozenset({"command", "url", "serverUrl", "httpUrl"})
-_BOM = "\ufeff"
+Changes = Mapping[str, Mapping[str, Any] | None]
+"""Servers by name, in the shape that a file has them; None takes one out."""
+Check = Callable[[Path, str], object]
+"""Says whether a text may be in a file; raises ConfigError where not."""
 
 
 def add_server(path: Path, name: str, server: Mapping[str, Any], *, replace: bool = False) -> Edit:
     """Return the change that puts a server into a configuration file of ours, which is made if need be.
+
+    A server that the file calls something else, such as `My Server`, is meant by the name that its tools
+    carry, `My-Server`.
 
     Raises:
         ConfigError: the file is broken, has such a server already, cannot be edited safely, or would be
             broken by it.
     """
     if fault := name_fault(name):
-        raise _refusal(path, "name", f"the name {name[:80]!r} {fault}")
+        raise file_refusal(path, f"the name {name[:80]!r} {fault}", "name")
     document = document_of(path, read_text(path))
-    if not replace and name in servers_in(document, section_of(path, document)):
-        raise _refusal(path, "name", f"there is a server {name!r} already; --force replaces it")
-    return edit_servers(path, {name: own_entry(path, server)}, check=loads)
+    place, written = find_server(path, document, name) or (section_of(document, toml=is_toml(path)), None)
+    if written is not None and not replace:
+        raise file_refusal(path, f"there is a server {written!r} already; --force replaces it", "name")
+    carried = name if is_toml(path) else carried_name(name)
+    if written is None and carried != name:
+        said = f"the name {name!r} would become {carried!r} when this file is read; use that one"
+        raise file_refusal(path, said, "name")
+    changes = {written or name: own_entry(path, server, place)}
+    return edit_servers(path, changes, place=place, check=load_text)
 
 
-def own_entry(path: Path, server: Mapping[str, Any]) -> dict[str, Any]:
+def own_entry(path: Path, server: Mapping[str, Any], place: Place | None = None) -> dict[str, Any]:
     """Return a server as it is written in a configuration of ours: in JSON, as other clients can read it.
 
     >>> own_entry(Path("mcp.json"), {"url": "https://example.com/mcp", "start_timeout": 5})
     {'type': 'http', 'url': 'https://example.com/mcp', 'startTimeout': 5}
+
+    Raises:
+        ConfigError: the client whose place it is has no way to say it.
     """
     entry = dict(server)
-    if path.suffix == ".toml":
+    if is_toml(path):
         return entry
+    if place == OPENCODE:
+        return _of_opencode(path, entry)
     transport = entry.pop("transport", "http" if "url" in entry else None)
     aliases = {key: field.alias or key for key, field in ServerConfig.model_fields.items()}
     named = {aliases.get(key, key): value for key, value in entry.items()}
     return {"type": transport, **named} if transport else named
+
+
+def _of_opencode(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a server as opencode writes it."""
+    made: dict[str, Any] = {"type": "remote" if "url" in entry else "local"}
+    if "command" in entry:
+        made["command"] = [entry.pop("command"), *entry.pop("args", ())]
+    names = {"url": "url", "headers": "headers", "env": "environment"}
+    made |= {theirs: entry.pop(ours) for ours, theirs in names.items() if ours in entry}
+    if entry.pop("disabled", False):
+        made["enabled"] = False
+    if entry:
+        said = f"it is opencode's, which has no way to say {', '.join(map(repr, entry))}; leave that out"
+        raise file_refusal(path, said, "edit")
+    return made
 
 
 def remove_server(path: Path, name: str) -> Edit:
@@ -85,29 +111,30 @@ def remove_server(path: Path, name: str) -> Edit:
             broken, or cannot be edited safely.
     """
     document = document_of(path, read_text(path))
-    known = servers_in(document, section_of(path, document))
-    written = next((each for each in known if name in {each, carried_name(each)}), None)
-    if written is None:
-        there = did_you_mean(name, known) or ("" if known else "; there is none at all")
-        raise _refusal(path, ABSENT, f"there is no server {name!r}{there}")
-    return edit_servers(path, {written: None}, check=loads)
+    found = find_server(path, document, name)
+    if found is None:
+        places = places_in(document, toml=is_toml(path))
+        known = [each for place in places for each in servers_in(document, place)]
+        there = choose(name, known) if known else "; there is none at all"
+        raise file_refusal(path, f"there is no server {name!r}{there}", ABSENT)
+    place, written = found
+    return edit_servers(path, {written: None}, place=place, check=load_text)
 
 
-def carried_name(written: str) -> str:
-    """Return the name that the ids of tools carry, of a server that a client's file may call anything.
-
-    >>> carried_name("My Server")
-    'My-Server'
-    """
-    return next(iter(read_client({"mcpServers": {written: {"command": "x"}}}, Path()).servers))
+def find_server(path: Path, document: Mapping[str, Any], name: str) -> tuple[Place, str] | None:
+    """Return where a configuration has the server of a name, and what it is called there; None: nowhere."""
+    alike = None
+    for place in places_in(document, toml=is_toml(path)):
+        for written in servers_in(document, place):
+            if written == name:
+                return place, written
+            if alike is None and not is_toml(path) and carried_name(written) == name:
+                alike = place, written
+    return alike
 
 
 def edit_servers(
-    path: Path,
-    changes: Mapping[str, Mapping[str, Any] | None],
-    *,
-    place: Place | None = None,
-    check: Callable[[Path, str], None] | None = None,
+    path: Path, changes: Changes, *, place: Place | None = None, check: Check | None = None
 ) -> Edit:
     """Return the change that gives a file these servers; None takes one out.
 
@@ -122,81 +149,69 @@ def edit_servers(
     """
     before = read_text(path)
     document = document_of(path, before)
-    place = section_of(path, document) if place is None else place
-    wanted = _changed(path, document, place, changes)
-    text, restore = _plain_lines(before or "")
-    is_toml = path.suffix == ".toml"
+    place = section_of(document, toml=is_toml(path)) if place is None else place
+    made, wanted = edit_text(path, before or "", changes, place)
+    if check is not None:
+        check(path, made)
+    touched = _touched(document, place, changes)
+
+    def again() -> Edit:
+        current = servers_in(document_of(path, read_text(path)), place)
+        if {name: current.get(name) for name in changes} != touched:
+            raise file_refusal(path, "it has changed since it was read; try again")
+        return edit_servers(path, changes, place=place, check=check)
+
+    if before is not None and document == wanted:
+        return Edit(path, before, before)
+    known = tuple(secrets_in(document))
+    private = not set(known).issuperset(secrets_in(wanted))
+    notes = (f"{path}: {_CLOSED}",) if private and _is_open(path) else ()
+    return Edit(path, before, made, private, notes, (*known, *secrets_in(wanted)), again)
+
+
+_CLOSED = "only its owner may read it from here on, because secrets are written into it"
+
+
+def _touched(document: Mapping[str, Any], place: Place, changes: Changes) -> dict[str, Any]:
+    known = servers_in(document, place)
+    return {name: known.get(name) for name in changes}
+
+
+def _is_open(path: Path) -> bool:
+    """Return whether others than its owner may read a file."""
+    try:
+        return os.name == "posix" and bool(path.stat().st_mode & 0o077)
+    except OSError:
+        return False
+
+
+def edit_text(path: Path, before: str, changes: Changes, place: Place) -> tuple[str, dict[str, Any]]:
+    """Return the text of a file with other servers at a place, and what it says; nothing is written.
+
+    Raises:
+        ConfigError: the text is broken, or cannot be edited safely.
+    """
+    wanted = _changed(path, document_of(path, before), place, changes)
+    text, restore = _plain_lines(before)
     try:
         for name, server in changes.items():
-            text = _one_change(text or ("" if is_toml else "{}\n"), (*place, name), server, is_toml=is_toml)
+            text = _one_change(text, (*place, name), server, toml=is_toml(path))
         made = restore(text)
         right = _filled(document_of(path, made), place) == _filled(wanted, place)
     except (ValueError, IndexError, KeyError) as error:
         raise _unsafe(path, f"{error}") from error
     if not right:
         raise _unsafe(path, "something else in it would change too")
-    if check is not None:
-        check(path, made)
-    private = any(server is not None and _holds_secrets(server) for server in changes.values())
-    return Edit(path, before, before if before is not None and document == wanted else made, private)
-
-
-def section_of(path: Path, document: Mapping[str, Any]) -> Place:
-    """Return the keys under which a configuration of ours has its servers, or would have them.
-
-    >>> section_of(Path("mcp.json"), {"servers": {}}), section_of(Path("toolcrib.toml"), {})
-    (('servers',), ('servers',))
-    """
-    places = _TOML_PLACES if path.suffix == ".toml" else _JSON_PLACES
-    for place in places:
-        if _at(document, place) is not None:
-            return place
-    bare = path.suffix != ".toml" and {key: value for key, value in document.items() if key != "toolcrib"}
-    if bare and all(isinstance(value, dict) and not _STARTS.isdisjoint(value) for value in bare.values()):
-        return ()
-    return places[0]
-
-
-def servers_in(document: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return the servers that stand in a document, as they are written."""
-    found = _at(document, place)
-    return dict(found) if isinstance(found, Mapping) else {}
-
-
-def loads(path: Path, text: str) -> None:
-    """Read a text as the configuration that it would be.
-
-    Raises:
-        ConfigError: with every problem found.
-    """
-    with tempfile.TemporaryDirectory(prefix="toolcrib-") as folder:
-        trial = Path(folder) / (path.name or "mcp.json")
-        trial.write_bytes(text.encode("utf-8", "surrogatepass"))
-        try:
-            load(trial)
-        except ConfigError as error:
-            raise ConfigError(str(path), error.problems) from error
+    return made, wanted
 
 
 def document_of(path: Path, text: str | None) -> dict[str, Any]:
-    """Return what the text of a file says; nothing, where there is none.
+    """Return what the text of a file says; nothing, where there is none or it is blank.
 
     Raises:
         ConfigError: it is not JSON, or in a `.toml` file not TOML.
     """
-    kind, read = ("TOML", tomllib.loads) if path.suffix == ".toml" else ("JSON", parse_jsonc)
-    plain = (text or "").removeprefix(_BOM)
-    if not plain.strip():
-        return {}
-    try:
-        document = read(plain)
-    except (ValueError, RecursionError) as error:
-        raise _refusal(
-            path, kind.lower(), f"it is not {kind}, and is left as it is: {error}"[:500]
-        ) from error
-    if not isinstance(document, dict):
-        raise _refusal(path, "type", f"it must be a JSON object, not {type(document).__name__}")
-    return document
+    return parse(path, text) if text and text.removeprefix(BOM).strip() else {}
 
 
 def _changed(path: Path, document: Any, place: Place, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,13 +230,14 @@ def _changed(path: Path, document: Any, place: Place, changes: Mapping[str, Any]
     return wanted
 
 
-def _one_change(text: str, path: Place, server: Mapping[str, Any] | None, *, is_toml: bool) -> str:
+def _one_change(text: str, path: Place, server: Mapping[str, Any] | None, *, toml: bool) -> str:
+    text = text or ("" if toml else "{}\n")
     if server is None:
         try:
-            return remove_toml(text, path) if is_toml else remove_json(text, path)
+            return remove_toml(text, path) if toml else remove_json(text, path)
         except KeyError:
             return text
-    return set_toml(text, path, dict(server)) if is_toml else set_json(text, path, dict(server))
+    return set_toml(text, path, dict(server)) if toml else set_json(text, path, dict(server))
 
 
 def _filled(document: dict[str, Any], place: Place) -> dict[str, Any]:
@@ -236,30 +252,13 @@ def _filled(document: dict[str, Any], place: Place) -> dict[str, Any]:
 
 def _plain_lines(text: str) -> tuple[str, Callable[[str], str]]:
     r"""Return a text whose lines end with `\n` and that begins with no mark, and what gives both back."""
-    mark = _BOM if text.startswith(_BOM) else ""
-    plain = text.removeprefix(_BOM)
+    mark = BOM if text.startswith(BOM) else ""
+    plain = text.removeprefix(BOM)
     if plain.count("\r\n") != plain.count("\n") or "\r\n" not in plain:
         return plain, lambda made: mark + made
     return plain.replace("\r\n", "\n"), lambda made: mark + made.replace("\n", "\r\n")
 
 
-def _holds_secrets(server: Mapping[str, Any]) -> bool:
-    """Return whether a server says values that are most likely secret, and not in the environment."""
-    tables = [server.get(key) for key in ("env", "headers", "http_headers")]
-    values = [value for table in tables if isinstance(table, Mapping) for value in table.values()]
-    return any(isinstance(value, str) and not has_variables(value) for value in values)
-
-
-def _at(document: Any, place: Place) -> Any:
-    for key in place:
-        document = document.get(key) if isinstance(document, Mapping) else None
-    return document
-
-
 def _unsafe(path: Path, reason: str) -> ConfigError:
     said = f"it cannot be edited without harm, and is left as it is: {reason}; edit it by hand"
-    return _refusal(path, "edit", said[:500])
-
-
-def _refusal(path: Path, keyword: str, reason: str) -> ConfigError:
-    return ConfigError(str(path), (Problem("", keyword, reason),))
+    return file_refusal(path, said[:500], "edit")

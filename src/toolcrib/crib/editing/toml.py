@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 __all__ = ["remove_toml", "set_toml", "toml_key", "toml_value"]
@@ -18,6 +19,8 @@ _ARRAY_HEADER = re.compile(r"\s*\[\[")
 _IDLE = re.compile(r"\s*(#.*)?")
 _MAX_LINES = 200
 """Over how many lines one key may go."""
+_MAX_TRIES = 20
+"""How many places are tried for one key."""
 
 
 def set_toml(text: str, path: tuple[str, ...], value: dict[str, Any]) -> str:
@@ -163,21 +166,37 @@ def _header(line: str) -> tuple[str, ...]:
 def _without_key(lines: list[str], path: tuple[str, ...]) -> tuple[str, int | None]:
     """Return a text without a key that stands on lines of its own, and where it stood; None: nowhere.
 
-    Such as `time = { command = "uvx" }` under `[servers]`. Where it ends shows when what is left can be read
-    and lacks the key alone.
+    Such as `time = { command = "uvx" }` under `[servers]`. That the right lines are gone shows when what is
+    left can be read and lacks the key alone.
     """
     wanted = _without(tomllib.loads("".join(lines)), path)
+    for start, end in islice(_spans(lines, path), _MAX_TRIES):
+        left = "".join([*lines[:start], *lines[end:]])
+        try:
+            if tomllib.loads(left) == wanted:
+                return left, start
+        except ValueError:
+            continue
+    return "", None
+
+
+def _spans(lines: list[str], path: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Yield the lines, from and to, on which the key at a path may be written."""
+    word = re.compile(rf"(?<![\w-]){re.escape(path[-1])}(?![\w-])")
+    table: tuple[str, ...] = ()
     for start, line in enumerate(lines):
-        if path[-1] not in line:
+        table = _header(line) or table
+        rest = path[len(table) :]
+        if table != path[: len(table)] or not rest or not word.search(line):
             continue
         for end in range(start + 1, min(start + _MAX_LINES, len(lines)) + 1):
-            left = "".join([*lines[:start], *lines[end:]])
             try:
-                if tomllib.loads(left) == wanted:
-                    return left, start
+                found = tomllib.loads("".join(lines[start:end]))
             except ValueError:
-                continue
-    return "", None
+                continue  # it goes on
+            if _has(found, rest):
+                yield start, end
+            break
 
 
 def _without(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:

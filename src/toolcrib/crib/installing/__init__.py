@@ -2,7 +2,8 @@
 
 from toolcrib.crib.installing.clients import CLIENTS, Client
 from toolcrib.crib.installing.imports import Found, Merge, merge, read_servers, servers_of
-from toolcrib.crib.installing.install import Export, Installation, export, install, undo
+from toolcrib.crib.installing.install import Export, Installation, export, install
+from toolcrib.crib.installing.undoing import undo
 
 __all__ = [
     "CLIENTS",

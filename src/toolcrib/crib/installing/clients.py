@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from toolcrib.crib.editing.servers import Place
+from toolcrib.crib.config.places import home_folder, platform_folder
+from toolcrib.crib.config.sections import Place
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.variables import has_variables
+from toolcrib.execution.variables import has_variables
 
 __all__ = ["CLIENTS", "Client", "Scope", "shape"]
 
 Scope = Literal["user", "project"]
-_Folders = Callable[[Mapping[str, str], str], Path]
+_Folders = Callable[[Mapping[str, str], str, Path | None], Path]
 _VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _BEARER = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -29,7 +30,7 @@ class Client:
     title: str
     """What people call it."""
     user: _Folders
-    """Where the file is that holds for a user, by environment and platform."""
+    """Where the file is that holds for a user, by environment, platform and home."""
     project: str | None = None
     """Where in a project a file of its own may be; None where it has no such thing."""
     place: Place = ("mcpServers",)
@@ -48,6 +49,7 @@ class Client:
         folder: Path | None = None,
         environ: Mapping[str, str] | None = None,
         platform: str = sys.platform,
+        home: Path | None = None,
     ) -> Path:
         """Return its file for a user, or for the project in a folder.
 
@@ -56,7 +58,7 @@ class Client:
         """
         try:
             if scope == "user":
-                return self.user(os.environ if environ is None else environ, platform)
+                return self.user(os.environ if environ is None else environ, platform, home)
             if self.project is not None:
                 return (Path.cwd() if folder is None else folder) / self.project
             reason = "it has no file for a project; use the scope 'user'"
@@ -66,42 +68,30 @@ class Client:
 
 
 def _home(*parts: str) -> _Folders:
-    return lambda _environ, _platform: Path.home().joinpath(*parts)
+    return lambda _environ, _platform, home: home_folder(home).joinpath(*parts)
 
 
 def _applications(*parts: str) -> _Folders:
     """Return where a desktop application keeps a file on each platform."""
-
-    def find(environ: Mapping[str, str], platform: str) -> Path:
-        if platform == "win32":
-            base = Path(environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-        elif platform == "darwin":
-            base = Path.home() / "Library" / "Application Support"
-        else:
-            base = _xdg(environ)
-        return base.joinpath(*parts)
-
-    return find
+    return lambda environ, platform, home: _shared(environ, platform, home).joinpath(*parts)
 
 
-def _xdg(environ: Mapping[str, str]) -> Path:
-    said = Path(environ.get("XDG_CONFIG_HOME") or "")
-    return said if said.is_absolute() else Path.home() / ".config"
+def _shared(environ: Mapping[str, str], platform: str, home: Path | None) -> Path:
+    return platform_folder("config", environ, platform, home)
 
 
-def _zed(environ: Mapping[str, str], platform: str) -> Path:
-    if platform == "win32":
-        return _applications("Zed", "settings.json")(environ, platform)
-    base = Path.home() / ".config" if platform == "darwin" else _xdg(environ)
-    return base / "zed" / "settings.json"
+def _zed(environ: Mapping[str, str], platform: str, home: Path | None) -> Path:
+    if platform == "darwin":
+        return home_folder(home) / ".config" / "zed" / "settings.json"
+    return _shared(environ, platform, home) / ("Zed" if platform == "win32" else "zed") / "settings.json"
 
 
 def _moved(variable: str, usual: str, name: str) -> _Folders:
     """Return where a file is whose folder a variable may name."""
 
-    def find(environ: Mapping[str, str], _platform: str) -> Path:
+    def find(environ: Mapping[str, str], _platform: str, home: Path | None) -> Path:
         said = environ.get(variable)
-        return (Path(said).expanduser() if said else Path.home() / usual) / name
+        return (Path(said).expanduser() if said else home_folder(home) / usual) / name
 
     return find
 

@@ -3,38 +3,31 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from toolcrib.crib.config.dialects import read_client
-from toolcrib.crib.config.files import load
-from toolcrib.crib.editing.edit import read_text
-from toolcrib.crib.editing.servers import (
-    Edit,
-    Place,
-    document_of,
-    edit_servers,
-    loads,
-    own_entry,
-    section_of,
-    servers_in,
-)
+from toolcrib.crib.config.dialects import Parts, named_servers, read_client
+from toolcrib.crib.config.files import load, load_text
+from toolcrib.crib.config.reading import is_toml, read_text
+from toolcrib.crib.config.sections import Place, at, section_of, servers_in
+from toolcrib.crib.editing.servers import Edit, document_of, edit_servers, find_server, own_entry
 from toolcrib.crib.installing.clients import CLIENTS, Client
-from toolcrib.errors import ConfigError, ToolcribError
+from toolcrib.crib.installing.itself import ITSELF, is_toolcrib
+from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 
-__all__ = ["ITSELF", "Found", "Merge", "is_toolcrib", "merge", "read_servers", "servers_of", "written"]
+__all__ = ["Found", "Merge", "lost_note", "merge", "read_servers", "servers_of", "written"]
 
-ITSELF = "it is toolcrib itself"
-"""Why one server is never taken over."""
 _INPUT = re.compile(r"\$\{input:([^}]+)\}")
 _BARE_VARIABLE = re.compile(r"(?<!\$)\$([A-Za-z_][A-Za-z0-9_]*)")
 _WORDS = re.compile(r"[^A-Za-z0-9]+")
-_OURS = re.compile(r"toolcrib(?:\.cli)?(?:\.exe)?(?:\[[\w,]*\])?(?:[=@<>~!].*)?", re.IGNORECASE)
-_LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 _KEPT = ("timeout", "start_timeout", "idle_timeout", "max_concurrency")
-_GATEWAY_PORT = 8808
+_SILENT = frozenset(
+    {"enabled", "description", "name", "icon", "gallery", "version", "source", "dev", "title"}
+)
+"""Keys that say nothing which is lost: what they mean is read, or is for people."""
+_CONSENT = frozenset({"alwaysAllow", "autoApprove", "trust"})
+"""Keys about what a client asks its user for; the server is the same without them."""
 
 
 @dataclass(slots=True)
@@ -46,13 +39,20 @@ class Found:
     names: dict[str, str] = field(default_factory=dict)
     """Under which names the client has them."""
     notes: list[str] = field(default_factory=list)
+    itself: list[str] = field(default_factory=list)
+    """Under which names it has toolcrib."""
+    lossy: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Which servers would be others without what we do not read, and the keys of that."""
 
     def update(self, other: "Found") -> None:
         """Add what another file says; what is known already stays."""
+        known = set(self.servers)
         self.files += other.files
         self.notes += other.notes
+        self.itself += other.itself
         self.servers = {**other.servers, **self.servers}
         self.names = {**other.names, **self.names}
+        self.lossy = {name: keys for name, keys in other.lossy.items() if name not in known} | self.lossy
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +69,42 @@ class Merge:
 
 
 def servers_of(
-    client: Client, folder: Path, *, environ: Mapping[str, str] | None = None, only: Path | None = None
+    client: Client,
+    folder: Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    only: Path | None = None,
+    port: int | None = None,
 ) -> Found:
     """Return the servers that a client has, in a project and for the user; those of the project win.
 
-    `only` names the one file that is looked at.
+    Args:
+        client: whose servers.
+        folder: the project.
+        environ: where variables are looked up that move its files.
+        only: the one file that is looked at; None for all of them.
+        port: where our gateway listens, which is not taken over; None for where it usually does.
 
     Raises:
         ConfigError: a file is broken.
     """
     found = Found()
-    project = [client.file("project", folder=folder)] if client.project else []
-    user = client.file(environ=environ) if only is None else only
-    for path in [user] if only is None and client.name == "claude" else ():
-        # What one person has in one project alone stands apart there, and wins.
-        local = _inside(_read_document(path), ("projects", str(folder)))
-        found.update(_read(path, servers_in(local, client.place), client))
-    for path in [*project, user] if only is None else [only]:
-        found.update(_read(path, servers_in(_read_document(path), client.place), client))
+    if only is not None:
+        paths = [only]
+    else:
+        user = client.file(environ=environ)
+        paths = [*([client.file("project", folder=folder)] if client.project else []), user]
+        if client.name == "claude":
+            # What one person has in one project alone stands apart there, and wins.
+            place = ("projects", str(folder), *client.place)
+            found.update(_read(user, _document(user), place, client, port))
+    for path in paths:
+        found.update(_read(path, _document(path), client.place, client, port))
     found.files = [path for path in dict.fromkeys(found.files) if path.is_file()]
     return found
 
 
-def _read_document(path: Path) -> dict[str, Any]:
+def _document(path: Path) -> dict[str, Any]:
     return document_of(path, read_text(path))
 
 
@@ -103,15 +116,14 @@ def read_servers(path: Path) -> Found:
     """
     if not path.exists():
         load(path)  # says why it cannot be read
-    document = _read_document(path)
+    document = _document(path)
     codex = CLIENTS["codex"]
-    if path.suffix == ".toml" and codex.place[0] not in document:
+    if is_toml(path) and codex.place[0] not in document:
         return Found([path], dict(load(path).servers))
-    if path.suffix == ".toml":
-        return _read(path, servers_in(document, codex.place), codex)
-    place = section_of(path, document)
+    if is_toml(path):
+        return _read(path, document, codex.place, codex)
     client = CLIENTS["gemini"] if ".gemini" in path.parts else None
-    return _read(path, servers_in(document, place), client)
+    return _read(path, document, section_of(document), client)
 
 
 def merge(path: Path, servers: Mapping[str, ServerConfig], *, force: bool = False) -> Merge:
@@ -124,8 +136,7 @@ def merge(path: Path, servers: Mapping[str, ServerConfig], *, force: bool = Fals
     same = {name for name in servers.keys() & known.keys() if written(known[name]) == written(servers[name])}
     differ = servers.keys() & known.keys() - same
     taken = [name for name in servers if name not in same and (force or name not in differ)]
-    changes = {name: own_entry(path, written(servers[name])) for name in taken}
-    edit = edit_servers(path, changes, check=loads)
+    edit = edit_servers(path, _changes(path, servers, taken), check=load_text)
     return Merge(
         edit,
         added=tuple(name for name in taken if name not in differ),
@@ -133,6 +144,17 @@ def merge(path: Path, servers: Mapping[str, ServerConfig], *, force: bool = Fals
         same=tuple(sorted(same)),
         conflicts=() if force else tuple(sorted(differ)),
     )
+
+
+def _changes(path: Path, servers: Mapping[str, ServerConfig], taken: list[str]) -> dict[str, Any]:
+    """Return servers as our file has them, under the names that it has for them."""
+    document = document_of(path, read_text(path))
+    usual = section_of(document, toml=is_toml(path))
+    changes = {}
+    for name in taken:
+        place, called = find_server(path, document, name) or (usual, name)
+        changes[called] = own_entry(path, written(servers[name]), place)
+    return changes
 
 
 def written(server: ServerConfig) -> dict[str, Any]:
@@ -157,52 +179,71 @@ def written(server: ServerConfig) -> dict[str, Any]:
     return entry
 
 
-def is_toolcrib(server: ServerConfig, port: int = _GATEWAY_PORT) -> bool:
-    """Return whether a server is toolcrib itself, however it is started or reached.
-
-    >>> is_toolcrib(ServerConfig(command="uvx", args=["toolcrib[cli]", "serve"]))
-    True
-    """
-    if server.url is not None:
-        try:
-            parts = urlsplit(server.url)
-            return parts.hostname in _LOCAL and parts.port == port and parts.path.startswith("/mcp")
-        except ValueError:
-            return False
-    words = [server.command or "", *server.args]
-    named = any(_OURS.fullmatch(PurePath(word.replace("\\", "/")).name) for word in words)
-    return named and "serve" in words
-
-
-def _inside(document: Any, place: Place) -> dict[str, Any]:
-    for key in place:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document if isinstance(document, dict) else {}
-
-
-def _read(path: Path, section: Mapping[str, Any], client: Client | None) -> Found:
-    """Return the servers of one section of a file; those that are broken are left out, and told."""
+def _read(
+    path: Path, document: Mapping[str, Any], place: Place, client: Client | None, port: int | None = None
+) -> Found:
+    """Return the servers at one place of a file; those that are broken are left out, and told."""
     found = Found([path])
-    name_of = client.name if client else ""
-    plain = {name: _DIALECTS.get(name_of, _as_it_is)(each) for name, each in section.items()}
+    dialect = _DIALECTS.get(client.name if client else "", _as_it_is)
     asked: set[str] = set()
+    plain = {name: dialect(each) for name, each in _section(document, place, found, path).items()}
     parts = read_client({"mcpServers": _without_inputs(plain, asked)}, path.parent)
     found.notes += [f"{path}: {problem}" for problem in parts.problems]
     for name, entry in parts.servers.items():
-        try:
-            server = ServerConfig(**entry)
-        except (ToolcribError, TypeError) as error:
-            said = "; ".join(map(str, error.problems)) if isinstance(error, ConfigError) else error
-            found.notes.append(f"{name!r} is left out: {said}")
+        server = _server(name, entry, found)
+        if server is None:
             continue
-        if is_toolcrib(server):
+        if is_toolcrib(server, port):
+            found.itself.append(_called(parts, name))
             found.notes.append(f"{name!r} is left out: {ITSELF}")
             continue
+        _note_lost(name, server, found)
         found.servers[name] = _settled(server, path)
-        found.names[name] = parts.places[name].removeprefix("/mcpServers/")
+        found.names[name] = _called(parts, name)
     if asked:
         found.notes.append(f"the client asks for what you must set as variables: {', '.join(sorted(asked))}")
     return found
+
+
+def _called(parts: Parts, name: str) -> str:
+    return parts.places[name].removeprefix("/mcpServers/")
+
+
+def _section(document: Mapping[str, Any], place: Place, found: Found, path: Path) -> dict[str, Any]:
+    """Return what stands at a place by name, or note why nothing can be read there."""
+    if at(document, place) is None or not place:
+        return servers_in(document, place)
+    problems: list[Problem] = []
+    servers = dict(named_servers(at(document, place), f"/{'/'.join(place)}", problems))
+    found.notes += [f"{path}: {problem}" for problem in problems]
+    return servers
+
+
+def _server(name: str, entry: Any, found: Found) -> ServerConfig | None:
+    """Return a server, or note why it is none."""
+    if not isinstance(entry, Mapping):
+        found.notes.append(f"{name!r} is left out: it must be an object, not {type(entry).__name__}")
+        return None
+    try:
+        return ServerConfig(**entry)
+    except ConfigError as error:
+        found.notes.append(f"{name!r} is left out: {'; '.join(map(str, error.problems))}")
+        return None
+
+
+def _note_lost(name: str, server: ServerConfig, found: Found) -> None:
+    """Note the keys of a server that we do not read, and whether it is another server without them."""
+    extra = server.model_extra or {}
+    lost = tuple(sorted(key for key, value in extra.items() if value and key not in _SILENT))
+    if lost:
+        found.notes.append(lost_note(name, lost))
+    if not _CONSENT.issuperset(lost):
+        found.lossy[name] = lost
+
+
+def lost_note(name: str, keys: tuple[str, ...]) -> str:
+    """Return what is told of keys that are not taken over with a server."""
+    return f"{name!r}: we do not read {', '.join(map(repr, keys))}, which is left behind"
 
 
 def _settled(server: ServerConfig, path: Path) -> ServerConfig:
@@ -229,16 +270,22 @@ def _variable(name: str, asked: set[str]) -> str:
 
 
 def _codex(entry: Any) -> Any:
-    """Return a server of Codex as most clients write it."""
+    """Return a server of Codex as most clients write it; what has another type stays, for others to judge."""
     if not isinstance(entry, dict):
         return entry
     made = dict(entry)
-    env = {name: f"${{{name}}}" for name in made.pop("env_vars", ()) if isinstance(name, str)}
-    headers = dict(made.pop("http_headers", {}))
-    headers |= {name: f"${{{variable}}}" for name, variable in made.pop("env_http_headers", {}).items()}
+    env, headers = made.get("env", {}), made.get("http_headers", {})
+    named, taken = made.get("env_vars", []), made.get("env_http_headers", {})
+    if not (isinstance(env, dict) and isinstance(headers, dict) and isinstance(taken, dict)):
+        return {**made, "env": env, "headers": headers if isinstance(taken, dict) else taken}
+    if isinstance(named, list):
+        made.pop("env_vars", None)
+        env = env | {name: f"${{{name}}}" for name in named if isinstance(name, str)}
+    headers = headers | {name: f"${{{variable}}}" for name, variable in taken.items()}
     if token := made.pop("bearer_token_env_var", None):
         headers["Authorization"] = f"Bearer ${{{token}}}"
-    made |= {"env": {**made.get("env", {}), **env}, "headers": headers}
+    made = {key: value for key, value in made.items() if key not in {"http_headers", "env_http_headers"}}
+    made |= {"env": env, "headers": headers}
     for theirs, ours in (("startup_timeout_sec", "start_timeout"), ("tool_timeout_sec", "timeout")):
         if theirs in made:
             made[ours] = made.pop(theirs)

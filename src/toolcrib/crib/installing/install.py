@@ -4,22 +4,26 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.config.files import load
-from toolcrib.crib.config.places import HOME
-from toolcrib.crib.editing.edit import backups, read_text
-from toolcrib.crib.editing.servers import Edit, document_of, edit_servers, servers_in
+from toolcrib.crib.config.locating import project_config, user_config
+from toolcrib.crib.config.places import HOME, anchored
+from toolcrib.crib.config.reading import read_text
+from toolcrib.crib.config.sections import servers_in
+from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.editing.servers import Edit, document_of, edit_servers
 from toolcrib.crib.editing.toml import set_toml
 from toolcrib.crib.installing.clients import CLIENTS, Client, Scope, shape
-from toolcrib.crib.installing.imports import ITSELF, Merge, is_toolcrib, merge, servers_of
+from toolcrib.crib.installing.imports import Found, Merge, lost_note, merge, servers_of
+from toolcrib.crib.installing.itself import ITSELF, is_toolcrib
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 
-__all__ = ["CLIENTS", "Export", "Installation", "export", "gateway_server", "install", "undo"]
+__all__ = ["CLIENTS", "Export", "Installation", "export", "gateway_server", "install"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,100 +78,152 @@ def export(client: Client, servers: Mapping[str, ServerConfig]) -> Export:
     return Export(shaped, _text(client, shaped), tuple(notes))
 
 
-def install(
+def install(  # noqa: PLR0913 - what can be said of it, by name
     client: Client,
-    config: Path | None,
+    config: Path | None = None,
     *,
     scope: Scope = "user",
     folder: Path | None = None,
     name: str = "toolcrib",
     replace: bool = False,
+    force: bool = False,
 ) -> Installation:
     """Return what makes toolcrib a server of a client.
 
     Args:
         client: who gets it.
-        config: the configuration that the gateway reads; None where there is none, which `replace` may make
-            as `toolcrib.toml` in the folder.
+        config: the configuration that the gateway reads. None takes the user's own, or for a project the one
+            in its folder; where there is none, `replace` makes it.
         scope: whether it is for the user, or for the project in the folder.
         folder: the project; None for the current folder.
         name: what the client calls it.
         replace: whether the client's own servers move behind the gateway.
+        force: whether another server of that name is written over.
 
     Raises:
-        ConfigError: a file is broken or cannot be edited safely; or there is nothing to serve.
+        ConfigError: a file is broken or cannot be edited safely; or there is nothing to serve; or the client
+            has another server of that name.
     """
-    folder = Path.cwd() if folder is None else folder
+    folder = anchored("." if folder is None else folder, "folder")
     path = client.file(scope, folder=folder)
-    config = _served(config, path, folder, replace=replace)
-    entry, notes = shape(client, gateway_server(config, scope))
+    config = _served(config, path, scope, folder, replace=replace)
+    port = _port(config)
+    entry, notes = shape(client, gateway_server(config, scope, folder))
+    found = servers_of(client, folder, only=path, port=port)
+    moving = _moving(config, found) if replace else _Moving()
+    known = servers_in(document_of(path, read_text(path)), client.place)
+    if name in known.keys() - {*moving.leaving, *found.itself} and not force:
+        raise ConfigError(str(path), (Problem("", "name", _taken(name)),))
     changes: dict[str, Mapping[str, Any] | None] = {name: entry}
-    taken = None
-    if replace:
-        found = servers_of(client, folder, only=path)
-        taken = merge(config, {each: server for each, server in found.servers.items() if each != name})
-        kept = {*taken.conflicts}
-        changes |= {raw: None for each, raw in found.names.items() if each not in kept and raw != name}
-        told = [f"{each!r} stays: ours of that name is another server" for each in taken.conflicts]
-        notes = (*notes, *(each for each in found.notes if not each.endswith(ITSELF)), *told)
-    elif any(is_toolcrib(server) for server in load(config).servers.values()):
+    changes |= {raw: None for raw in moving.leaving if raw != name}
+    edit = edit_servers(path, changes, place=client.place)
+    told = (*moving.notes, *_shared_notes(config, scope, folder), *edit.notes)
+    return Installation(edit, config, moving.taken, (*notes, *told))
+
+
+def _port(config: Path) -> int:
+    """Return where the gateway of a configuration listens; one that would serve itself is refused."""
+    settings = load(config) if config.is_file() else Settings()
+    if any(is_toolcrib(server, settings.gateway.port) for server in settings.servers.values()):
         reason = "it has toolcrib itself as a server, which would serve itself; remove that first"
         raise ConfigError(str(config), (Problem("", "install", reason),))
-    return Installation(edit_servers(path, changes, place=client.place), config, taken, notes)
+    return settings.gateway.port
 
 
-def _served(config: Path | None, path: Path, folder: Path, *, replace: bool) -> Path:
-    """Return the configuration that the gateway is to read."""
-    if config is not None and not _is_same(config, path):
-        return config
-    if replace:
-        return folder / "toolcrib.toml"
-    reason = (
-        "there is no configuration to serve; make one with `toolcrib add`, or use --replace"
-        if config is None
-        else "it is the client's own file, and the gateway would serve itself; --replace moves its servers "
-        "into toolcrib.toml"
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """The servers of a client that move behind the gateway."""
+
+    taken: Merge | None = None
+    leaving: tuple[str, ...] = ()
+    """What the client calls them."""
+    notes: tuple[str, ...] = ()
+
+
+def _moving(config: Path, found: Found) -> _Moving:
+    stays = _staying(found)
+    taken = merge(config, {each: server for each, server in found.servers.items() if each not in stays})
+    stays |= dict.fromkeys(taken.conflicts, "ours of that name is another server")
+    leaving = tuple(raw for each, raw in found.names.items() if each not in stays)
+    untold = {lost_note(each, keys) for each, keys in found.lossy.items()}
+    told = (each for each in found.notes if not each.endswith(ITSELF) and each not in untold)
+    left = (f"{each!r} stays: {why}" for each, why in stays.items())
+    return _Moving(taken, leaving, (*told, *left, *taken.edit.notes))
+
+
+def _staying(found: Found) -> dict[str, str]:
+    """Return the servers that would be others behind the gateway, and why."""
+    return {
+        name: f"behind the gateway it would lose {', '.join(map(repr, keys))}"
+        for name, keys in found.lossy.items()
+    }
+
+
+def _taken(name: str) -> str:
+    return (
+        f"there is another server {name!r}; --name gives ours another name, --replace moves that one behind "
+        "the gateway where it can be moved, --force writes over it"
     )
-    raise ConfigError(str(config or path), (Problem("", "install", reason),))
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
+def _served(config: Path | None, path: Path, scope: Scope, folder: Path, *, replace: bool) -> Path:
+    """Return the configuration that the gateway is to read."""
+    meant = _own(scope, folder) if config is None else config
+    is_theirs = meant.resolve() == path.resolve()
+    if replace:
+        return _made(scope, folder) if is_theirs else meant
+    if meant.exists() and not is_theirs:
+        return meant
+    user = " --user" if scope == "user" else ""
+    reason = (
+        "it is the client's own file, and the gateway would serve itself; --replace moves its servers out"
+        if meant.exists()
+        else f"there is no configuration to serve; make one with `toolcrib add{user}` or --replace, or name "
+        "one with --config"
+    )
+    raise ConfigError(str(meant), (Problem("", "install", reason),))
 
 
-def gateway_server(config: Path, scope: Scope = "user") -> ServerConfig:
+def _own(scope: Scope, folder: Path) -> Path:
+    """Return the configuration that is meant where none is said."""
+    return user_config() if scope == "user" else project_config(folder) or _made(scope, folder)
+
+
+def _made(scope: Scope, folder: Path) -> Path:
+    """Return the configuration that is made where there is none but the client's file."""
+    return user_config() if scope == "user" else folder / "toolcrib.toml"
+
+
+def gateway_server(config: Path, scope: Scope = "user", folder: Path | None = None) -> ServerConfig:
     """Return how a client starts toolcrib's gateway.
 
-    For a user it is named by its full path, because programs with windows have another PATH; in a project,
-    which others share, by its name where that is found.
+    For a user it is named by its full path, because programs with windows have another PATH. In a project,
+    which others share, nothing of this machine is said: the program by its name, the configuration from the
+    folder of the project.
     """
+    if scope == "project":
+        return ServerConfig(command="toolcrib", args=("serve", "--config", _from(folder, config)))
     found = shutil.which("toolcrib")
     words = [sys.executable, "-m", "toolcrib.cli"] if found is None else [found]
-    if found is not None and scope == "project":
-        words = ["toolcrib"]
     home = os.environ.get(HOME)
     args = [*words[1:], "serve", "--config", str(config.absolute())]
     return ServerConfig(command=words[0], args=tuple(args), env={HOME: home} if home else {})
 
 
-def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -> Edit:
-    """Return the change that gives a client the servers of its last backup; all else in its file stays.
+def _from(folder: Path | None, config: Path) -> str:
+    """Return the path of a configuration as others can use it too: from the folder, where it is in that."""
+    base, path = (Path.cwd() if folder is None else folder).absolute(), config.absolute()
+    return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
 
-    Undoing twice gives the first state, because what is undone is kept as a backup too.
 
-    Raises:
-        ConfigError: there is no backup, or the file cannot be edited safely.
-    """
-    path = client.file(scope, folder=folder)
-    current = servers_in(document_of(path, read_text(path)), client.place)
-    for backup in reversed(backups(path.resolve())):
-        before = servers_in(document_of(path, read_text(backup)), client.place)
-        if before != current:
-            changes: dict[str, Mapping[str, Any] | None] = dict.fromkeys(current.keys() - before.keys())
-            changes |= {name: server for name, server in before.items() if current.get(name) != server}
-            return edit_servers(path, changes, place=client.place)
-    problem = Problem("", "backup", "there is no backup with other servers than it has; nothing to undo")
-    raise ConfigError(str(path), (problem,))
+def _shared_notes(config: Path, scope: Scope, folder: Path) -> Iterator[str]:
+    """Yield what others who share a project's file lack."""
+    if scope != "project":
+        return
+    if Path(_from(folder, config)).is_absolute():
+        yield f"{config} is not in the project: others who share its file do not have it"
+    if shutil.which("toolcrib") is None:
+        yield "there is no `toolcrib` on the PATH, by which the project's file starts it; install it there"
 
 
 def _text(client: Client, servers: Mapping[str, Mapping[str, Any]]) -> str:

@@ -7,16 +7,18 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
+from toolcrib.model.hidden import HIDDEN
+
 __all__ = ["first_sentence", "hidden_characters", "identifiers", "instructions", "program_names", "steering"]
 
-_SUSPECT = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U0001bca0-\U0001bca3\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
-)
 _JOINERS = frozenset("\u200c\u200d")
 _MARKS = frozenset("\u200e\u200f\u061c")
 """What tells the direction of the text beside it, as people who write Arabic or Hebrew need."""
-_BLACK_FLAG = "\U0001f3f4"
+_LONGEST_FLAG = 7
+_FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007f]*$")
+"""A black flag and the tags that make it that of Scotland, of which there are six with their end."""
+_ALLOWED = frozenset("\u00ad\r")
+"""Where a word may be parted, and what ends a line on Windows."""
 _KINDS = (
     ("\x1b", "\x1b", "an escape sequence of a terminal"),
     ("\u202a", "\u202e", "a character that turns the direction of text"),
@@ -26,6 +28,7 @@ _KINDS = (
     ("\u200b", "\u200f", "a character without width"),
     ("\u2060", "\u2065", "a character without width"),
     ("\ufeff", "\ufeff", "a character without width"),
+    ("\u2028", "\u2029", "a character that ends a line"),
     ("\x00", "\x1f", "a control character"),
     ("\x7f", "\x9f", "a control character"),
 )
@@ -61,9 +64,10 @@ _ENDS = re.compile(r"[.!?。！？](?=\s|$)|(?<=[。！？])|\n\s*\n|\n\s*(?=[-*
 _SHORT_FORMS = re.compile(
     r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|no|incl|max|min|[A-Za-z])\.$", re.IGNORECASE
 )
+_LONGEST_FORM = 10
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 _SNAKE = re.compile(r"_*[a-z0-9]+(?:_[a-z0-9]+)+_*")
-_CAMEL = re.compile(r"[a-z]+[a-z0-9]*(?:[A-Z][a-z0-9]*)+")
+_CAMEL = re.compile(r"[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+")
 _CLASS = re.compile(
     r"(?:[A-Z][a-z0-9]+){1,}(?:Request|Response|Dto|DTO|Impl|Handler|Controller|Params|Args|Schema|Service|Client)"
 )
@@ -77,7 +81,7 @@ def hidden_characters(text: str) -> Iterator[tuple[int, str]]:
     >>> list(hidden_characters("Add two numbers.\u202e"))
     [(16, 'a character that turns the direction of text (U+202E)')]
     """
-    for found in _SUSPECT.finditer(text):
+    for found in HIDDEN.finditer(text):
         if not _is_needed(text, found.start()):
             char = found.group()
             kind = next((said for low, high, said in _KINDS if low <= char <= high), "an invisible character")
@@ -93,11 +97,8 @@ def _is_needed(text: str, place: int) -> bool:
         near = text[max(0, place - 40) : place + 40]
         return any(unicodedata.bidirectional(each) in {"R", "AL"} for each in near if each not in _MARKS)
     if "\U000e0020" <= char <= "\U000e007f":
-        start = place
-        while start and "\U000e0020" <= text[start - 1] <= "\U000e007f":
-            start -= 1
-        return text[start - 1 : start] == _BLACK_FLAG and place - start <= 6  # noqa: PLR2004 - gbsct and its end
-    return char == "\u00ad" or (char == "\ufeff" and place == 0)
+        return bool(_FLAG.search(text, max(0, place - _LONGEST_FLAG), place))
+    return char in _ALLOWED or (char == "\ufeff" and place == 0)
 
 
 def instructions(text: str) -> Iterator[str]:
@@ -131,9 +132,9 @@ def first_sentence(text: str) -> str:
     """
     text = text.strip()
     for found in _ENDS.finditer(text):
-        sentence = text[: found.end()]
-        if sentence.strip() and not _SHORT_FORMS.search(sentence):
-            return _SPACES.sub(" ", sentence).strip()
+        end = found.end()
+        if end and not _SHORT_FORMS.search(text, max(0, end - _LONGEST_FORM), end):
+            return _SPACES.sub(" ", text[:end]).strip()
     return _SPACES.sub(" ", text)
 
 

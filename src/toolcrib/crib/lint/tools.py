@@ -18,7 +18,7 @@ from toolcrib.crib.lint.text import (
 from toolcrib.errors import ConfigError, ConversionError, InvalidSchemaError, Problem, ToolcribError
 from toolcrib.model import DefaultValidator, Tool
 from toolcrib.model.plain import pointer
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
 
 __all__ = ["MAX_FIRST_SENTENCE", "LintFinding", "Severity", "lint_tools"]
 
@@ -73,8 +73,8 @@ def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None)
     known = list(tools)
     for target in targets or ():
         if target not in TARGETS:
-            hint = did_you_mean(target, TARGETS) or f"; there are {', '.join(TARGETS)}"
-            raise ConfigError("lint", (Problem("", "target", f"there is no target {target!r}{hint}"),))
+            said = f"there is no target {target!r}{choose(target, TARGETS)}"
+            raise ConfigError("lint", (Problem("", "target", said),))
     names = program_names(name for tool in known for name in (tool.name, tool.namespace) if name)
     registry = default_registry()
     by_tool: dict[str, list[LintFinding]] = {str(tool.id): [] for tool in known}
@@ -103,17 +103,14 @@ def _words(tool: Tool) -> Iterator[LintFinding]:
     hidden = told = False
     shown = tool.to_json(without={"meta", "backend", "icons"})
     for path, text in _texts(shown, ()):
-        for place, what in hidden_characters(text):
-            if not hidden:
-                said = f"{what} hides at character {place}; remove it, or do not trust this tool"
-                yield _finding(tool, "error", "hidden-characters", said, pointer(path))
+        if not hidden and (found := next(hidden_characters(text), None)):
+            place, what = found
+            said = f"{what} hides at character {place}; remove it, or do not trust this tool"
+            yield _finding(tool, "error", "hidden-characters", said, pointer(path))
             hidden = True
-        for words in instructions(text):
-            if not told:
-                said = (
-                    f"it tells the model {words[:80]!r}, which no definition should; do not trust this tool"
-                )
-                yield _finding(tool, "error", "instructions", said, pointer(path))
+        if not told and (words := next(instructions(text), None)):
+            said = f"it tells the model {words[:80]!r}, which no definition should; do not trust this tool"
+            yield _finding(tool, "error", "instructions", said, pointer(path))
             told = True
     if order := steering(tool.description or ""):
         said = f"it says {order!r}, which competes with the other tools; say what it does, and when it helps"
@@ -179,19 +176,25 @@ def _parameters(tool: Tool) -> Iterator[LintFinding]:
         yield _finding(tool, "warning", "parameter-description", said, path)
 
 
-def _says(tool: Tool, schema: Any, depth: int = 0) -> bool:
+def _says(tool: Tool, schema: Any) -> bool:
     """Return whether a parameter says what it is: in words, by its values, or where it refers to."""
-    if not isinstance(schema, dict):
-        return False
-    if any(schema.get(key) for key in ("description", "enum", "const", "examples")):
-        return True
-    if (title := schema.get("title")) and " " in str(title).strip():
-        return True
-    choices = [each for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key) or ()]
-    ref = schema.get("$ref")
-    if isinstance(ref, str) and ref.startswith("#/"):
-        choices.append(_at(tool.input_schema, ref))
-    return depth < _SHOWN and any(_says(tool, each, depth + 1) for each in choices)
+    waiting, met = [schema], set()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, dict) or id(one) in met:
+            continue
+        met.add(id(one))
+        if any(one.get(key) for key in ("description", "enum", "const", "examples")):
+            return True
+        if (title := one.get("title")) and " " in str(title).strip():
+            return True
+        for key in ("anyOf", "oneOf", "allOf"):
+            choices = one.get(key)
+            waiting += choices if isinstance(choices, list) else ()
+        ref = one.get("$ref")
+        if isinstance(ref, str) and ref.startswith("#/"):
+            waiting.append(_at(tool.input_schema, ref))
+    return False
 
 
 def _at(schema: Any, ref: str) -> Any:
@@ -214,7 +217,7 @@ def _definition(tool: Tool) -> Iterator[LintFinding]:
             continue  # an empty object need not fit
     required = tool.input_schema.get("required")
     if isinstance(required, list) and tool.input_schema.get("additionalProperties") is False:
-        lost = [str(name) for name in required if name not in _properties(tool)]
+        lost = [name for name in required if isinstance(name, str) and name not in _properties(tool)]
         if lost:
             said = f"it requires {_listed(lost)}, which it does not allow; no call can be right"
             yield _finding(tool, "error", "schema", said, "/inputSchema/required")

@@ -1,9 +1,11 @@
 """The HTTP APIs of a configuration: each is read from its document, and run by its own executor."""
 
+import json
 import os
 from collections.abc import Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
@@ -12,15 +14,15 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from toolcrib.crib.config.settings import OpenApiSettings, Settings
-from toolcrib.crib.sources.listing import Origin, Tools
-from toolcrib.errors import BackendUnavailableError, ConfigError
+from toolcrib.crib.sources.origins import Origin, Tools
+from toolcrib.errors import BackendUnavailableError, ConfigError, ToolcribError
 from toolcrib.execution import Answer, Call
-from toolcrib.execution.mcp.config import host_of
 from toolcrib.execution.mcp.servers import DRAIN_TIME
 from toolcrib.execution.mcp.status import ServerState, ServerStatus
-from toolcrib.execution.mcp.variables import Expansion
-from toolcrib.execution.mcp.visits import Visits
 from toolcrib.execution.provider import OpenApiProvider
+from toolcrib.execution.scrub import host_of
+from toolcrib.execution.under_way import Visits
+from toolcrib.execution.variables import Expansion
 
 __all__ = ["Apis"]
 
@@ -57,15 +59,12 @@ class Apis:
         return gone, fresh
 
     def origins(self) -> dict[str, Origin]:
-        """Return where the tools of APIs come from, by name.
-
-        They have no identity, and so are not kept: documents are files, and quickly read.
-        """
+        """Return where the tools of APIs come from, by name."""
         return {
             name: Origin(
                 name=name,
                 key=f"provider:{name}",
-                identity="",
+                identity=api.identity,
                 list_tools=api.read,
                 required=api.settings.required,
                 prefix=f"api {name!r}: ",
@@ -78,7 +77,9 @@ class Apis:
         return {name: self._status(api, origins[name]) for name, api in self.executors.items()}
 
     def _status(self, api: "_Api", origin: Origin) -> ServerStatus:
-        state: ServerState = "ready" if origin.answered.is_set() else "starting"
+        state: ServerState = "stopped" if origin.kept else "starting"
+        if origin.answered.is_set():
+            state = "ready"
         if self._is_closed or origin.error is not None:
             state = "closed" if self._is_closed else "failed"
         return ServerStatus(
@@ -124,6 +125,8 @@ class _Api:
     """When its document was last written, as far as it was read."""
     visits: Visits = field(default_factory=Visits)
     """The calls under way."""
+    reading: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while the document is read."""
 
     def serves_as(self, other: "_Api | None") -> bool:
         """Return whether it does what another would, whose document is not read yet."""
@@ -135,19 +138,35 @@ class _Api:
     def document(self) -> Path:
         return Path(self.settings.document).expanduser()
 
+    @property
+    def identity(self) -> str:
+        """A hash of what its tools come from: the document as it is, and where the API is."""
+        said = [str(self.document), _written(self.document), self.settings.base_url]
+        return sha256(json.dumps(said).encode(errors="surrogatepass")).hexdigest()
+
     async def call(self, call: Call) -> Answer:
-        if self.provider is None:
-            key, reason = f"provider:{self.name}", "its document has not been read"
-            raise BackendUnavailableError(tool_id=call.tool_id, backend=key, reason=reason, sent=False)
         with self.visits:
-            return await self.provider.call(call)
+            try:
+                provider = await self._opened()
+            except ToolcribError as error:
+                key = f"provider:{self.name}"
+                raise BackendUnavailableError(
+                    tool_id=call.tool_id, backend=key, reason=str(error), sent=False
+                ) from error
+            return await provider.call(call)
 
     async def read(self) -> Tools:
         """Return the tools of the document."""
-        self.written = _written(self.document)
-        self.provider = await to_thread.run_sync(self._read)
-        self.read_at = anyio.current_time()
-        return self.provider.tools()
+        return (await self._opened()).tools()
+
+    async def _opened(self) -> OpenApiProvider:
+        """Return what runs the tools; the document is read when it is first needed."""
+        async with self.reading:
+            if self.provider is None:
+                self.written = _written(self.document)
+                self.provider = await to_thread.run_sync(self._read, abandon_on_cancel=True)
+                self.read_at = anyio.current_time()
+            return self.provider
 
     def _read(self) -> OpenApiProvider:
         fill, api = Expansion(self.environ), self.settings

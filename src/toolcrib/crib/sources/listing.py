@@ -1,25 +1,30 @@
 """Ask every server and API for its tools, some at a time, and know who has answered."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import Context
-from dataclasses import dataclass, field
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from toolcrib.crib.sources.origins import Absence, Origin, Tools
 from toolcrib.crib.sources.turns import Turns
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
-from toolcrib.model import Tool
+from toolcrib.execution.scrub import hide_secrets
 
-__all__ = ["Listing", "Origin"]
+__all__ = ["Listing"]
 
 _LOG = logging.getLogger("toolcrib.crib")
 _GRACE = 1.0
 """For how many seconds longer its answer is waited for: one that is late says so itself, and why."""
-_COURTESY = 5.0
-"""For how many seconds a search waits for one that came while others were there already."""
+_COURTESY = 10.0
+"""For how many seconds a search waits for the others, once the tools of one are there.
+
+Slow ones on a busy machine take that long to start; one that hangs is not to hold up what is there."""
+_GLANCE = 2.0
+"""For how many of them it waits for one that did not answer in an earlier run: it may be well again."""
 _AT_ONCE = 8
 """How many of which nothing is known are asked at once: each may be a process to start."""
 _REFRESHED_AT_ONCE = 2
@@ -30,50 +35,6 @@ _LONGEST_TURN = 5.0
 """For how many seconds one that does not answer keeps others from being asked."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """After how many seconds one that failed is asked again: doubled each time, up to the second."""
-
-Tools = tuple[Tool, ...]
-
-
-@dataclass(slots=True, eq=False)
-class Origin:
-    """Where tools come from: a server, or an API."""
-
-    name: str
-    """The namespace of its tools."""
-    key: str
-    """What the catalogue and errors call it, such as `mcp:github`."""
-    identity: str
-    """What it is started or reached by; stored tools are served only where that is the same."""
-    list_tools: Callable[[], Awaitable[Tools]]
-    """Asks it; raises a `ToolcribError`, or tells `Listing.note` too."""
-    patience: float = 30.0
-    """For how many seconds after it is asked anybody waits for its first answer."""
-    required: bool = False
-    prefix: str = ""
-    """What stands before an error of it in the log, where that does not name it."""
-    kept: bool = False
-    """Whether the catalogue has its tools from an earlier run."""
-    missed: bool = False
-    """Whether it did not answer in an earlier run that the catalogue has others from."""
-    is_late: bool = False
-    """Whether it came while others were there already."""
-    asked: anyio.Event = field(default_factory=anyio.Event)
-    """Set when it is asked for the first time."""
-    since: float = 0.0
-    """When that was."""
-    answered: anyio.Event = field(default_factory=anyio.Event)
-    """Set when its first answer is in the catalogue, or has failed to come."""
-    taken: anyio.Event = field(default_factory=anyio.Event)
-    """Set when its latest answer is in the catalogue."""
-    error: ToolcribError | None = None
-    """Why it did not answer the last time; None once it does."""
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Ends the asking."""
-
-    @property
-    def is_well(self) -> bool:
-        """Whether its latest answer is in the catalogue, as far as one was wanted."""
-        return self.answered.is_set() and self.error is None
 
 
 class Listing:
@@ -92,11 +53,14 @@ class Listing:
         take: Callable[[Origin, Tools], object],
         miss: Callable[[Origin], object] = lambda _: None,
         drop: Callable[[Origin], object] = lambda _: None,
+        *,
+        courtesy: float = _COURTESY,
     ) -> None:
         """Prepare to ask origins.
 
         `take` puts an answer into the catalogue, `miss` notes that none came, and `drop` removes the tools of
-        an origin that is gone.
+        an origin that is gone. `courtesy` is for how many seconds those who need nobody in particular wait
+        for the others, once the tools of one are there.
         """
         self.origins = {origin.name: origin for origin in origins}
         self._take = take
@@ -108,6 +72,9 @@ class Listing:
         self._tasks: TaskGroup | None = None
         self._unknown, self._known = Turns(_AT_ONCE), Turns(0)
         self._is_hurried = False
+        self._courtesy = courtesy
+        self._waits: dict[anyio.CancelScope, tuple[Origin, frozenset[str]]] = {}
+        """Who waits for an origin that is only one of several; the time left is less once one is there."""
 
     def note(self, name: str, tools: Tools) -> None:
         """Note what an origin has, at its first answer or because that has changed."""
@@ -137,7 +104,6 @@ class Listing:
                 self._leaving.append((gone, anyio.Event()))
         self.origins |= coming
         for origin in coming.values():
-            origin.is_late = True
             self._begin(origin)
         if not self._leaving:
             done = anyio.Event()
@@ -177,22 +143,44 @@ class Listing:
     async def wait(self, names: Collection[str], *, first: bool = False) -> None:
         """Wait for the first answers of origins that nothing is known of, each for as long as it may take.
 
-        `first` asks these before all others, and waits for late ones as for any.
+        Once the tools of one of them are known, the others are given a few seconds more; one that does not
+        answer in these is noted as missing, and not waited for that long the next time. `first` asks these
+        before all others, and waits for each of them in any case.
         """
+        among = frozenset() if first else frozenset(names)
         for name in names:
             origin = self.origins.get(name)
             while origin is not None and not origin.kept and not origin.answered.is_set():
-                await self._answer_of(origin, first=first)
+                if first:
+                    self._turns(origin).hasten(origin)
+                await self._answer_of(origin, among)
+                if among and not origin.answered.is_set():
+                    await self._note_miss(origin)
                 heir = self.origins.get(name)
                 origin = None if heir is origin else heir
 
-    async def _answer_of(self, origin: Origin, *, first: bool) -> None:
-        if first:
-            self._turns(origin).hasten(origin)
+    async def _answer_of(self, origin: Origin, among: frozenset[str] = frozenset()) -> None:
         await origin.asked.wait()
-        patience = origin.patience if first or not origin.is_late else min(origin.patience, _COURTESY)
-        with anyio.move_on_at(origin.since + patience + _GRACE):
+        with anyio.move_on_at(self._latest(origin, among)) as wait, self._shortened(wait, origin, among):
             await origin.answered.wait()
+
+    def _latest(self, origin: Origin, among: frozenset[str]) -> float:
+        """Return until when an answer is waited for by somebody who could do with those of some others."""
+        end = origin.since + origin.patience + _GRACE
+        if among and origin.missed:
+            return min(end, origin.since + _GLANCE)
+        others = [self.origins[name] for name in among if name in self.origins]
+        known = [0.0 if each.kept else each.known_at or 0.0 for each in others if each.is_known]
+        return min(end, max(origin.since, min(known)) + self._courtesy) if known else end
+
+    @contextmanager
+    def _shortened(self, wait: anyio.CancelScope, origin: Origin, among: frozenset[str]) -> Iterator[None]:
+        """Let a wait become shorter when another of those answers that it could do with."""
+        self._waits[wait] = origin, among
+        try:
+            yield
+        finally:
+            del self._waits[wait]
 
     async def wait_again(self, name: str) -> None:
         """Wait for an origin whose tools are needed and not all there: for its answer, or for another."""
@@ -200,7 +188,8 @@ class Listing:
         if origin is None:
             return
         if not origin.answered.is_set():
-            await self._answer_of(origin, first=True)
+            self._turns(origin).hasten(origin)
+            await self._answer_of(origin)
         elif origin.error is not None:
             with anyio.move_on_after(origin.patience + _GRACE):
                 await self._ask(origin)
@@ -235,6 +224,20 @@ class Listing:
                 )
             case error:
                 return ServerUnavailableError(origin.name, str(error))
+
+    def absent(self) -> tuple[Absence, ...]:
+        """Return of whom tools may be missing, in the order of the names."""
+        return tuple(
+            told for name in sorted(self.origins) if (told := self._absence(self.origins[name])) is not None
+        )
+
+    def _absence(self, origin: Origin) -> Absence | None:
+        if origin.error is not None:
+            reason = hide_secrets(self.failure(origin).reason)
+            return Absence(name=origin.name, state="failed", reason=reason, kept=origin.is_known)
+        if origin.is_known:
+            return None
+        return Absence(name=origin.name, state="missed" if origin.missed else "starting")
 
     async def _ask_until_answered(self, origin: Origin) -> None:
         pause = _FIRST_PAUSE
@@ -317,6 +320,13 @@ class Listing:
                 else:
                     await self._take_answer(self.origins[next(iter(self._answers))])
 
+    def _note_known(self, origin: Origin) -> None:
+        origin.error = None
+        if origin.known_at is None:
+            origin.known_at = anyio.current_time()
+            for wait, (awaited, among) in self._waits.items():
+                wait.deadline = self._latest(awaited, among)
+
     async def _take_leave(self, origin: Origin, done: anyio.Event) -> None:
         try:
             await to_thread.run_sync(self._drop, origin)
@@ -330,7 +340,7 @@ class Listing:
         tools = self._answers[origin.name]
         try:
             await to_thread.run_sync(self._take, origin, tools)
-            origin.error = None
+            self._note_known(origin)
         except ToolcribError as error:
             self._fail(origin, error)
         except Exception as error:  # noqa: BLE001 - one answer must not take the others along

@@ -1,12 +1,80 @@
-"""The servers of a configuration, as what tools come from."""
+"""What tools come from: the servers of a configuration, and its APIs."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
+
+import anyio
 
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.sources.listing import Origin
+from toolcrib.errors import ToolcribError
 from toolcrib.execution.mcp import McpServers, ServerConfig
+from toolcrib.model import Tool
+from toolcrib.model.record import Record
 
-__all__ = ["enabled", "names_of", "server_origins"]
+__all__ = ["Absence", "Origin", "Tools", "enabled", "names_of", "server_origins"]
+
+Tools = tuple[Tool, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Origin:
+    """Where tools come from: a server, or an API."""
+
+    name: str
+    """The namespace of its tools."""
+    key: str
+    """What the catalogue and errors call it, such as `mcp:github`."""
+    identity: str
+    """What it is started or reached by; stored tools are served only where that is the same."""
+    list_tools: Callable[[], Awaitable[Tools]]
+    """Asks it; raises a `ToolcribError`, or tells `Listing.note` too."""
+    patience: float = 30.0
+    """For how many seconds after it is asked anybody waits for its first answer."""
+    required: bool = False
+    prefix: str = ""
+    """What stands before an error of it in the log, where that does not name it."""
+    kept: bool = False
+    """Whether the catalogue has its tools from an earlier run."""
+    missed: bool = False
+    """Whether it did not answer in an earlier run that the catalogue has others from."""
+    asked: anyio.Event = field(default_factory=anyio.Event)
+    """Set when it is asked for the first time."""
+    since: float = 0.0
+    """When that was."""
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    """Set when its first answer is in the catalogue, or has failed to come."""
+    known_at: float | None = None
+    """When its first answer came into the catalogue."""
+    taken: anyio.Event = field(default_factory=anyio.Event)
+    """Set when its latest answer is in the catalogue."""
+    error: ToolcribError | None = None
+    """Why it did not answer the last time; None once it does."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Ends the asking."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether its latest answer is in the catalogue, as far as one was wanted."""
+        return self.answered.is_set() and self.error is None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the catalogue has its tools, be they from an earlier run."""
+        return self.kept or self.known_at is not None
+
+
+class Absence(Record):
+    """A server or an API whose tools may be missing from lists and searches."""
+
+    name: str
+    state: Literal["starting", "failed", "missed"]
+    """`starting` has not answered yet; `missed` did not in an earlier run, and has not yet in this one."""
+    reason: str | None = None
+    """Why it failed, without what it wrote itself: a model may be told."""
+    kept: bool = False
+    """Whether its tools are there, as they were when it last answered."""
 
 
 def enabled(settings: Settings) -> dict[str, ServerConfig]:

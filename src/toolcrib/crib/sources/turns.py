@@ -23,26 +23,33 @@ class Turns:
         self._free = at_once
         self._queue: dict[Hashable, anyio.Event] = {}
         self._busy: set[Hashable] = set()
+        self._expected: set[Hashable] = set()
+        """Those who may go ahead when they come."""
 
     def join(self, who: Hashable) -> anyio.Event:
         """Return what is set when somebody's turn has come; `leave` ends it."""
         turn = self._queue[who] = anyio.Event()
+        if who in self._expected:
+            self.hasten(who)
         self._next()
         return turn
 
     def leave(self, who: Hashable) -> None:
         """End somebody's turn, or give up the place in the queue; a second time does nothing."""
         self._queue.pop(who, None)
+        self._expected.discard(who)
         if who in self._busy:
             self._busy.remove(who)
             self._free += 1
         self._next()
 
     def hasten(self, who: Hashable) -> None:
-        """Let somebody who waits go ahead, however many are busy."""
+        """Let somebody go ahead who waits, or who is yet to come, however many are busy."""
         turn = self._queue.pop(who, None)
         if turn is not None:
             turn.set()
+        elif who not in self._busy:
+            self._expected.add(who)
 
     def widen(self, more: int) -> None:
         """Let so many more be busy at once."""

@@ -1,43 +1,59 @@
 """Which servers and APIs a call waits for, and for how long."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
-from toolcrib.crib.reach import namespace_of
 from toolcrib.crib.sources.listing import Listing
+from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import CribStateError, ToolcribError
-from toolcrib.model import ToolId
+from toolcrib.model import Resolver, ToolId
 from toolcrib.runtime.stubs import identifier
 from toolcrib.runtime.surface import mentioned
 
 if TYPE_CHECKING:
     from toolcrib.crib.engine import Engine
 
-__all__ = ["Waiting"]
+__all__ = ["Scoped", "Waiting"]
+
+
+class Scoped(Protocol):
+    """A part of an engine, as far as waiting goes."""
+
+    @property
+    def index(self) -> Resolver:
+        """The tools that are in it."""
+        ...
+
+    def has(self, namespace: str) -> bool:
+        """Return whether a namespace may have a tool in it."""
+        ...
+
+    def may_have(self, ref: str) -> bool:
+        """Return whether a reference may mean a tool in it."""
+        ...
 
 
 class Waiting:
     """Lets each call wait for the first answers of those whose tools it needs, and for nobody else."""
 
-    def __init__(
-        self, engine: "Engine", way_in: str, concerns: Callable[[str], bool] = lambda _: True
-    ) -> None:
+    def __init__(self, engine: "Engine", way_in: str, scoped: Scoped | None = None) -> None:
         """Wait for the servers of an engine; `way_in` is what a user writes to start them.
 
-        `concerns` says of a namespace whether anybody waits for it, or hears of it.
+        Where a part of the engine is given, nobody waits for what cannot be in it.
         """
         self._engine = engine
         self._way_in = way_in
-        self._concerns = concerns
+        self._scoped = scoped
 
-    def within(self, concerns: Callable[[str], bool]) -> "Waiting":
-        """Return what waits for some namespaces alone."""
-        return Waiting(self._engine, self._way_in, concerns)
+    def within(self, scoped: Scoped) -> "Waiting":
+        """Return what waits for a part of the engine alone."""
+        return Waiting(self._engine, self._way_in, scoped)
 
     @property
     def names(self) -> frozenset[str]:
         """The namespaces whose tools come from servers and APIs."""
-        return frozenset(filter(self._concerns, self._engine.names))
+        names = self._engine.names
+        return names if self._scoped is None else frozenset(filter(self._scoped.has, names))
 
     def check(self, tool_id: str | ToolId) -> None:
         """Refuse a tool that can only be one of a server while none is started.
@@ -58,9 +74,7 @@ class Waiting:
         namespace = options.get("namespace")
         needed = [name for name in self.names if namespace is None or name == namespace]
         if needed and options.get("cursor") is None:
-            origins = self._listing.origins
-            named = [name for name in sorted(needed) if namespace or not origins[name].missed]
-            await self._listing.wait(named, first=namespace is not None)
+            await self._listing.wait(sorted(needed), first=namespace is not None)
 
     async def for_code(self, code: str) -> None:
         """Wait for those whose names stand in the code, as it spells them."""
@@ -69,7 +83,12 @@ class Waiting:
             await self.for_listing({"namespace": name})
 
     async def for_tool(self, tool_id: str | ToolId) -> None:
-        """Wait until it is known whether there is a tool."""
+        """Wait until it is known whether there is a tool.
+
+        What was kept of an earlier run says that a tool is there, and not that one is missing: a server may
+        have learnt it since, and in a process that runs one tool and ends nobody else would ask. So a name
+        that is mistyped costs a start of its server, once; after its first answer it is told at once.
+        """
         namespace, known = namespace_of(tool_id), None
         while self._is_absent(tool_id):
             origin = self._listing.origins.get(namespace)
@@ -83,10 +102,14 @@ class Waiting:
     def _is_absent(self, tool_id: str | ToolId) -> bool:
         """Return whether a tool is not there that a server or an API may still have."""
         namespace = namespace_of(tool_id)
-        if namespace not in self._engine.names or not self._concerns(namespace):
+        if namespace not in self._engine.names:
             return False
+        scoped = self._scoped
+        if scoped is not None and not scoped.may_have(str(tool_id)):
+            return False
+        index = self._engine.discovery.index if scoped is None else scoped.index
         try:
-            self._engine.discovery.index.resolve(tool_id)
+            index.resolve(tool_id)
         except ToolcribError:
             return True
         return False

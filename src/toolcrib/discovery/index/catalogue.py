@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable
 
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter
+from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named, Names
 from toolcrib.discovery.index.selections import Selections
-from toolcrib.discovery.index.shelf import Shelf
 from toolcrib.discovery.keys import is_exact, without_version
 
 __all__ = ["Catalogue"]
@@ -16,7 +16,7 @@ _FEW = 1_000
 """Up to how many ids are put in their places one by one; more are sorted in."""
 
 
-class Catalogue(Shelf):
+class Catalogue(Lookup):
     """All entries; each change costs what the changed entries cost."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from toolcrib.discovery.index.batch import Batch
 from toolcrib.discovery.index.catalogue import Catalogue
 from toolcrib.discovery.index.changes import Change, Listeners
 from toolcrib.discovery.index.entry import Entry, readable
-from toolcrib.discovery.index.reading import Reader, State
+from toolcrib.discovery.index.reading import Reader, Shared
 from toolcrib.discovery.index.scope import Scope
 from toolcrib.discovery.index.view import IndexView
 from toolcrib.discovery.keys import key_of
@@ -61,7 +61,7 @@ class Index(Reader):
         check_parts(searcher, store)
         self._searcher: Searcher = Bm25Searcher(cache=store) if searcher is None else searcher
         self._catalogue = Catalogue()
-        super().__init__(self._catalogue, State(self._searcher), urandom(16))
+        super().__init__(self._catalogue, Shared(self._searcher), urandom(16))
         self._store = store
         self._validator: SchemaValidator = DefaultValidator() if validator is None else validator
         self._listeners = Listeners()
@@ -130,7 +130,7 @@ class Index(Reader):
 
     def view(self, scope: Scope) -> IndexView:
         """Return the part of the catalogue that a scope admits, which follows every change of the whole."""
-        return IndexView(self._catalogue, self._state, self._key, scope, self._listeners.add)
+        return IndexView(self._catalogue, self._shared, self._key, scope, self._listeners.add)
 
     def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
         """Call back after every change; returns what stops that.
@@ -154,17 +154,17 @@ class Index(Reader):
         used = self._entry(key_of(tool_id)).id
         if self._store is not None:
             self._store.count_usage({used: count})
-        with self._state.lock:
+        with self._shared.lock:
             self._usage[used] += count
 
     def usage(self) -> dict[str, int]:
         """Return how often each tool was used."""
-        with self._state.lock:
+        with self._shared.lock:
             return dict(self._usage)
 
     def prune(self) -> int:
         """Forget what was derived from definitions that are here no more, and return how much that was."""
-        with self._state.writing:
+        with self._shared.writing:
             if self._store is None:
                 return 0
             return self._store.prune_derived(self._catalogue.hashes())
@@ -192,7 +192,7 @@ class Index(Reader):
 
     def _change(self, change: Callable[[Batch], None]) -> None:
         """Change the store, the searcher and the catalogue, in this order, and tell the listeners."""
-        with self._state.writing:
+        with self._shared.writing:
             batch = Batch(self._catalogue)
             change(batch)
             if not batch.changes:
@@ -200,10 +200,10 @@ class Index(Reader):
             entries, dropped = list(batch.put.values()), list(batch.dropped)
             with self._kept(entries, dropped):
                 self._searcher.update(entries, dropped)
-            with self._state.lock:
+            with self._shared.lock:
                 self._catalogue.replace(entries, dropped)
-                self._state.version += 1
-                self._listeners.note(batch.changes_at(self._state.version))
+                self._shared.version += 1
+                self._listeners.note(batch.changes_at(self._shared.version))
         self._listeners.tell()
 
     @contextmanager

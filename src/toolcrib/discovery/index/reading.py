@@ -9,15 +9,15 @@ from toolcrib.discovery.index.cursor import Listing
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter, FilterOptions, filter_text, read_filter
 from toolcrib.discovery.index.finding import Asked, Search
+from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.references import latest, not_found, versions_of
-from toolcrib.discovery.index.shelf import Shelf
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.errors import InvalidToolIdError
 from toolcrib.model import Tool, ToolBackend, ToolId
 
-__all__ = ["Reader", "State"]
+__all__ = ["Reader", "Shared"]
 
 _NOTHING: frozenset[str] = frozenset()
 """A condition that no tool meets."""
@@ -25,7 +25,7 @@ Item = TypeVar("Item", Result, Summary)
 
 
 @dataclass(slots=True)
-class State:
+class Shared:
     """What all who read one catalogue share."""
 
     searcher: Searcher
@@ -39,28 +39,28 @@ class State:
 class Reader:
     """Tools by id, version and question; every method may be called from any thread."""
 
-    def __init__(self, shelf: Shelf, state: State, key: bytes) -> None:
-        """Read what is on a shelf; cursors of other readers with the same key are understood."""
-        self._shelf = shelf
-        self._state = state
+    def __init__(self, lookup: Lookup, shared: Shared, key: bytes) -> None:
+        """Read what can be looked up; cursors of other readers with the same key are understood."""
+        self._lookup = lookup
+        self._shared = shared
         self._key = key
 
     def __len__(self) -> int:
-        with self._state.lock:
-            return len(self._shelf)
+        with self._shared.lock:
+            return len(self._lookup)
 
     def __contains__(self, tool_id: str | ToolId) -> bool:
         try:
             wanted = key_of(tool_id)
         except InvalidToolIdError:
             return False
-        with self._state.lock:
-            return wanted in self._shelf
+        with self._shared.lock:
+            return wanted in self._lookup
 
     @property
     def version(self) -> int:
         """A number that goes up with every change."""
-        return self._state.version
+        return self._shared.version
 
     def get(self, tool_id: str | ToolId) -> Tool:
         """Return the tool with exactly this id.
@@ -79,14 +79,14 @@ class Reader:
         Raises:
             ToolNotFoundError: with the nearest ids.
         """
-        with self._state.lock:
-            (found,) = self._shelf.entries([latest(self._shelf, ref)])
+        with self._shared.lock:
+            (found,) = self._lookup.entries([latest(self._lookup, ref)])
         return found.tool
 
     def versions(self, tool_id: str | ToolId) -> tuple[str, ...]:
         """Return the ids of all versions of a tool that there are, the lowest first."""
-        with self._state.lock:
-            return versions_of(self._shelf, tool_id)
+        with self._shared.lock:
+            return versions_of(self._lookup, tool_id)
 
     def backends(self, tool_id: str | ToolId) -> tuple[ToolBackend, ...]:
         """Return where a tool can run, in the order it was registered."""
@@ -94,8 +94,8 @@ class Reader:
 
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces in order; an empty one stands for the tools without."""
-        with self._state.lock:
-            return tuple(self._shelf.namespaces())
+        with self._shared.lock:
+            return tuple(self._lookup.namespaces())
 
     def tools(
         self, *, limit: int = 100, cursor: str | None = None, **filters: Unpack[FilterOptions]
@@ -109,6 +109,17 @@ class Reader:
         count = check_asked(limit=limit)
         conditions = read_filter(filters)
         return self._listed(f"tools {filter_text(conditions)}", conditions, count, cursor)
+
+    def every(self, **filters: Unpack[FilterOptions]) -> tuple[Summary, ...]:
+        """Return all tools as they are at one moment, in the order of their ids.
+
+        Raises:
+            ValidationError: a filter is none.
+        """
+        conditions = read_filter(filters)
+        with self._shared.lock:
+            entries = self._lookup.entries(self._lookup.listed(conditions))
+        return tuple(entry.summary for entry in entries)
 
     def search(
         self,
@@ -133,24 +144,24 @@ class Reader:
             return self._unranked(asked, count, cursor)
         page, is_whole = self._ranked(asked, count, cursor)
         if not is_whole:
-            with self._state.writing:  # so that nothing changes while it is asked again
+            with self._shared.writing:  # so that nothing changes while it is asked again
                 page, _ = self._ranked(asked, count, cursor)
         return page
 
     def _entry(self, tool_id: str) -> Entry:
-        with self._state.lock:
-            found = self._shelf.get(tool_id)
+        with self._shared.lock:
+            found = self._lookup.get(tool_id)
             if found is None:
-                raise not_found(self._shelf, tool_id)
+                raise not_found(self._lookup, tool_id)
             return found
 
     def _listed(self, text: str, conditions: Filter, count: int, cursor: str | None) -> Page[Summary]:
         """Return a page of the tools that pass a filter, in order."""
-        with self._state.lock:
-            listing = Listing(text, self._state.version, self._key)
+        with self._shared.lock:
+            listing = Listing(text, self._shared.version, self._key)
             start = listing.offset(cursor)
-            listed = self._shelf.listed(conditions)
-            entries = self._shelf.entries(listed[start : start + count])
+            listed = self._lookup.listed(conditions)
+            entries = self._lookup.entries(listed[start : start + count])
             total = len(listed)
         return _page(tuple(entry.summary for entry in entries), listing, start + len(entries), total)
 
@@ -163,16 +174,16 @@ class Reader:
 
     def _ranked(self, asked: Asked, count: int, cursor: str | None) -> tuple[Page[Result], bool]:
         """Return a page of what fits a question, and whether nothing changed while it was gathered."""
-        with self._state.lock:
-            listing = Listing(asked.text, self._state.version, self._key)
+        with self._shared.lock:
+            listing = Listing(asked.text, self._shared.version, self._key)
             start = listing.offset(cursor)
-            among = self._shelf.selected(asked.conditions)
-            named = self._shelf.named_in(asked.query, among)
-        search = Search(self._state.searcher, asked.query, named, among)
+            among = self._lookup.selected(asked.conditions)
+            named = self._lookup.named_in(asked.query, among)
+        search = Search(self._shared.searcher, asked.query, named, among)
         ranking = search.find(start + count, asked.min_confidence)
-        with self._state.lock:
-            found = [(self._shelf.get(hit.id), hit) for hit in ranking[start:]]
-            is_whole = self._state.version == listing.version and all(entry for entry, _ in found)
+        with self._shared.lock:
+            found = [(self._lookup.get(hit.id), hit) for hit in ranking[start:]]
+            is_whole = self._shared.version == listing.version and all(entry for entry, _ in found)
         results = tuple(
             self._result(entry.summary, hit.score, hit.confidence) for entry, hit in found if entry
         )
@@ -180,7 +191,7 @@ class Reader:
 
     def _result(self, summary: Summary, score: float, confidence: float) -> Result:
         return Result.of_checked(
-            summary=summary, score=score, score_type=self._state.searcher.score_type, confidence=confidence
+            summary=summary, score=score, score_type=self._shared.searcher.score_type, confidence=confidence
         )
 
 

@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from itertools import chain, islice
 
-from toolcrib.discovery.index.shelf import Shelf
+from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.keys import is_exact, key_of, without_version
 from toolcrib.errors import InvalidToolIdError, InvalidVersionError, ToolNotFoundError
 from toolcrib.model import ToolId
@@ -21,7 +21,7 @@ _LONGEST = 200
 _ALIKE = 0.6
 
 
-def latest(shelf: Shelf, reference: str | ToolId) -> str:
+def latest(lookup: Lookup, reference: str | ToolId) -> str:
     """Return the id of the tool that a reference means.
 
     Raises:
@@ -31,32 +31,32 @@ def latest(shelf: Shelf, reference: str | ToolId) -> str:
     """
     if isinstance(reference, str) and (constrained := _constrained(reference)):
         name, constraint = constrained
-        return _highest(shelf, str(name), reference, constraint)
+        return _highest(lookup, str(name), reference, constraint)
     tool_id = key_of(reference)
-    if tool_id in shelf:
+    if tool_id in lookup:
         return tool_id
     if is_exact(tool_id):
-        raise not_found(shelf, tool_id)
-    return _highest(shelf, tool_id, tool_id)
+        raise not_found(lookup, tool_id)
+    return _highest(lookup, tool_id, tool_id)
 
 
-def versions_of(shelf: Shelf, reference: str | ToolId) -> tuple[str, ...]:
+def versions_of(lookup: Lookup, reference: str | ToolId) -> tuple[str, ...]:
     """Return the ids of all versions of a tool, the lowest first; one without a version is the lowest."""
-    found = shelf.versions(without_version(key_of(reference)))
+    found = lookup.versions(without_version(key_of(reference)))
     return tuple(sorted(found, key=lambda tool_id: (_version(tool_id) is not None, _version(tool_id))))
 
 
-def not_found(shelf: Shelf, reference: str) -> ToolNotFoundError:
+def not_found(lookup: Lookup, reference: str) -> ToolNotFoundError:
     """Return the error that no tool answers to a reference, with the ids that come nearest."""
     parts = reference.split(":")
     name = _name(reference)
-    same_name = sorted(shelf.answering(name))
+    same_name = sorted(lookup.answering(name))
     near = chain(
-        shelf.versions(without_version(reference)),
+        lookup.versions(without_version(reference)),
         same_name,
-        islice(shelf.following(reference, before=_BESIDE), 2 * _BESIDE),
+        islice(lookup.following(reference, before=_BESIDE), 2 * _BESIDE),
     )
-    others = chain(shelf.starting(f"{parts[0]}:"), shelf.starting(reference[:2]), shelf.following(""))
+    others = chain(lookup.starting(f"{parts[0]}:"), lookup.starting(reference[:2]), lookup.following(""))
     scanned = dict.fromkeys(islice(others, _SCANNED))
     likely = sorted(scanned, key=lambda tool_id: abs(len(_name(tool_id)) - len(name)))
     candidates = dict.fromkeys((*islice(near, _COMPARED), *likely[:_COMPARED]))
@@ -92,13 +92,13 @@ def _version(tool_id: str) -> Version | None:
     return Version.parse(parts[-1]) if len(parts) == _MAX_PARTS else None
 
 
-def _highest(shelf: Shelf, name: str, reference: str, constraint: Constraint | None = None) -> str:
+def _highest(lookup: Lookup, name: str, reference: str, constraint: Constraint | None = None) -> str:
     """Return the highest version of a tool that a constraint admits, a stable one before any other."""
     found = [
         (not version.prerelease, version, tool_id)
-        for tool_id in shelf.versions(name)
+        for tool_id in lookup.versions(name)
         if (version := _version(tool_id)) and (constraint is None or version in constraint)
     ]
     if not found:
-        raise not_found(shelf, reference)
+        raise not_found(lookup, reference)
     return max(found)[-1]

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, StrictBool, field_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Filter, combined, hint_name, read_filter
-from toolcrib.discovery.keys import is_exact, key_of, without_version
+from toolcrib.discovery.keys import is_exact, key_of, namespace_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolcribError, ValidationError
 from toolcrib.model.record import Record
 
@@ -68,14 +68,13 @@ class Scope(Record):
         named = None if self.namespaces is None else frozenset(self.namespaces)
         if self.ids is None:
             return named
-        of_ids = frozenset(tool_id.split(":")[0] if ":" in tool_id else "" for tool_id in self.ids)
+        of_ids = frozenset(map(namespace_of, self.ids))
         return of_ids if named is None else of_ids & named
 
     def may_admit(self, ref: str) -> bool:
         """Return whether a reference, as far as it says, can mean a tool of this scope."""
         ref, is_one = _read(ref)
-        space = ref.split(":")[0] if ":" in ref else ""
-        if self.spaces is not None and space not in self.spaces:
+        if self.spaces is not None and namespace_of(ref) not in self.spaces:
             return False
         named = without_version(ref)
         if self.exclude and not {ref, named}.isdisjoint(self.exclude):

@@ -6,9 +6,9 @@ from hashlib import blake2b
 
 from toolcrib.discovery.index.catalogue import Catalogue
 from toolcrib.discovery.index.changes import Change
+from toolcrib.discovery.index.filtered import FilteredLookup
 from toolcrib.discovery.index.filters import filter_text
-from toolcrib.discovery.index.part import Part
-from toolcrib.discovery.index.reading import Reader, State
+from toolcrib.discovery.index.reading import Reader, Shared
 from toolcrib.discovery.index.scope import Scope
 from toolcrib.errors import Problem, ValidationError
 
@@ -35,14 +35,14 @@ class IndexView(Reader):
     """
 
     def __init__(
-        self, catalogue: Catalogue, state: State, key: bytes, scope: Scope, subscribe: Subscribe
+        self, catalogue: Catalogue, shared: Shared, key: bytes, scope: Scope, subscribe: Subscribe
     ) -> None:
         """See a part of a catalogue; `Index.view` does this."""
         if not isinstance(scope, Scope):
             said = f"must be a Scope, not {type(scope).__name__}"
             raise ValidationError((Problem("/scope", "type", said),))
         own = blake2b(filter_text(scope.conditions).encode(errors="surrogatepass"), key=key, digest_size=16)
-        super().__init__(Part(catalogue, scope.conditions), state, own.digest())
+        super().__init__(FilteredLookup(catalogue, scope.conditions), shared, own.digest())
         self._scope = scope
         self._subscribe = subscribe
 
@@ -65,8 +65,8 @@ class IndexView(Reader):
         if not callable(callback):
             said = f"must be a function of a change, not {type(callback).__name__}"
             raise ValidationError((Problem("/callback", "type", said),))
-        with self._state.lock:
-            inside = set(self._shelf.listed())
+        with self._shared.lock:
+            inside = set(self._lookup.listed())
 
         def told(change: Change) -> None:
             seen = self._seen(change, inside)

@@ -8,10 +8,10 @@ from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter
 from toolcrib.discovery.index.names import Named
 
-__all__ = ["Shelf"]
+__all__ = ["Lookup"]
 
 
-class Shelf(ABC):
+class Lookup(ABC):
     """Entries by id, in order, by name and by facet; whoever asks holds the lock of the index."""
 
     @abstractmethod

@@ -1,16 +1,18 @@
 """The part of an engine that a scope admits: its catalogue, its runner, and whom it waits for."""
 
 from toolcrib.crib.engine import Engine
-from toolcrib.crib.reach import Reach, namespace_of
+from toolcrib.crib.reach import Reach
+from toolcrib.crib.sources.origins import Absence
 from toolcrib.discovery import DocStore, Index, IndexView, Scope
+from toolcrib.discovery.keys import namespace_of
 from toolcrib.execution import Runner
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.model import ToolId
 
-__all__ = ["Part"]
+__all__ = ["ScopedEngine"]
 
 
-class Part:
+class ScopedEngine:
     """What a view has instead of what the engine has for all; made again when the engine's is another."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
@@ -19,7 +21,7 @@ class Part:
         self._made: tuple[Index, IndexView, Reach] | None = None
         self._runs: tuple[Runner, Reach, Runner] | None = None
         self._known: tuple[Index, int, frozenset[str]] | None = None
-        self.waiting = engine.waiting.within(self._has)
+        self.waiting = engine.waiting.within(self)
         """Waits for the servers that may have a tool of the scope."""
 
     @property
@@ -36,7 +38,7 @@ class Part:
         whole = self._engine.discovery.index
         if self._made is None or self._made[0] is not whole:
             index = whole.view(self._scope)
-            self._made = whole, index, Reach(index, self._engine.why_absent, self._concerns)
+            self._made = whole, index, Reach(index, self._engine.why_absent, self._is_unknown)
         return self._made
 
     @property
@@ -58,9 +60,13 @@ class Part:
 
     def only(self, told: dict[str, ServerStatus]) -> dict[str, ServerStatus]:
         """Return what is told of the servers that may have a tool of the scope."""
-        return {name: status for name, status in told.items() if self._has(name)}
+        return {name: status for name, status in told.items() if self.has(name)}
 
-    def _has(self, namespace: str) -> bool:
+    def absent(self) -> tuple[Absence, ...]:
+        """Return which of these servers may be missing some of their tools."""
+        return tuple(absence for absence in self._engine.absent() if self.has(absence.name))
+
+    def has(self, namespace: str) -> bool:
         """Return whether a namespace may have a tool of the scope.
 
         Where the scope does not name any, those whose tools are known and none of them is inside have not.
@@ -79,5 +85,13 @@ class Part:
             self._known = whole, version, without
         return self._known[2]
 
-    def _concerns(self, ref: str) -> bool:
-        return self._scope.may_admit(ref) and self._has(namespace_of(ref))
+    def may_have(self, ref: str) -> bool:
+        """Return whether a reference may mean a tool of the scope."""
+        return self._scope.may_admit(ref) and self.has(namespace_of(ref))
+
+    def _is_unknown(self, ref: str) -> bool:
+        """Return whether a reference may mean a tool of a server of which no tool is known.
+
+        Where some are, one that is outside must be told as one that nobody has.
+        """
+        return self.may_have(ref) and namespace_of(ref) not in self._engine.discovery.index.namespaces()

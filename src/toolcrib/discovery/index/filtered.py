@@ -3,13 +3,13 @@
 from toolcrib.discovery.index.catalogue import Catalogue
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter, combined
+from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named
-from toolcrib.discovery.index.shelf import Shelf
 
-__all__ = ["Part"]
+__all__ = ["FilteredLookup"]
 
 
-class Part(Shelf):
+class FilteredLookup(Lookup):
     """A part of a catalogue; it follows the catalogue at the cost of the tools that have changed."""
 
     def __init__(self, whole: Catalogue, conditions: Filter) -> None:

@@ -1,0 +1,110 @@
+"""What measures search on labelled questions: the searchers that a crib or a set has, and their answers."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolcrib.crib.view import View
+from toolcrib.discovery import Index
+from toolcrib.discovery.evaluation import (
+    Catalogue,
+    Finder,
+    IndexFinder,
+    LabelledSet,
+    Report,
+    Separation,
+    evaluate,
+    finder_of,
+    load_queries,
+    load_set,
+    off_topic_auc,
+)
+from toolcrib.errors import ToolcribError
+from toolcrib.model import Tool
+
+__all__ = ["Measured", "Measurement", "Told", "of_set", "of_view"]
+
+Told = Callable[[str, int, int], None]
+"""Is told of a searcher how many questions it was asked, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How well one searcher does."""
+
+    searcher: str
+    report: Report
+    separation: Separation
+    """How well it tells apart the questions that no tool answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Some searchers, and questions whose answers are known."""
+
+    finders: Mapping[str, Finder]
+    labelled: LabelledSet
+
+    def measure(self, *, sample: int | None = None, progress: Told | None = None) -> Iterator[Measured]:
+        """Ask the searchers one after another, and yield how each does.
+
+        Args:
+            sample: how many of the questions to ask; None: all.
+            progress: is told how far it is, and may end it by raising.
+        """
+        for name, finder in self.finders.items():
+
+            def tell(done: int, total: int, name: str = name) -> None:
+                if progress is not None:
+                    progress(name, done, total)
+
+            report = evaluate(finder, self.labelled, sample=sample, progress=tell)
+            separation = off_topic_auc(finder, self.labelled, sample=sample, progress=tell)
+            yield Measured(name, report, separation)
+
+
+def of_set(folder: str | Path) -> Measurement:
+    """Return what measures search by words on a set that brings its own tools."""
+    labelled = load_set(folder, lenient=True)
+    return Measurement({"bm25": finder_of(_index(labelled.catalogue.tools))}, labelled)
+
+
+def of_view(view: View, file: str | Path) -> Measurement:
+    """Return what measures the searchers of a view on the questions of a file about its tools."""
+    known = _Known(view)
+    questions = tuple(
+        question.replace(relevant=tuple(known.id_of(each) for each in question.relevant))
+        for question in load_queries(file, known=known)
+    )
+    tools = [view.index.get(each.id) for each in view.index.every()]
+    labelled = LabelledSet(Path(file).stem, Catalogue.of(tools), questions)
+    index: Any = view.index  # a view has nothing to add tools with, and no finder adds any
+    own = IndexFinder(index)
+    search = view.settings.search
+    if search.model is None or search.searcher == "bm25":
+        return Measurement({"bm25": own}, labelled)
+    return Measurement({"bm25": finder_of(_index(tools)), "hybrid": own}, labelled)
+
+
+def _index(tools: Iterable[Tool]) -> Index:
+    index = Index()
+    index.register_many([(tool, None) for tool in tools])
+    return index
+
+
+class _Known:
+    """The tools of a view, as labels may write them: with a version or without."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def __contains__(self, label: object) -> bool:
+        try:
+            self.id_of(str(label))
+        except ToolcribError:
+            return False
+        return True
+
+    def id_of(self, label: str) -> str:
+        return str(self._view.index.resolve(label).id)

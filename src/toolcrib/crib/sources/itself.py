@@ -1,0 +1,116 @@
+"""A server that is toolcrib with the very configuration it stands in: it would start itself without end."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from toolcrib.crib.config.locating import find_config
+from toolcrib.crib.config.settings import Settings
+from toolcrib.errors import ConfigError, Problem
+from toolcrib.execution.mcp import ServerConfig
+from toolcrib.execution.mcp.process import server_environment
+
+__all__ = ["DEEPEST", "DEPTH", "deeper", "depth_of", "is_itself", "itself_off"]
+
+DEPTH = "TOOLCRIB_DEPTH"
+"""The variable that tells a server within how many others it is started."""
+DEEPEST = 5
+"""Deeper than this nothing is opened: configurations that name each other would go on for ever."""
+_OURS = re.compile(r"toolcrib(?:\.cli)?(?:\.exe)?(?:\[[\w,]*\])?(?:[=@<>~!].*)?", re.IGNORECASE)
+_LAUNCHER = re.compile(r"(?:uvx?|pipx|py|python[\d.]*)(?:\.exe)?", re.IGNORECASE)
+_VERB = "serve"
+_TAKE_A_VALUE = frozenset({"--config", "--toolset"})
+
+
+def itself_off(settings: Settings, environ: Mapping[str, str] | None) -> tuple[Settings, frozenset[str]]:
+    """Return settings in which the servers that are this very configuration are off, and which these are."""
+    known = os.environ if environ is None else environ
+    off = {
+        name: server.replace(disabled=True)
+        for name, server in settings.servers.items()
+        if not server.disabled and is_itself(server, settings.source, known)
+    }
+    changed = settings.replace(servers={**settings.servers, **off}) if off else settings
+    return changed, frozenset(off)
+
+
+def is_itself(server: ServerConfig, source: str | None, environ: Mapping[str, str]) -> bool:
+    """Return whether it is certain that a server would serve the configuration that it stands in.
+
+    To serve another one within this is nobody's mistake.
+
+    >>> is_itself(ServerConfig(command="toolcrib", args=["serve", "--config", "a.toml"]), "b.toml", {})
+    False
+    """
+    if source is None or server.command is None or _VERB not in server.args:
+        return False
+    try:
+        server = server.expanded(environ)
+        served = _served(server)
+        return served is not None and Path(served).resolve() == Path(source).resolve()
+    except (ConfigError, OSError, RuntimeError, ValueError):  # it cannot be started, or that cannot be known
+        return False
+
+
+def _served(server: ServerConfig) -> Path | None:
+    """Return the configuration that a server serves; None where it is not toolcrib that serves one."""
+    words = _own_words([server.command or "", *server.args])
+    options = dict(_options(words))
+    if options.get("") != _VERB:
+        return None
+    folder = Path(server.cwd).expanduser() if server.cwd else Path.cwd()
+    if "--config" in options:
+        return folder / Path(options["--config"]).expanduser()
+    if "--demo" in options:
+        return None
+    return find_config(folder, server_environment(os.environ, server.env))
+
+
+def _own_words(words: Sequence[str]) -> Sequence[str]:
+    """Return what toolcrib is told on a command line; nothing where it is another program's."""
+    names = [PurePath(word.replace("\\", "/")).name for word in words]
+    if _OURS.fullmatch(names[0]):
+        return words[1:]
+    ours = [at for at, name in enumerate(names) if _OURS.fullmatch(name)]
+    if not ours or not _LAUNCHER.fullmatch(names[0]) or _VERB in words[: ours[0]]:
+        return ()
+    has_two = len(ours) > 1 and ours[1] == ours[0] + 1  # such as in `uvx --from toolcrib[cli] toolcrib serve`
+    return words[ours[0] + 1 + has_two :]
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options and their values, and the verb, the first word that is neither, under no name."""
+    rest = iter(words)
+    is_verb_read = False
+    for word in rest:
+        name, is_said, value = word.partition("=")
+        if name in _TAKE_A_VALUE:
+            yield name, value if is_said else next(rest, "")
+        elif word.startswith("-"):
+            yield word, ""
+        elif not is_verb_read:
+            is_verb_read = True
+            yield "", word
+
+
+def depth_of(environ: Mapping[str, str] | None = None) -> int:
+    """Return within how many others of its kind this process runs.
+
+    Raises:
+        ConfigError: these are too many.
+    """
+    said = (os.environ if environ is None else environ).get(DEPTH, "")
+    depth = int(said) if said.isdecimal() and said.isascii() else 0
+    if depth > DEEPEST:
+        fault = f"is {depth}: toolcrib is started by toolcrib too often; does a configuration name itself?"
+        raise ConfigError("environment", (Problem(f"/{DEPTH}", "limit", fault),))
+    return depth
+
+
+def deeper(servers: Mapping[str, ServerConfig], depth: int) -> dict[str, ServerConfig]:
+    """Return servers that are told how deep they are."""
+    return {
+        name: server if server.command is None else server.replace(env={**server.env, DEPTH: str(depth + 1)})
+        for name, server in servers.items()
+    }

@@ -1,0 +1,51 @@
+"""What measures search: its searchers, its questions, and its progress."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolcrib import Crib
+from toolcrib.crib.demo import open_with_demo
+from toolcrib.crib.measuring import of_set, of_view
+from toolcrib.errors import ToolcribError
+
+pytestmark = pytest.mark.anyio
+
+
+def write(path: Path, *rows: dict[str, object]) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+async def test_the_tools_of_a_crib_are_measured_by_words(tmp_path: Path) -> None:
+    file = write(tmp_path / "q.jsonl", {"query": "miles to kilometres", "relevant": ["math:convert_length"]})
+    told: list[tuple[str, int, int]] = []
+    crib = Crib()
+    async with open_with_demo(crib):
+        measurement = of_view(crib, file)
+        (measured,) = measurement.measure(progress=lambda *far: told.append(far))
+    assert [measured.searcher, measured.report.hit1, measured.report.tools] == ["bm25", 1, 12]
+    assert measured.separation.auc > 0.9
+    assert told[-1][0] == "bm25"
+
+
+async def test_a_part_of_a_crib_is_measured_alone(tmp_path: Path) -> None:
+    file = write(tmp_path / "q.jsonl", {"query": "a note", "relevant": ["notes:add"]})
+    crib = Crib({"toolsets": {"sums": {"namespaces": ["math"]}, "notes": {"namespaces": ["notes"]}}})
+    async with open_with_demo(crib):
+        (measured,) = of_view(crib.view("notes"), file).measure()
+        assert measured.report.tools == 3
+        with pytest.raises(ToolcribError, match="there is no tool with the id 'notes:add'"):
+            of_view(crib.view("sums"), file)
+
+
+def test_a_set_brings_its_own_tools(tmp_path: Path) -> None:
+    write(tmp_path / "tools.jsonl", {"id": "1", "name": "Drill", "description": "Make a hole."})
+    write(
+        tmp_path / "queries.jsonl",
+        {"query": "a hole", "relevant": ["1"]},
+        {"query": "drill", "relevant": ["1"]},
+    )
+    (measured,) = of_set(tmp_path).measure(sample=1)
+    assert [measured.report.queries, measured.report.mrr] == [1, 1]

@@ -1,0 +1,45 @@
+"""What is told of a question that nothing fits."""
+
+import pytest
+
+from toolcrib import Tool
+from toolcrib.discovery import LOW_CONFIDENCE, Doubt, Index, Page, Result, doubt
+
+
+@pytest.fixture
+def index() -> Index:
+    index = Index()
+    for namespace, name, description in (
+        ("git", "log", "Show the history of commits."),
+        ("mail", "send", "Send a message to somebody."),
+        (None, "add", "Add two numbers."),
+    ):
+        index.register(Tool(name=name, namespace=namespace, description=description, input_schema={}))
+    return index
+
+
+def found(index: Index, query: str, confidence: float) -> Page[Result]:
+    """Return what is found, with as much confidence as is said."""
+    page = index.search(query)
+    items = tuple(result.replace(confidence=confidence) for result in page.items)
+    return Page(items=items, total=len(items))
+
+
+def test_there_is_no_doubt_where_something_fits_or_nothing_is_asked(index: Index) -> None:
+    assert doubt(index.search("history of commits"), "history of commits") is None
+    assert doubt(found(index, "commits", LOW_CONFIDENCE), "commits") is None
+    assert doubt(index.search(" "), " ", index.namespaces()) is None
+
+
+def test_guesses_are_told_with_their_namespaces_and_the_others(index: Index) -> None:
+    page = found(index, "history of commits", LOW_CONFIDENCE / 2)
+    told = doubt(page, "history of commits", index.namespaces())
+    assert told == Doubt(guesses=True, near=("git",), others=("mail",))
+
+
+def test_where_nothing_is_found_the_names_that_look_alike_come_first(index: Index) -> None:
+    nothing = index.search("mial zebra", min_confidence=0.99)
+    assert doubt(nothing, "mial zebra", ["git", "mail"]) == Doubt(
+        guesses=False, near=("mail",), others=("git",)
+    )
+    assert doubt(nothing, "zebra") == Doubt(guesses=False)
