@@ -15,6 +15,25 @@ PROPERTIES = {
     "g": {"type": "string", "default": "it"},
 }
 HOSTILE = {"type": "object", "properties": PROPERTIES, "$defs": {"part": {}}}
+CITY = {"type": "object", "properties": {"zip": {"type": "object", "properties": {"beyond": {}}}}}
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "home": {"type": "object", "properties": {"street": {"type": "string"}, "city": CITY}},
+    },
+    "required": ["name"],
+}
+ITEM = {"type": "object", "properties": {"sku": {"type": "string"}}, "required": ["sku"]}
+ORDER = {
+    "type": "object",
+    "properties": {
+        "to": {"$ref": "#/$defs/person", "description": "Who gets it."},
+        "items": {"type": "array", "items": ITEM},
+    },
+    "required": ["to"],
+    "$defs": {"person": PERSON},
+}
 LISTED = [
     {"name": "hostile", "description": TEXT, "inputSchema": HOSTILE},
     {
@@ -24,6 +43,8 @@ LISTED = [
     },
     {"name": "bare", "inputSchema": {"type": "object", "properties": 5}},
     {"name": "shapeless"},
+    {"name": "order", "inputSchema": ORDER},
+    {"name": "wide", "inputSchema": {"type": "object", "properties": {f"p{n}": {} for n in range(60)}}},
     *(
         {
             "name": f"tool_{number}",

@@ -76,8 +76,16 @@ def test_an_option_without_its_value_exits_with_2(toolcrib: Any) -> None:
 
 def test_no_verb_at_all_shows_the_help(toolcrib: Any) -> None:
     told = toolcrib()
-    assert told.exit_code == 2
-    assert "Find tools" in told.output
+    assert [told.exit_code, told.stderr] == [0, ""]
+    assert told.stdout == toolcrib("--help").stdout
+
+
+def test_examples_are_shown_a_line_to_a_line(toolcrib: Any) -> None:
+    told = toolcrib("add", "--help").stdout
+    assert (
+        "\n  Examples:\n    toolcrib add time -- uvx mcp-server-time\n    toolcrib add github --url" in told
+    )
+    assert not {"\b", "\\b"} & {told[at : at + size] for size in (1, 2) for at in range(len(told))}
 
 
 def test_a_broken_configuration_exits_with_2(toolcrib: Any, tmp_path: Any) -> None:
@@ -86,7 +94,17 @@ def test_a_broken_configuration_exits_with_2(toolcrib: Any, tmp_path: Any) -> No
     told = toolcrib("list", "--config", str(path))
     assert told.exit_code == 2
     assert "/timeuot: is not a setting; did you mean 'timeout'?" in told.stderr
-    assert toolcrib("list", "--config", str(tmp_path / "nosuch.toml")).exit_code == 2
+
+
+def test_a_configuration_that_is_not_there_is_told_before_anything_is_loaded() -> None:
+    code = (
+        "import sys\nfrom toolcrib.cli.app import app\n"
+        "try:\n    app(['--config', 'nosuch.toml', 'list'])\nexcept SystemExit as end:\n    assert end.code == 2\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "error: there is no configuration 'nosuch.toml'\n" in done.stderr
+    assert set(done.stdout.split()).isdisjoint({"mcp", "numpy", "pydantic", "toolcrib.crib"})
 
 
 def test_the_configuration_of_this_folder_is_found(toolcrib: Any, tmp_path: Any, little: Any) -> None:

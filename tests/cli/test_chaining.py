@@ -100,7 +100,9 @@ def test_a_chain_exits_as_the_step_that_failed_would(
     toolcrib: Any, steps: Any, config: Any, little: Any
 ) -> None:
     needs = [{"toolId": "bad:shout", "args": {"text": "a"}}]
-    assert toolcrib("chain", steps(needs), "--config", config(bad=little("fail"))).exit_code == 4
+    ran = toolcrib("chain", steps(needs), "--config", config(bad=little("fail")), "--json")
+    assert ran.exit_code == 4
+    assert json.loads(ran.stdout)["error"]["details"]["stderr"] == "the licence has expired"
     assert toolcrib("chain", steps([{"toolId": "math:nosuch"}]), "--demo").exit_code in {2, 3}
 
 
@@ -112,8 +114,10 @@ def test_a_chain_exits_as_the_step_that_failed_would(
         ("c.yml", "[", "c.yml is not YML: "),
         ("c.json", '"text"', "the chain cannot run: "),
         ("c.json", "[{}]", "the chain cannot run: "),
+        ("c.json", "[]", "c.json has no steps"),
+        ("c.json", '{"steps": []}', "c.json has no steps"),
     ],
-    ids=["json", "toml", "yaml", "text", "step"],
+    ids=["json", "toml", "yaml", "text", "step", "none", "empty"],
 )
 def test_a_bad_chain_exits_with_2(toolcrib: Any, steps: Any, name: str, text: str, message: str) -> None:
     ran = toolcrib("chain", steps(text, name), "--demo")

@@ -85,3 +85,43 @@ def test_schemas_are_shown_in_a_word_or_two(toolcrib: Any, config: Any, talker: 
     }
     assert "Hints" not in told
     assert toolcrib("describe", "h:bare", "--config", config(h=talker)).exit_code in {0, 3}
+
+
+def test_what_is_inside_an_object_is_shown_under_it(toolcrib: Any, config: Any, talker: Any) -> None:
+    told = toolcrib("describe", "h:order", "--config", config(h=talker)).stdout
+    rows = [line.rstrip() for line in told.partition("DESCRIPTION\n")[2].splitlines()]
+    assert [" ".join(row.split()) for row in rows[:8]] == [
+        "to person required Who gets it.",
+        "name string required",
+        "home object",
+        "street string",
+        "city object",
+        "zip object",
+        "items array of object",
+        "sku string required",
+    ]
+    assert [len(row) - len(row.lstrip()) for row in rows[:8]] == [0, 2, 2, 4, 4, 6, 0, 2]
+    assert "beyond" not in told
+
+
+def test_many_parameters_are_cut(toolcrib: Any, config: Any, talker: Any) -> None:
+    told = toolcrib("describe", "h:wide", "--config", config(h=talker))
+    assert [told.stdout.count("\np"), told.stderr] == [
+        40,
+        "note: there are more; --json has the whole schema\n",
+    ]
+
+
+def test_a_name_alone_is_enough_where_one_tool_has_it(toolcrib: Any, config: Any, little: Any) -> None:
+    assert toolcrib("describe", "count_words", "--demo").stdout.startswith("text:count_words\n")
+    assert toolcrib("describe", "count_wrds", "--demo").exit_code == 3
+    several = toolcrib("describe", "shout", "--config", config(a=little(), b=little()))
+    assert several.exit_code == 3
+    assert "did you mean 'a:shout' or 'b:shout'?" in several.stderr
+
+
+def test_a_name_alone_is_enough_for_every_verb(toolcrib: Any) -> None:
+    assert toolcrib("run", "evaluate", "expression=1+1", "--demo").stdout == "2.0\n"
+    assert "evaluate" in toolcrib("stubs", "evaluate", "--demo").stdout
+    assert len(json.loads(toolcrib("convert", "--to", "mcp", "evaluate", "--demo").stdout)) == 1
+    assert toolcrib("lint", "evaluate", "--demo").stdout.startswith("1 tool: ")

@@ -58,6 +58,19 @@ def test_an_empty_catalogue_is_called_empty_and_how_to_fill_it(toolcrib: Any) ->
     assert "--demo" in found.stderr
 
 
+@pytest.mark.parametrize("words", [[""], [" ", "\t"]], ids=["empty", "blank"])
+def test_an_empty_question_is_refused(toolcrib: Any, words: list[str]) -> None:
+    found = toolcrib("--demo", "search", *words)
+    assert [found.exit_code, found.stdout] == [2, ""]
+    assert "the question is empty" in found.stderr
+
+
+def test_a_long_question_is_not_repeated_whole(toolcrib: Any) -> None:
+    found = toolcrib("--demo", "search", "zzyzx" * 1000)
+    assert "zzyzx..." in found.stdout
+    assert len(found.stdout) < 200
+
+
 def test_a_list_is_in_the_order_of_the_ids(toolcrib: Any) -> None:
     lines = toolcrib("list", "--demo").stdout.splitlines()
     ids = [line.split()[0] for line in lines[1:]]
@@ -91,7 +104,24 @@ def test_a_list_can_be_narrowed(toolcrib: Any, args: list[str], count: int) -> N
 
 
 def test_an_empty_list_says_so(toolcrib: Any) -> None:
-    assert toolcrib("list", "--demo", "--namespace", "nosuch").stdout == "no tools\n"
+    assert toolcrib("list", "--demo", "--backend", "mcp").stdout == "no tools\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["--namespace", "mth"], "there is no namespace 'mth'; did you mean 'math'?"),
+        (["--namespace", "shop"], "there is no namespace 'shop'; there are math, notes, text, time"),
+        (["--tag", "dmo"], "there is no tag 'dmo'; did you mean 'demo'?"),
+        (["--backend", "github"], "there is no backend 'github'; there are local, mcp, provider"),
+    ],
+    ids=["close", "far", "tag", "backend"],
+)
+def test_what_is_named_and_not_there_is_told(toolcrib: Any, args: list[str], hint: str) -> None:
+    assert toolcrib("list", "--demo", *args).stdout == f"no tools; {hint}\n"
+    assert json.loads(toolcrib("list", "--demo", "--json", *args).stdout)["note"].endswith(hint)
+    if "--backend" not in args:
+        assert toolcrib("search", "days", "--demo", *args).stdout.endswith(f"; {hint}\n")
 
 
 def test_search_and_list_answer_though_a_server_is_unavailable(
@@ -107,6 +137,31 @@ def test_search_and_list_answer_though_a_server_is_unavailable(
     for answer in (found, listed):
         assert "server 'bad' is unavailable" in answer.stderr
         assert "the licence has expired" in answer.stderr
+    (absent,) = json.loads(listed.stdout)["absent"]
+    assert {name: absent[name] for name in ("name", "state", "kept")} == {
+        "name": "bad",
+        "state": "failed",
+        "kept": False,
+    }
+
+
+def test_a_server_that_was_missed_before_is_told(toolcrib: Any, config: Any, little: Any) -> None:
+    path = config(good=little(), bad=little("fail"))
+    toolcrib("list", "--config", path)
+    again = toolcrib("list", "--config", path, "--json")
+    (absent,) = json.loads(again.stdout)["absent"]
+    assert absent["name"] == "bad"
+    assert "server 'bad' " in again.stderr
+    assert "its tools are missing" in again.stderr
+    assert "absent" not in json.loads(
+        toolcrib("list", "--config", path, "--json", "--namespace", "good").stdout
+    )
+
+
+def test_an_api_is_called_an_api(toolcrib: Any, tmp_path: Any) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text('[openapi.shop]\ndocument = "nosuch.json"\n')
+    assert "API 'shop' is unavailable" in toolcrib("list", "--config", str(path)).stderr
 
 
 def test_a_toolset_hides_the_rest(toolcrib: Any, tmp_path: Any) -> None:

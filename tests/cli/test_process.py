@@ -122,12 +122,13 @@ def test_a_failure_that_nobody_reads_keeps_its_exit_code() -> None:
     assert [done.returncode, done.stderr] == [2, b""]
 
 
-def test_a_terminal_gets_colours_and_bars() -> None:
+def on_terminal(*args: str, typed: bytes = b"") -> str:
+    """Return what the command shows on a terminal."""
     ours, theirs = pty.openpty()
     environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "70"}
-    asked = [*COMMAND, "--demo", "search", "convert miles to kilometres"]
-    done = subprocess.Popen(asked, stdout=theirs, stderr=theirs, stdin=theirs, env=environ)
+    done = subprocess.Popen([*COMMAND, *args], stdout=theirs, stderr=theirs, stdin=theirs, env=environ)
     os.close(theirs)
+    os.write(ours, typed)
     shown = b""
     try:
         while part := os.read(ours, 65536):
@@ -137,10 +138,27 @@ def test_a_terminal_gets_colours_and_bars() -> None:
     finally:
         os.close(ours)
     assert done.wait(LIMIT) == 0
-    text = shown.decode()
+    return shown.decode()
+
+
+def test_a_terminal_gets_colours_and_bars() -> None:
+    text = on_terminal("--demo", "search", "convert miles to kilometres")
     assert "math:convert_length" in text
     assert "░" in text
     assert "\x1b[" in text
+
+
+def test_a_stream_on_a_terminal_shows_progress_and_the_value(config: Any, talker: Any) -> None:
+    text = on_terminal("run", "t:count", "--stream", "--config", config(t=talker))
+    lines = [line for line in text.splitlines() if line]
+    assert lines[-5:-1] == ["1/3 at 1", "2/3 at 2", "3/3 at 3", "counted"]
+
+
+def test_serving_on_a_terminal_says_how_a_client_starts_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "my tools.toml"
+    path.touch()
+    text = on_terminal("serve", "--demo", "--config", str(path), typed=b"\x04")
+    assert f"claude mcp add toolcrib -- toolcrib serve --config '{path}' --demo" in text
 
 
 def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output() -> None:
@@ -166,18 +184,16 @@ def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output() -
         answers = [json.loads(served.stdout.readline()) for _ in range(2)]
         rest, err = served.communicate(timeout=LIMIT)
     assert [answer["id"] for answer in answers] == [1, 2]
+    assert "It reaches tools of: math, notes, text, time." in answers[0]["result"]["instructions"]
     assert "search_tools" in [tool["name"] for tool in answers[1]["result"]["tools"]]
     assert [rest, err, served.returncode] == [b"", b"", 0]
 
 
-def test_serving_over_http_says_where_and_what_to_try() -> None:
-    Path("toolcrib.toml").write_text(
-        '[gateway]\ntoken = "${TOOLCRIB_TOKEN}"\n[toolsets.sums]\nnamespaces = ["math"]\n'
-    )
-    asked = [*COMMAND, "serve", "--demo", "--transport", "http", "--port", "0", "--config", "toolcrib.toml"]
-    environ = {**os.environ, "TOOLCRIB_TOKEN": "secret-of-the-house"}
+def serve_over_http(*args: str, **environ: str) -> list[str]:
+    """Return what `serve` tells until it is stopped, which must be all."""
+    asked = [*COMMAND, "serve", "--transport", "http", "--port", "0", *args]
     with subprocess.Popen(
-        asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+        asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ}
     ) as served:
         assert served.stderr is not None
         try:
@@ -187,12 +203,35 @@ def test_serving_over_http_says_where_and_what_to_try() -> None:
         finally:
             served.kill()
     assert [out, err, served.returncode] == ["", "", 0]
+    return told
+
+
+def test_serving_over_http_says_where_and_what_to_try() -> None:
+    Path("toolcrib.toml").write_text(
+        '[gateway]\ntoken = "${MY_TOKEN}"\n[toolsets.sums]\nnamespaces = ["math"]\n'
+    )
+    told = serve_over_http("--demo", "--config", "toolcrib.toml", MY_TOKEN="secret-of-the-house")  # noqa: S106 - of this test
     assert told[0].startswith("toolcrib serves 12 tools at http://127.0.0.1:")
     url = told[0].split()[-1]
-    header = '--header "Authorization: Bearer $TOOLCRIB_TOKEN"'
     said = "".join(told)
     assert f"  and its toolset sums at {url}/sums\n" in said
-    assert f"claude mcp add --transport http toolcrib {url} {header}\n" in said
+    assert (
+        f'claude mcp add --transport http toolcrib {url} --header "Authorization: Bearer $MY_TOKEN"\n' in said
+    )
     assert f"curl {url.removesuffix('/mcp')}/health\n" in said
     assert "toolcrib --demo search" in said
     assert "secret-of-the-house" not in said
+
+
+def test_serving_nothing_says_so_and_shows_no_token() -> None:
+    Path("toolcrib.toml").write_text('[gateway]\ntoken = "secret-of-the-house"\n')
+    told = serve_over_http()
+    assert told[0].startswith("note: it serves 0 tools; `toolcrib add` adds a server")
+    assert '--header "Authorization: Bearer <your token>"\n' in "".join(told)
+
+
+def test_serving_over_stdio_without_a_configuration_says_so() -> None:
+    done = subprocess.run([*COMMAND, "serve"], input=b"", capture_output=True, check=False, timeout=LIMIT)
+    assert [done.returncode, done.stdout] == [0, b""]
+    assert b"note: no configuration: " in done.stderr
+    assert b"note: it serves 0 tools; " in done.stderr

@@ -105,6 +105,11 @@ def test_a_tool_of_an_unavailable_server_exits_with_4(toolcrib: Any, config: Any
     assert "Traceback" not in ran.stderr
 
 
+def test_the_last_words_of_a_server_are_part_of_the_json(toolcrib: Any, config: Any, little: Any) -> None:
+    ran = toolcrib("run", "bad:shout", "text=a", "--json", "--config", config(bad=little("fail")))
+    assert json.loads(ran.stdout)["error"]["details"]["stderr"] == "the licence has expired"
+
+
 def test_a_call_that_may_not_go_where_it_would_exits_with_5(toolcrib: Any, tmp_path: Path) -> None:
     get = {"operationId": "ping", "responses": {"200": {"description": "ok"}}}
     document = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {"/ping": {"get": get}}}
@@ -140,7 +145,9 @@ def test_progress_and_parts_of_a_real_server_are_shown(toolcrib: Any, config: An
     path = config(t=talker)
     shown = "counted\n[image image/png, 3 bytes; --json has them]\n"
     assert toolcrib("run", "t:count", "--config", path).stdout == shown
-    assert toolcrib("run", "t:count", "--stream", "--config", path).stdout == shown
+    streamed = toolcrib("run", "t:count", "--stream", "--config", path)
+    assert streamed.stdout == shown
+    assert streamed.stderr.splitlines()[-3:] == ["1/3 at 1", "2/3 at 2", "3/3 at 3"]
     told = json.loads(toolcrib("run", "t:count", "--stream", "--json", "--config", path).stdout)
     steps = [event["data"]["progress"] for event in told["events"] if event["kind"] == "progress"]
     assert steps[-3:] == [1, 2, 3]

@@ -13,10 +13,35 @@ def test_the_status_shows_servers_catalogue_and_tokens(
     lines = [line.split() for line in told.stdout.splitlines()]
     assert ["configuration", path] in lines
     assert f"kept in {home}" in told.stdout
-    assert ["good", "ready", "stdio", "5"] in lines
+    assert ["good", "answered", "stdio", "5"] in lines
     assert "bad   failed" in told.stdout
     assert "its last words: the licence has expired" in told.stdout
     assert "for all definitions" in told.stdout
+
+
+def test_the_status_tells_nothing_of_processes_that_are_gone(toolcrib: Any, config: Any, little: Any) -> None:
+    path = config(good=little(), bad=little("fail"), off=little(disabled=True))
+    told = {
+        each["name"]: each
+        for each in json.loads(toolcrib("status", "--config", path, "--json").stdout)["servers"]
+    }
+    states = {name: each["state"] for name, each in told.items()}
+    assert states == {"good": "answered", "bad": "failed", "off": "disabled"}
+    assert not {"pid", "inFlight", "starts", "nextTryIn"} & told["good"].keys()
+    hung = config(good=little("hang"))
+    (late,) = json.loads(toolcrib("status", "--config", hung, "--json", "--timeout", "0.1").stdout)["servers"]
+    assert late["state"] == "late"
+
+
+def test_tools_of_a_server_that_does_not_answer_in_time_are_kept(
+    toolcrib: Any, config: Any, little: Any, tmp_path: Any
+) -> None:
+    switch = tmp_path / "switch"
+    switch.touch()
+    path = config(some=little("unless", str(switch)))
+    assert "answered" in toolcrib("status", "--config", path).stdout
+    told = json.loads(toolcrib("status", "--config", path, "--json", "--timeout", "0.1").stdout)
+    assert [[each["state"], each["tools"]] for each in told["servers"]] in ([["kept", 5]], [["answered", 5]])
 
 
 def test_the_status_as_json(toolcrib: Any, tmp_path: Any) -> None:

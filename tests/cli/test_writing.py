@@ -36,7 +36,7 @@ def test_a_format_takes_its_own_options(toolcrib: Any) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["--to", "opanai"], 2, "opanai"),
+        (["--to", "opanai"], 2, "error: there is no format 'opanai'; did you mean 'openai'?"),
         (["--to", "openai", "--option", "api=soap"], 2, "api"),
         (["--to", "openai", "--option", "api"], 2, "--option takes NAME=VALUE, not 'api'"),
         (["--to", "openai", "math:evaluat"], 3, "did you mean 'math:evaluate'?"),
@@ -58,6 +58,11 @@ def test_stubs_are_python(toolcrib: Any) -> None:
     compile(written, "stubs.pyi", "exec")
     assert "async def evaluate(self, expression: str) -> float:" in written
     assert "make_slug" not in written
+
+
+def test_stubs_of_a_namespace_that_is_not_there_say_so(toolcrib: Any) -> None:
+    written = toolcrib("stubs", "--namespace", "mth", "--demo")
+    assert written.stderr == "note: there is no namespace 'mth'; did you mean 'math'?\n"
 
 
 def test_stubs_of_named_tools_alone(toolcrib: Any) -> None:

@@ -109,7 +109,7 @@ class Verbs(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **settings: Any) -> NoReturn:
         """Run the command, and end with an exit code."""
-        given = list(sys.argv[1:] if args is None else args)
+        given = list(sys.argv[1:] if args is None else args) or ["--help"]
         sys.exit(self._exit_code(given, {**settings, "standalone_mode": False}))
 
     def _exit_code(self, args: list[str], settings: dict[str, Any]) -> int:

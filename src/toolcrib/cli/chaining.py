@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.exits import FailedError, exit_code
+from toolcrib.cli.exits import FailedError, exit_code, told
 from toolcrib.cli.inputs import read_document
 from toolcrib.cli.running import TIMEOUT, show_value
 from toolcrib.cli.screen import clean, note, progress, show_json, show_table
 from toolcrib.cli.state import State, shared, wait_for
-from toolcrib.errors import ChainError, explain
+from toolcrib.errors import ChainError
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
@@ -35,6 +35,8 @@ def chain(state: State, file: str, dry_run: bool, timeout: float | None) -> None
     Example: toolcrib chain release.json --dry-run
     """
     steps = read_document(file)
+    if not (steps.get("steps", True) if isinstance(steps, dict) else steps):
+        raise click.UsageError(f"{file} has no steps; write a list of them, or an object with `steps`")
 
     async def work() -> None:
         async with state.view() as view:
@@ -54,7 +56,7 @@ async def _run(state: State, view: "View", steps: Any, limit: float | None) -> "
         if not state.json:
             _tell_steps(error.results)
             raise
-        said = {"error": explain(error), "results": [step.to_json() for step in error.results]}
+        said = {"error": told(error), "results": [step.to_json() for step in error.results]}
         show_json(said)
         raise FailedError(exit_code(error)) from error
 
@@ -78,8 +80,8 @@ def _tell_steps(results: "Iterable[StepResult]") -> None:
 
 def _show_plan(state: State, plan: "Plan") -> None:
     if state.json:
-        told = {"readOnly": plan.read_only, "calls": plan.calls, "destructive": list(plan.destructive)}
-        show_json({**plan.to_json(), **told})
+        more = {"readOnly": plan.read_only, "calls": plan.calls, "destructive": list(plan.destructive)}
+        show_json({**plan.to_json(), **more})
         return
     rows = [row for step in plan.steps for row in _planned(step, "")]
     show_table(("step", "does", "calls", "uses"), rows, styles=("", "cyan"))

@@ -1,31 +1,44 @@
 """The verbs for other MCP clients: `import`, `export` and `install`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.exits import NotFoundError
 from toolcrib.cli.screen import note, show_json, show_text
-from toolcrib.cli.servers import NotFoundError, own_file, show_edit
+from toolcrib.cli.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.state import State, common
 
 if TYPE_CHECKING:
-    from toolcrib.crib.installing.clients import Client
+    from toolcrib.crib.installing.clients import Client, Scope
     from toolcrib.crib.installing.imports import Found, Merge
 
 __all__ = ["export", "import_", "install"]
 
-_NAMES = "claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed, cline"
+_CLIENTS = "The clients are claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed and cline."
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What `install` was told beside the client."""
+
+    scope: "Scope"
+    name: str
+    replace: bool
+    force: bool
+    undoing: bool
+    dry_run: bool
 
 
 def _client(name: str) -> "Client":
     from toolcrib.crib.installing.clients import CLIENTS  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.model.suggest import did_you_mean  # noqa: PLC0415
+    from toolcrib.model.suggest import choose  # noqa: PLC0415
 
     if name not in CLIENTS:
-        hint = did_you_mean(name, CLIENTS) or f"; there are {_NAMES}"
-        raise NotFoundError(f"there is no client {name!r}{hint}")
+        raise NotFoundError(f"there is no client {name!r}{choose(name, CLIENTS)}")
     return CLIENTS[name]
 
 
@@ -41,25 +54,25 @@ def _found(source: str) -> "Found":
             raise NotFoundError(f"{CLIENTS[source].title} has no configuration here: there is no file of it")
         return found
     if not path.is_file():
+        if path.suffix or path.name != source:  # written like a file
+            raise NotFoundError(f"there is no file {source!r}")
         _client(source)
     return read_servers(path.absolute())
 
 
-@click.command("import")
+@click.command("import", epilog=_CLIENTS)
 @click.argument("source", metavar="CLIENT|FILE")
 @click.option("--force", is_flag=True, help="Replace servers of the same name.")
 @click.option("--user", is_flag=True, help="Into the user's own configuration.")
 @_DRY_RUN
 @common
 @click.pass_obj
-def import_(state: State, /, source: str, **said: Any) -> None:
-    r"""Take over the servers of an MCP client.
+def import_(state: State, source: str, force: bool, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
+    """Take over the servers of an MCP client.
 
-    The client is claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed or cline; or it is the
-    file of one. A server whose name stands for another one in our configuration is told and left out. The
-    client's own file stays as it is, and toolcrib itself is never taken over.
+    It is named, or a file of it is. A server whose name stands for another one in our configuration is told
+    and left out. The client's own file stays as it is, and toolcrib itself is never taken over.
 
-    \b
     Examples:
       toolcrib import cursor --dry-run
       toolcrib import ~/Downloads/mcp.json
@@ -67,15 +80,14 @@ def import_(state: State, /, source: str, **said: Any) -> None:
     from toolcrib.crib.installing.imports import merge  # noqa: PLC0415 - not needed to ask for help
 
     found = _found(source)
-    merged = merge(own_file(state, user=said["user"]), found.servers, force=said["force"])
+    merged = merge(own_file(state, user=user), found.servers, force=force)
     facts = {"from": [str(path) for path in found.files], **_merged(merged)}
-    facts |= {"notes": found.notes, **show_edit(merged.edit, dry_run=said["dry_run"])}
+    facts |= carry_out(merged.edit, dry_run=dry_run, notes=found.notes)
     if state.json:
         show_json(facts)
         return
-    _tell_merge(merged, dry_run=said["dry_run"])
-    for each in found.notes:
-        note(each)
+    _tell_merge(merged, dry_run=dry_run)
+    tell_notes(facts)
 
 
 def _merged(merged: "Merge") -> dict[str, Any]:
@@ -89,12 +101,14 @@ def _tell_merge(merged: "Merge", *, dry_run: bool) -> None:
         show_text(merged.edit.diff or "nothing would change")
     else:
         click.echo(f"imported {', '.join(taken) or 'nothing'} into {merged.edit.path}")
+    if merged.same:
+        note(f"{', '.join(merged.same)}: in our configuration already")
     for name in merged.conflicts:
         note(f"{name!r} is left out: ours of that name is another server; --force replaces it")
 
 
-@click.command()
-@click.option("--to", "client", required=True, metavar="CLIENT", help=f"For whom: {_NAMES}.")
+@click.command(epilog=_CLIENTS)
+@click.option("--to", "client", required=True, metavar="CLIENT", help="For whom.")
 @click.option("--output", metavar="FILE", help="Write them into this file; what else it says stays.")
 @_DRY_RUN
 @common
@@ -114,35 +128,35 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
     if output is not None:
         path = Path(output).expanduser().absolute()
         edit = edit_servers(path, made.servers, place=known.place)
-        facts |= show_edit(edit, dry_run=dry_run)
+        facts |= carry_out(edit, dry_run=dry_run, notes=made.notes)
     if state.json:
         show_json(facts)
-    elif output is None:
+        return
+    if output is None:
         show_text(made.text)
     else:
         show_text(facts.get("diff") or f"wrote {len(made.servers)} servers to {facts['file']}")
-    for each in () if state.json else made.notes:
-        note(each)
+    tell_notes(facts)
 
 
-@click.command()
+@click.command(epilog=_CLIENTS)
 @click.argument("client")
 @click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="For whom."
 )
 @click.option("--name", default="toolcrib", show_default=True, help="What the client calls it.")
 @click.option("--replace", is_flag=True, help="Move the client's own servers behind the gateway.")
+@click.option("--force", is_flag=True, help="Write over another server of that name.")
 @click.option("--undo", "undoing", is_flag=True, help="Give the client the servers of its last backup.")
 @_DRY_RUN
 @common
 @click.pass_obj
 def install(state: State, /, client: str, **said: Any) -> None:
-    r"""Make toolcrib a server of an MCP client.
+    """Make toolcrib a server of an MCP client.
 
-    The client is claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed or cline. What its file
-    was is kept as FILE.bak; installing twice changes nothing.
+    The gateway serves the user's own configuration, or in a project the one of its folder; --config names
+    another. What the client's file was is kept as FILE.bak; installing twice changes nothing.
 
-    \b
     Examples:
       toolcrib install cursor --dry-run
       toolcrib install claude --scope project --replace
@@ -151,25 +165,26 @@ def install(state: State, /, client: str, **said: Any) -> None:
     from toolcrib.crib.installing import install as plan  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.crib.installing import undo  # noqa: PLC0415
 
-    known = _client(client)
-    if said["undoing"]:
-        _show(state, client, show_edit(undo(known, scope=said["scope"]), dry_run=said["dry_run"]), ())
+    asked, known = _Asked(**said), _client(client)
+    if asked.undoing:
+        _show(state, client, carry_out(undo(known, scope=asked.scope), dry_run=asked.dry_run))
         return
-    found = state.config_file()
-    config = None if found is None else Path(found).expanduser().absolute()
-    planned = plan(known, config, scope=said["scope"], name=said["name"], replace=said["replace"])
+    config = None if state.config is None else Path(state.config).expanduser().absolute()
+    planned = plan(
+        known, config, scope=asked.scope, name=asked.name, replace=asked.replace, force=asked.force
+    )
     facts: dict[str, Any] = {"file": str(planned.edit.path), "changed": planned.changes}
-    facts |= {"config": str(planned.config), "dryRun": said["dry_run"], "notes": list(planned.notes)}
+    facts |= {"config": str(planned.config), "dryRun": asked.dry_run, "notes": list(planned.notes)}
     facts |= {} if planned.taken is None else {"moved": _merged(planned.taken)}
-    if said["dry_run"]:
+    if asked.dry_run:
         edits = [*([planned.taken.edit] if planned.taken else []), planned.edit]
         facts["diff"] = "\n".join(edit.diff for edit in edits if edit.changes)
     else:
         facts["backups"] = [str(path) for path in planned.write()]
-    _show(state, client, facts, planned.notes)
+    _show(state, client, facts)
 
 
-def _show(state: State, client: str, facts: dict[str, Any], notes: tuple[str, ...]) -> None:
+def _show(state: State, client: str, facts: dict[str, Any]) -> None:
     facts = {"client": client, **facts}
     if state.json:
         show_json(facts)
@@ -180,5 +195,4 @@ def _show(state: State, client: str, facts: dict[str, Any], notes: tuple[str, ..
         click.echo(f"changed {facts['file']}; restart {client} to see it")
     else:
         click.echo(f"{facts['file']} is as it should be")
-    for each in notes:
-        note(each)
+    tell_notes(facts)

@@ -36,6 +36,8 @@ def exec_(state: State, file: str, backend: str | None, profile: str | None, tim
     Example: toolcrib exec report.py --timeout 10
     """
     source = read_file(file)
+    if backend is not None:
+        _check_backend(backend)
 
     async def work() -> None:
         async with state.view() as view:
@@ -44,6 +46,14 @@ def exec_(state: State, file: str, backend: str | None, profile: str | None, tim
             _show(state, result)
 
     wait_for(work)
+
+
+def _check_backend(backend: str) -> None:
+    from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.runtime.choice import kinds  # noqa: PLC0415
+
+    if backend not in kinds():
+        raise click.UsageError(f"there is no sandbox {backend!r}{choose(backend, kinds())}")
 
 
 def _show(state: State, result: "ExecuteResult") -> None:

@@ -1,11 +1,15 @@
 """The verb that explains a tool: `describe`."""
 
 import json
+import shlex
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.screen import clean, heading, show_json, show_table, waiting
+from toolcrib.cli.naming import meant
+from toolcrib.cli.screen import clean, heading, note, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
@@ -20,6 +24,9 @@ _HINTS = {
     "open_world_hint": ("reaches out to the world", "stays within its own data"),
 }
 """What a hint means where it is given."""
+_MAX_DEPTH, _MAX_ROWS = 3, 40
+"""How deep, and how much, of the parameters is shown."""
+_INDENT = "  "
 
 
 @click.command()
@@ -36,7 +43,8 @@ _HINTS = {
 def describe(state: State, tool_id: str, level: str) -> None:
     """Explain a tool.
 
-    ID is name, namespace:name or namespace:name:version; the version may be a range, such as ^1.2.
+    ID is namespace:name or namespace:name:version, whose version may be a range, such as ^1.2; a name alone
+    will do where one tool alone has it.
 
     Example: toolcrib describe github:create_issue
     """
@@ -44,11 +52,12 @@ def describe(state: State, tool_id: str, level: str) -> None:
     async def work() -> None:
         async with state.view() as view:
             with waiting("asking the servers"):
-                doc = await view.describe(tool_id, level)
+                (meant_id,) = await meant(view, [tool_id])
+                doc = await view.describe(meant_id, level)
             if state.json:
                 show_json(doc.to_json())
             else:
-                _show(tool_id, doc)
+                _show(meant_id, doc)
 
     wait_for(work)
 
@@ -71,15 +80,20 @@ def _show(tool_id: str, doc: "ToolDoc") -> None:
 
 def _signature(tool: "Tool") -> str:
     """Return a tool as it would be called."""
-    required = tool.input_schema.get("required", [])
-    names = [name if name in required else f"{name}?" for name in _properties(tool)]
+    required = _list(tool.input_schema, "required")
+    names = [name if name in required else f"{name}?" for name in _properties(tool.input_schema)]
     gives = "" if tool.output_schema is None else f" -> {_type(tool.output_schema)}"
     return clean(f"{tool.name}({', '.join(names)}){gives}")
 
 
-def _properties(tool: "Tool") -> dict[str, Any]:
-    properties = tool.input_schema.get("properties")
+def _properties(schema: dict[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
+
+
+def _list(schema: dict[str, Any], word: str) -> list[Any]:
+    found = schema.get(word)
+    return found if isinstance(found, list) else []
 
 
 def _type(schema: Any) -> str:
@@ -102,16 +116,46 @@ def _type(schema: Any) -> str:
 
 
 def _show_parameters(tool: "Tool") -> None:
-    required = tool.input_schema.get("required", [])
-    rows = []
-    for name, schema in _properties(tool).items():
-        said = schema if isinstance(schema, dict) else {}
-        default = json.dumps(said["default"], ensure_ascii=False) if "default" in said else ""
+    rows = list(islice(_rows(tool.input_schema, tool.input_schema), _MAX_ROWS + 1))
+    if not rows:
+        return
+    heading("Parameters", before=1)
+    headers = ("name", "type", "default", "description")
+    show_table(headers, rows[:_MAX_ROWS], styles=("cyan", "magenta", "yellow"))
+    if len(rows) > _MAX_ROWS:
+        note("there are more; --json has the whole schema")
+
+
+def _rows(
+    schema: dict[str, Any], root: dict[str, Any], depth: int = 0
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what is to be known of each property of a schema, those of an object under it."""
+    required = _list(schema, "required")
+    for name, said in _properties(schema).items():
+        inner = _resolved(said, root)
+        default = json.dumps(inner["default"], ensure_ascii=False) if "default" in inner else ""
         needed = "required" if name in required else default
-        rows.append((name, _type(schema), needed, str(said.get("description", ""))))
-    if rows:
-        heading("Parameters", before=1)
-        show_table(("name", "type", "default", "description"), rows, styles=("cyan", "magenta", "yellow"))
+        yield f"{_INDENT * depth}{name}", _type(said), needed, str(inner.get("description", ""))
+        if depth < _MAX_DEPTH:
+            yield from _rows(_part(inner, root), root, depth + 1)
+
+
+def _part(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """Return the object that a property is, or a list of which it is; nothing where it is neither."""
+    items = _resolved(schema.get("items"), root)
+    options = [_resolved(each, root) for word in ("anyOf", "oneOf") for each in _list(schema, word)]
+    found = [each for each in (schema, items, *options) if _properties(each)]
+    return found[0] if found else {}
+
+
+def _resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema, with what it refers to in the definitions of its tool."""
+    if not isinstance(schema, dict):
+        return {}
+    place, _, name = str(schema.get("$ref", "")).rpartition("/")
+    known = root.get(place.removeprefix("#/"))
+    inner = known.get(name) if isinstance(known, dict) else None
+    return {**inner, **schema} if isinstance(inner, dict) else schema
 
 
 def _show_hints(doc: "ToolDoc") -> None:
@@ -133,9 +177,9 @@ def _show_examples(tool_id: str, doc: "ToolDoc") -> None:
     if doc.examples:
         heading("Examples", before=1)
     for example in doc.examples:
-        args = json.dumps(example.args, ensure_ascii=False).replace("'", "'\\''")
+        args = shlex.quote(json.dumps(example.args, ensure_ascii=False))
         told = " ".join(text for text in (example.title, example.description) if text)
         click.echo(clean(f"# {told}" if told else f"# {example.id or 'for example'}"))
-        click.echo(clean(f"toolcrib run {tool_id} --args '{args}'"))
+        click.echo(clean(f"toolcrib run {shlex.quote(tool_id)} --args {args}"))
         if example.result_hint:
             click.echo(clean(f"#=> {example.result_hint}"))

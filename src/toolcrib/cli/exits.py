@@ -20,15 +20,26 @@ from toolcrib.errors import (
     explain,
 )
 
-__all__ = ["EXITS", "FailedError", "exit_code", "heedless", "report"]
+__all__ = [
+    "EXITS",
+    "NOT_FOUND",
+    "UNAVAILABLE",
+    "USAGE",
+    "FailedError",
+    "NotFoundError",
+    "exit_code",
+    "heedless",
+    "report",
+    "told",
+]
 
 FAILED, USAGE, NOT_FOUND, UNAVAILABLE, REFUSED = 1, 2, 3, 4, 5
 EXITS = {
     0: "ok",
     FAILED: "the tool failed, or something else did",
     USAGE: "the command line, the configuration or the input is wrong",
-    NOT_FOUND: "no such tool",
-    UNAVAILABLE: "the server that this call needs is unavailable",
+    NOT_FOUND: "there is no such tool, server, client or file to import",
+    UNAVAILABLE: "the server, the API or the sandbox that this needs is unavailable",
     REFUSED: "refused by the policy",
     INTERRUPTED: "interrupted",
 }
@@ -49,6 +60,12 @@ class FailedError(Exception):
     def __init__(self, code: int = FAILED) -> None:
         super().__init__(EXITS.get(code, ""))
         self.code = code
+
+
+class NotFoundError(click.ClickException):
+    """Something that the command line names is not there."""
+
+    exit_code = NOT_FOUND
 
 
 def exit_code(error: BaseException) -> int:
@@ -96,7 +113,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
     if as_json:
         from toolcrib.cli.screen import show_json  # noqa: PLC0415 - an error while starting must be light
 
-        show_json({"error": _said(error)})
+        show_json({"error": told(error)})
         return code
     _tell(error)
     return code
@@ -111,11 +128,13 @@ def _single(error: BaseException) -> BaseException:
     return error
 
 
-def _said(error: BaseException) -> dict[str, Any]:
+def told(error: BaseException) -> dict[str, Any]:
+    """Return what an error is in JSON, with the last words of a server, which its owner reads."""
     if isinstance(error, ToolcribError):
-        return explain(error)
+        return _with_last_words(error)
     if isinstance(error, click.ClickException):
-        return {"code": "usage", "message": error.format_message(), "retryable": False}
+        code = "not_found" if isinstance(error, NotFoundError) else "usage"
+        return {"code": code, "message": error.format_message(), "retryable": False}
     return {"code": "internal", "message": _unexpected(error), "retryable": False}
 
 
@@ -131,8 +150,14 @@ def _tell(error: BaseException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err=True)
     heading = click.style("error:", fg="red", bold=True)
-    message = clean(f"{_said(error)['message']}{_last_words(error)}")
+    said = _last_words(error)
+    message = clean(f"{told(error)['message']}{f'; its last words: {said}' if said else ''}")
     click.echo(f"{heading} {click.style(message, fg='red')}", err=True)
+
+
+def _with_last_words(error: ToolcribError) -> dict[str, Any]:
+    said, words = explain(error), _last_words(error)
+    return {**said, "details": {**said.get("details", {}), "stderr": words}} if words else said
 
 
 def _last_words(error: BaseException) -> str:
@@ -141,7 +166,7 @@ def _last_words(error: BaseException) -> str:
     while cause.__cause__ is not None and not isinstance(cause, ServerUnavailableError):
         cause = cause.__cause__
     if isinstance(cause, ServerUnavailableError) and cause.stderr and cause.stderr not in str(error):
-        return f"; its last words: {cause.stderr}"
+        return cause.stderr
     return ""
 
 

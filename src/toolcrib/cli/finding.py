@@ -4,34 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.screen import bar, is_terminal, note, show_json, show_table, waiting
+from toolcrib.cli.absent import tell_absent
+from toolcrib.cli.naming import not_there
+from toolcrib.cli.screen import bar, is_terminal, note, shortened, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.discovery import Page, Result, Summary
-    from toolcrib.execution.mcp import ServerStatus
 
-__all__ = ["list_", "note_absent", "search", "why_failed"]
+__all__ = ["list_", "search"]
 
-_UNSURE = 0.05
-"""Below this confidence of the best result nothing is said to fit, as for the clients of the gateway."""
 _NAMED = 8
-_PAGE = 1000
-
-
-def note_absent(view: "View", namespace: str | None = None) -> None:
-    """Tell which servers did not answer, because what they have may be missing."""
-    for name, server in view.status().items():
-        if server.state == "failed" and namespace in {None, name}:
-            why = f": {why_failed(server)}" if server.last_error else ""
-            note(f"server {name!r} is unavailable{why}; its tools are missing, or as they were last seen")
-
-
-def why_failed(server: "ServerStatus") -> str:
-    """Return why a server last failed, with what it said itself."""
-    words = server.stderr.strip().splitlines()[-1:]
-    return "; its last words: ".join([server.last_error or "", *words])
 
 
 @click.command()
@@ -58,10 +42,15 @@ def search(
 ) -> None:
     """Find the tools that fit a question.
 
-    The question is in plain words, quoted or not. When nothing fits, that is said, and the exit code is 0.
+    The question is in plain words, quoted or not. When nothing fits, or what is shown are guesses, that is
+    said first, and the exit code is 0. Servers whose tools may be missing are told on standard error, and as
+    `absent` in JSON.
 
     Example: toolcrib search "open an issue" --namespace github
     """
+    asked = " ".join(query).strip()
+    if not asked:
+        raise click.UsageError("the question is empty; say what the tool should do, or use `toolcrib list`")
     options: dict[str, Any] = {"limit": limit, "namespace": namespace, "tags": tags or None}
     if min_confidence is not None:
         options["min_confidence"] = min_confidence
@@ -69,16 +58,17 @@ def search(
     async def work() -> None:
         async with state.view() as view:
             with waiting("searching"):
-                page = await view.search(" ".join(query), **options)
-                told = await _about(view, " ".join(query), page)
+                page = await view.search(asked, **options)
+                told = await _about(view, asked, page)
+            told += "" if page.items else not_there(view, options)
+            absent = tell_absent(view, namespace)
             if state.json:
                 found: dict[str, Any] = {"tools": [_flat(result) for result in page], "total": page.total}
-                show_json({**found, "note": told} if told else found)
+                show_json({**found, **({"note": told} if told else {}), **absent})
             elif page.items:
                 _show_found(page, told)
             else:
                 click.echo(told)
-            note_absent(view, namespace)
 
     wait_for(work)
 
@@ -91,24 +81,26 @@ def _flat(result: "Result") -> dict[str, Any]:
 
 
 def _show_found(page: "Page[Result]", told: str) -> None:
+    if told:
+        note(told)
     shown = bar if is_terminal() else "{:.2f}".format
     rows = [(each.summary.id, shown(each.confidence), each.summary.short_description) for each in page]
     show_table(("id", "confidence", "description"), rows, styles=("cyan", "green", ""))
-    if told:
-        note(told)
 
 
 async def _about(view: "View", query: str, page: "Page[Result]") -> str:
     """Return what to say of results of which none fits, or nothing where one does."""
-    if any(result.confidence >= _UNSURE for result in page):
+    from toolcrib.discovery import doubt  # noqa: PLC0415 - not needed to ask for help
+
+    if page.items and doubt(page, query) is None:
         return ""
     near = page if page.items else await view.search(query, limit=20, min_confidence=0.0)
-    namespaces = list(dict.fromkeys(each.summary.namespace for each in near if each.summary.namespace))
-    known = namespaces or [name for name in await view.namespaces() if name]
-    which = "the nearest namespaces are" if namespaces else "the namespaces are"
+    close = list(dict.fromkeys(each.summary.namespace for each in near if each.summary.namespace))
+    known = close or [name for name in await view.namespaces() if name]
+    which = "the nearest namespaces are" if close else "the namespaces are"
     there = f"{which} {', '.join(known[:_NAMED])}" if known else "the catalogue is empty"
     said = "nothing clearly fits {!r}, these are guesses" if page.items else "nothing fits {!r}"
-    return f"{said.format(query)}; {there}"
+    return f"{said.format(shortened(query))}; {there}"
 
 
 @click.command("list")
@@ -133,7 +125,8 @@ def list_(
 ) -> None:
     """List the tools.
 
-    They come in the order of their ids; beyond the limit it is said how many more there are.
+    They come in the order of their ids; beyond the limit it is said how many more there are. Servers whose
+    tools may be missing are told on standard error, and as `absent` in JSON.
 
     Example: toolcrib list --namespace github --all
     """
@@ -142,38 +135,23 @@ def list_(
     async def work() -> None:
         async with state.view() as view:
             with waiting("asking the servers"):
-                found, total = await _tools(view, options, None if everything else limit)
+                await view.tools(**options, limit=1)
+            found = view.index.every(**options)
+            shown = found if everything else found[:limit]
+            told = "" if found else f"no tools{not_there(view, options)}"
+            absent = tell_absent(view, namespace)
             if state.json:
-                show_json({"tools": [each.to_json() for each in found], "total": total})
+                said = {"tools": [each.to_json() for each in shown], "total": len(found)}
+                show_json({**said, **({"note": told} if told else {}), **absent})
             else:
-                _show_list(found, total)
-            note_absent(view, namespace)
+                _show_list(shown, len(found), told)
 
     wait_for(work)
 
 
-async def _tools(view: "View", options: dict[str, Any], most: int | None) -> "tuple[list[Summary], int]":
-    """Return the first tools, as many as wanted, and how many there are."""
-    from toolcrib.errors import InvalidCursorError  # noqa: PLC0415 - not needed to ask for help
-
-    while True:
-        found: list[Summary] = []
-        cursor: str | None = None
-        try:
-            while True:
-                size = _PAGE if most is None else min(_PAGE, most - len(found))
-                page = await view.tools(**options, limit=size, cursor=cursor)
-                found += page.items
-                cursor = page.next_cursor
-                if cursor is None or len(found) == most:
-                    return found, page.total
-        except InvalidCursorError:  # a server has told of its tools in between
-            continue
-
-
-def _show_list(found: "list[Summary]", total: int) -> None:
-    if not found:
-        click.echo("no tools")
+def _show_list(found: "tuple[Summary, ...]", total: int, told: str) -> None:
+    if told:
+        click.echo(told)
         return
     rows = [(each.id, each.short_description) for each in found]
     show_table(("id", "description"), rows, styles=("cyan",))

@@ -2,24 +2,23 @@
 
 from collections import Counter
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.absent import tell_absent
 from toolcrib.cli.exits import FailedError
-from toolcrib.cli.finding import note_absent
+from toolcrib.cli.naming import meant
 from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
-    from toolcrib.crib import View
     from toolcrib.crib.lint import LintFinding
     from toolcrib.model import Tool
 
 __all__ = ["lint"]
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
-_PAGE = 1000
 
 
 @click.command()
@@ -35,52 +34,40 @@ _PAGE = 1000
 @shared
 @click.pass_obj
 def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: bool, quiet: bool) -> None:  # noqa: FBT001 - click gives them by name
-    r"""Check the tools for portability and good descriptions.
+    """Check the tools for portability and good descriptions.
 
     All tools are looked at, or those named. Errors are tools that are dangerous, or that a provider named
     with --target does not take; then the exit code is 1. Targets are mcp, openai, openai-strict, anthropic,
     anthropic-strict, gemini, gemini-openapi and a2a.
 
-    \b
     Examples:
       toolcrib lint --target openai-strict --target gemini
       toolcrib lint github:create_issue --strict
     """
     from toolcrib.crib.lint import lint_tools  # noqa: PLC0415 - not needed to ask for help
 
-    async def work() -> "tuple[list[Tool], set[str]]":
+    async def work() -> "tuple[list[Tool], set[str], dict[str, Any]]":
         async with state.view() as view:
             with waiting("asking the servers"):
-                named = [await view.describe(each) for each in ids]
-                tools = await _tools(view)
-            note_absent(view)
-            meant = [each.tool for each in named if each.tool is not None] if ids else tools
-            return tools, {str(tool.id) for tool in meant}
+                named = [await view.describe(each) for each in await meant(view, ids)]
+                await view.tools(limit=1)
+            tools = [view.index.get(each.id) for each in view.index.every()]  # all, because they are compared
+            wanted = [each.tool for each in named if each.tool is not None] if ids else tools
+            return tools, {str(tool.id) for tool in wanted}, tell_absent(view)
 
-    tools, wanted = wait_for(work)
+    tools, wanted, absent = wait_for(work)
     with waiting(f"looking at {len(tools)} tools"):
         found = lint_tools(tools, targets=targets or None)
     shown = [each for each in found if each.tool_id in wanted and not (quiet and each.severity == "info")]
     counts = Counter(each.severity for each in shown)
     if state.json:
         counted = {f"{kind}s": counts[kind] for kind in ("error", "warning", "info")}
-        show_json({"tools": len(wanted), **counted, "findings": [each.to_json() for each in shown]})
+        said = {"tools": len(wanted), **counted, "findings": [each.to_json() for each in shown]}
+        show_json({**said, **absent})
     else:
         _show(shown, len(wanted))
     if counts["error"] or (strict and counts["warning"]):
         raise FailedError
-
-
-async def _tools(view: "View") -> "list[Tool]":
-    """Return all tools that can be seen, because they are compared too."""
-    tools = []
-    cursor: str | None = None
-    while True:
-        page = await view.tools(limit=_PAGE, cursor=cursor)
-        tools += [view.index.get(each.id) for each in page.items]
-        cursor = page.next_cursor
-        if cursor is None:
-            return tools
 
 
 def _show(found: "list[LintFinding]", count: int) -> None:

@@ -1,15 +1,18 @@
 """The verb that runs a tool: `run`."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from toolcrib.cli.inputs import read_args, read_pairs
-from toolcrib.cli.screen import Advance, is_terminal, note, progress, show_json, show_text
+from toolcrib.cli.naming import meant
+from toolcrib.cli.screen import clean, note, progress, show_json, show_text
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
+    from toolcrib.execution import StreamEvent
     from toolcrib.model import RunResult
 
 __all__ = ["TIMEOUT", "run", "show_value"]
@@ -25,7 +28,11 @@ TIMEOUT = click.FloatRange(0, 86_400, min_open=True)
     "--args", "args", metavar="JSON|@FILE|-", help="The arguments: JSON, a file, or standard input."
 )
 @click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long it may run.")
-@click.option("--stream", is_flag=True, help="Show what the tool tells while it runs.")
+@click.option(
+    "--stream",
+    is_flag=True,
+    help="Show what the tool tells while it runs: progress on standard error, parts on standard output.",
+)
 @shared
 @click.pass_obj
 def run(
@@ -38,8 +45,8 @@ def run(
 ) -> None:
     """Run a tool.
 
-    Arguments are JSON, or KEY=VALUE pairs, which stand instead of what --args says. A value is JSON where it
-    can be read as such, and text otherwise, or where the tool asks for text.
+    ID is as for `describe`. Arguments are JSON, or KEY=VALUE pairs, which stand instead of what --args says.
+    A value is JSON where it can be read as such, and text otherwise, or where the tool asks for text.
 
     Example: toolcrib run math:evaluate expression="6 * 7"
     """
@@ -49,12 +56,13 @@ def run(
 
     async def work() -> None:
         async with state.view() as view:
-            filled = {**given, **await _pairs(view, tool_id, pairs)} if pairs else given
-            with progress(tool_id, hidden=stream and is_terminal()) as advance:
-                if stream:
-                    await _stream(state, view, tool_id, (filled, timeout), advance)
-                    return
-                result = await view.run(tool_id, filled, timeout=timeout, progress=advance, caller="cli")
+            (meant_id,) = await meant(view, [tool_id])
+            filled = {**given, **await _pairs(view, meant_id, pairs)} if pairs else given
+            if stream:
+                await _stream(state, view, meant_id, filled, timeout)
+                return
+            with progress(meant_id) as advance:
+                result = await view.run(meant_id, filled, timeout=timeout, progress=advance, caller="cli")
             _show_result(state, result)
 
     wait_for(work)
@@ -107,19 +115,24 @@ def _described(part: dict[str, Any]) -> str:
     return f"[{part['type']} {about}{size}]"
 
 
-async def _stream(
-    state: State, view: "View", tool_id: str, asked: tuple[Any, float | None], advance: Advance
-) -> None:
-    args, timeout = asked
-    events: list[dict[str, Any]] = []
-    async for event in view.stream(tool_id, args, timeout=timeout, caller="cli"):
+async def _stream(state: State, view: "View", tool_id: str, args: Any, limit: float | None) -> None:
+    events: list[StreamEvent] = []
+    async for event in view.stream(tool_id, args, timeout=limit, caller="cli"):
         if event.kind == "error" and event.error is not None:
             raise event.error
-        if event.kind == "progress" and isinstance(event.data, dict):
-            advance(event.data.get("progress") or 0, event.data.get("total"), event.data.get("message"))
-        if state.json:
-            events.append(event.to_json())
-        elif event.kind in {"chunk", "done"}:
-            show_value(event.data)
+        events.append(event)
+        if not state.json:
+            _tell(event)
     if state.json:
-        show_json({"toolId": tool_id, "structured": events[-1].get("data"), "events": events})
+        told = [event.to_json() for event in events]
+        show_json({"toolId": tool_id, "structured": events[-1].data, "events": told})
+
+
+def _tell(event: "StreamEvent") -> None:
+    if event.kind != "progress":
+        show_value(event.data)
+        sys.stdout.flush()
+    elif isinstance(event.data, dict):
+        done, total, word = (event.data.get(name) for name in ("progress", "total", "message"))
+        far = "/".join(f"{number:g}" for number in (done, total) if number is not None)
+        click.echo(clean(" ".join(filter(None, (far, word)))), err=True)

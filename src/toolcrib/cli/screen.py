@@ -19,17 +19,15 @@ __all__ = [
     "is_terminal",
     "note",
     "progress",
+    "shortened",
     "show_json",
     "show_table",
     "show_text",
     "waiting",
 ]
 
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-)
-"""What steers a terminal, turns the direction of text or hides in it; tools of others may say such things."""
 _BAR = 10
+_ECHOED = 80
 
 
 def is_terminal() -> bool:
@@ -43,7 +41,21 @@ def clean(text: str) -> str:
     >>> clean("red \x1b[31malert")
     'red �[31malert'
     """
-    return _CONTROL.sub("\ufffd", text)
+    return _without(text, lambda _: "\ufffd")
+
+
+def _without(text: str, instead: Callable[[re.Match[str]], str]) -> str:
+    """Return text with something else for what nobody sees in it; tools of others may say such things."""
+    if text.isascii() and text.isprintable():
+        return text
+    from toolcrib.model.hidden import HIDDEN  # noqa: PLC0415 - not needed to ask for help
+
+    return HIDDEN.sub(instead, text)
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text that somebody wrote, for a line that repeats it."""
+    return text if len(text) <= _ECHOED else f"{text[:_ECHOED]}..."
 
 
 def note(text: str) -> None:
@@ -58,7 +70,7 @@ def show_json(value: Any) -> None:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2)
-    click.echo(_CONTROL.sub(lambda found: _escaped(found.group()), text))
+    click.echo(_without(text, lambda found: _escaped(found.group())))
 
 
 def _escaped(character: str) -> str:
@@ -98,7 +110,7 @@ def show_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, styles:
 
     `styles` are how each column looks on a terminal; the last is cut rather than the others.
     """
-    cells = [[" ".join(clean(cell).split()) for cell in row] for row in rows]
+    cells = [[_indent(row[0]) + _line(row[0]), *map(_line, row[1:])] for row in rows]
     if is_terminal():
         _rich_table(headers, cells, styles)
         return
@@ -106,6 +118,15 @@ def show_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, styles:
     for row in [[header.upper() for header in headers], *cells]:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         click.echo("  ".join(padded).rstrip())
+
+
+def _indent(cell: str) -> str:
+    """Return the spaces that put a row under the one before it."""
+    return cell[: len(cell) - len(cell.lstrip(" "))]
+
+
+def _line(cell: str) -> str:
+    return " ".join(clean(cell).split())
 
 
 def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str]) -> None:
@@ -136,9 +157,9 @@ Advance = Callable[[float, float | None, str | None], None]
 
 
 @contextmanager
-def progress(text: str, *, hidden: bool = False) -> Iterator[Advance]:
+def progress(text: str) -> Iterator[Advance]:
     """Yield what is told how far the work is, of how much, and a word; a bar where it can be seen."""
-    if hidden or not sys.stderr.isatty():
+    if not sys.stderr.isatty():
         yield lambda _done, _total, _word: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - as above

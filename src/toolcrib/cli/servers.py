@@ -1,27 +1,39 @@
 """The verbs that change which servers there are: `add` and `remove`."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.exits import FailedError
+from toolcrib.cli.exits import UNAVAILABLE, FailedError, NotFoundError
 from toolcrib.cli.screen import note, show_json, show_text, waiting
 from toolcrib.cli.state import State, common, wait_for
 
 if TYPE_CHECKING:
+    from toolcrib.crib import Crib
     from toolcrib.crib.doctor.probe import Probe
     from toolcrib.crib.editing.edit import Edit
 
-__all__ = ["NotFoundError", "add", "own_file", "remove", "show_edit"]
-
-_UNAVAILABLE = 4
+__all__ = ["add", "carry_out", "own_file", "remove", "tell_notes"]
 
 
-class NotFoundError(click.ClickException):
-    """Something that the command line names is not there."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What `add` was told beside the name and the command."""
 
-    exit_code = 3
+    url: str | None
+    env: tuple[str, ...]
+    header: tuple[str, ...]
+    cwd: str | None
+    transport: str | None
+    required: bool
+    disabled: bool
+    force: bool
+    user: bool
+    no_check: bool
+    dry_run: bool
 
 
 def own_file(state: State, *, user: bool) -> Path:
@@ -36,13 +48,20 @@ def own_file(state: State, *, user: bool) -> Path:
     return Path("toolcrib.toml" if found is None else found).expanduser().absolute()
 
 
-def show_edit(edit: "Edit", *, dry_run: bool) -> dict[str, Any]:
+def carry_out(edit: "Edit", *, dry_run: bool, notes: Iterable[str] = ()) -> dict[str, Any]:
     """Write a change, unless it is only to be shown, and return what is told of it."""
     facts: dict[str, Any] = {"file": str(edit.path), "changed": edit.changes, "dryRun": dry_run}
+    facts |= {"notes": told} if (told := [*notes, *edit.notes]) else {}
     if dry_run:
         return {**facts, "diff": edit.diff}
     backup = edit.write()
     return facts if backup is None else {**facts, "backup": str(backup)}
+
+
+def tell_notes(facts: dict[str, Any]) -> None:
+    """Tell people what is to be known beside the result."""
+    for each in facts.get("notes", ()):
+        note(each)
 
 
 def _pairs(option: str, sign: str, given: tuple[str, ...]) -> dict[str, str]:
@@ -55,22 +74,22 @@ def _pairs(option: str, sign: str, given: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-def _entry(command: tuple[str, ...], said: dict[str, Any]) -> dict[str, Any]:
+def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     """Return a server as the command line describes it."""
-    url = said["url"]
+    url = asked.url
     if bool(command) == bool(url):
         problem = "both a command and --url" if url else "neither a command after `--` nor --url"
         raise click.UsageError(f"a server is started or reached, and there is {problem}")
-    env, headers = _pairs("--env", "=", said["env"]), _pairs("--header", ":", said["header"])
-    if url and (env or said["cwd"]):
+    env, headers = _pairs("--env", "=", asked.env), _pairs("--header", ":", asked.header)
+    if url and (env or asked.cwd):
         raise click.UsageError("--env and --cwd are for a command that is started; --header is for a --url")
     if headers and not url:
         raise click.UsageError("--header is for a --url; --env gives variables to a command")
     entry: dict[str, Any] = {"url": url} if url else {"command": command[0], "args": list(command[1:])}
-    if said["transport"]:
-        entry["transport"] = said["transport"]
-    entry |= {"env": env, "headers": headers, "cwd": said["cwd"]}
-    entry |= {"required": said["required"], "disabled": said["disabled"]}
+    if asked.transport:
+        entry["transport"] = asked.transport
+    entry |= {"env": env, "headers": headers, "cwd": asked.cwd}
+    entry |= {"required": asked.required, "disabled": asked.disabled}
     return {key: value for key, value in entry.items() if value}
 
 
@@ -84,7 +103,7 @@ def _entry(command: tuple[str, ...], said: dict[str, Any]) -> dict[str, Any]:
 @click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="A header for it; '${VAR}' likewise.")
 @click.option("--cwd", metavar="FOLDER", help="Where it is started.")
 @click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), help="How it is spoken to.")
-@click.option("--required", is_flag=True, help="Let nothing start without it.")
+@click.option("--required", is_flag=True, help="Let nothing be well without it: /ready says no.")
 @click.option("--disabled", is_flag=True, help="Write it down, and leave it switched off.")
 @click.option("--force", is_flag=True, help="Replace a server of the same name.")
 @click.option("--user", is_flag=True, help="Into the user's own configuration.")
@@ -93,32 +112,33 @@ def _entry(command: tuple[str, ...], said: dict[str, Any]) -> dict[str, Any]:
 @common
 @click.pass_obj
 def add(state: State, /, name: str, command: tuple[str, ...], **said: Any) -> None:
-    r"""Add a server to the configuration.
+    """Add a server to the configuration.
 
     It goes into the configuration in force, else into a new toolcrib.toml here. Everything else in the file
     stays as it is, and what it was is kept as FILE.bak. Values are written as they are given: write '${VAR}',
     in single quotes, for a secret that stays in the environment.
 
-    Then it is started and asked for its tools. Where that fails the server stays in the file, and the exit
-    code is 4.
+    Then it is started and asked for its tools, which the catalogue keeps. Where that fails the server stays
+    in the file, and the exit code is 4.
 
-    \b
     Examples:
       toolcrib add time -- uvx mcp-server-time
       toolcrib add github --url https://api.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
     """
     from toolcrib.crib.editing import add_server  # noqa: PLC0415 - not needed to ask for help
 
-    entry = _entry(command, said)
-    path = own_file(state, user=said["user"])
-    edit = add_server(path, name, entry, replace=said["force"])
-    facts = {"name": name, **show_edit(edit, dry_run=said["dry_run"])}
-    if said["dry_run"]:
+    asked = _Asked(**said)
+    entry = _entry(command, asked)
+    path = own_file(state, user=asked.user)
+    edit = add_server(path, name, entry, replace=asked.force)
+    facts = {"name": name, **carry_out(edit, dry_run=asked.dry_run)}
+    if asked.dry_run:
         _tell(state, facts)
         return
     if not state.json:
         click.echo(f"added {name!r} to {path}" if edit.changes else f"{name!r} is in {path} already")
-    probed = None if said["no_check"] or said["disabled"] else _check(path, name)
+        tell_notes(facts)
+    probed = None if asked.no_check or asked.disabled else _check(path, name)
     if state.json:
         show_json(facts if probed is None else {**facts, "check": _told(probed)})
     if probed is not None:
@@ -128,21 +148,42 @@ def add(state: State, /, name: str, command: tuple[str, ...], **said: Any) -> No
 def _tell(state: State, facts: dict[str, Any]) -> None:
     if state.json:
         show_json(facts)
-    elif "diff" in facts:
+        return
+    if "diff" in facts:
         show_text(facts["diff"] or "nothing would change")
+    tell_notes(facts)
 
 
 def _check(path: Path, name: str) -> "Probe":
-    from toolcrib.crib.config.files import load  # noqa: PLC0415
-    from toolcrib.crib.doctor.probe import probe  # noqa: PLC0415 - as above
-
-    server = load(path).servers[name]
+    """Ask a server for its tools, in a crib of the whole configuration, so that its catalogue keeps them."""
+    from toolcrib.crib import Crib  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.crib.doctor.probe import probe  # noqa: PLC0415
 
     async def work() -> "Probe":
         with waiting(f"starting {name}"):
-            return await probe(name, server)
+            async with Crib(path) as crib:
+                await crib.tools(namespace=name, limit=1)
+                if not crib.status()[name].kept:
+                    return _asked(crib, name)
+            return await probe(name, crib.settings.servers[name])  # what is kept says nothing of today
 
     return wait_for(work)
+
+
+def _asked(crib: "Crib", name: str) -> "Probe":
+    from toolcrib.crib.doctor.probe import Probe  # noqa: PLC0415 - as above
+    from toolcrib.errors import ServerUnavailableError  # noqa: PLC0415
+    from toolcrib.execution.scrub import hide_secrets  # noqa: PLC0415
+
+    status = crib.status()[name]
+    words = hide_secrets(status.stderr)
+    error = None
+    if status.tools is None:
+        reason = status.last_error or "it has not listed its tools in time"
+        error = ServerUnavailableError(name, reason, words)
+    tools = tuple(crib.index.get(each.id) for each in crib.index.every(namespace=name))
+    refused = {each: hide_secrets(reason) for each, reason in status.refused.items()}
+    return Probe(name, tools, refused, error, words)
 
 
 def _told(probed: "Probe") -> dict[str, Any]:
@@ -163,7 +204,7 @@ def _judge(probed: "Probe", *, quiet: bool) -> None:
         return
     if not quiet:
         note(f"it is in the file, and does not work: {probed.error}")
-    raise FailedError(_UNAVAILABLE)
+    raise FailedError(UNAVAILABLE)
 
 
 @click.command()
@@ -189,8 +230,9 @@ def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa:
         if error.problems[0].keyword != ABSENT:
             raise
         raise NotFoundError(str(error)) from error
-    facts = {"name": name, **show_edit(edit, dry_run=dry_run)}
+    facts = {"name": name, **carry_out(edit, dry_run=dry_run)}
     if state.json or dry_run:
         _tell(state, facts)
     else:
         click.echo(f"removed {name!r} from {path}")
+        tell_notes(facts)

@@ -2,12 +2,15 @@
 
 import gc
 import logging
+import re
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.screen import clean
+from toolcrib.cli.screen import clean, note
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ __all__ = ["serve"]
 _LEVELS = ("debug", "info", "warning", "error")
 _STDIO = """\
 toolcrib serves MCP on standard input and output, for a client that starts it:
-  claude mcp add toolcrib -- toolcrib serve
+  claude mcp add toolcrib -- toolcrib serve{more}
 For clients that connect: toolcrib serve --transport http. Ctrl-C stops it."""
 
 
@@ -66,44 +69,51 @@ def serve(
         raise click.UsageError("serve has no --json; over stdio its output is the protocol")
     if not state.debug:
         logging.getLogger().setLevel(log_level.upper())
-    gateway = _gateway(state, expose)
-    wait_for(lambda: _serve(state, gateway, transport, {"host": host, "port": port}))
-
-
-def _gateway(state: State, expose: str | None) -> "Gateway":
-    from toolcrib.crib import GatewaySettings  # noqa: PLC0415 - heavy, and not needed to ask for help
-    from toolcrib.gateway import Gateway  # noqa: PLC0415
-
     if expose is not None:
-        GatewaySettings(expose=expose)  # says what is wrong with it
-    tools: tuple[Any, ...] = ()
-    if state.demo:
-        from toolcrib.cli.demo import demo_tools  # noqa: PLC0415 - only where it is asked for
-
-        tools = demo_tools()
-    return Gateway(state.config_file(), tools=tools)
+        _check_exposed(expose)
+    source = state.source()
+    wait_for(lambda: _serve(state, source, transport, {"host": host, "port": port}))
 
 
-async def _serve(state: State, gateway: "Gateway", transport: str, place: dict[str, Any]) -> None:
-    async with gateway:
+def _check_exposed(expose: str) -> None:
+    from toolcrib.crib import GatewaySettings  # noqa: PLC0415 - heavy, and not needed to ask for help
+    from toolcrib.errors import ConfigError  # noqa: PLC0415
+
+    try:
+        GatewaySettings(expose=expose)
+    except ConfigError as error:
+        raise click.BadParameter(error.problems[0].message, param_hint="--expose") from error
+
+
+async def _serve(state: State, source: str | None, transport: str, place: dict[str, Any]) -> None:
+    from toolcrib.gateway import Gateway  # noqa: PLC0415 - heavy, and not needed to ask for help
+
+    gateway = Gateway(source)
+    async with state.opened(gateway.crib, gateway):
         gc.freeze()  # what was loaded until now stays, and need not be looked through again and again
-        if state.demo:
-            from toolcrib.cli.demo import add_examples  # noqa: PLC0415 - as above
-
-            add_examples(gateway.crib)
+        if not gateway.crib.status() and not len(gateway.crib.index):
+            note("it serves 0 tools; `toolcrib add` adds a server, and --demo a catalogue to try it with")
         if transport == "stdio":
             if sys.stdin.isatty():
-                click.echo(_STDIO, err=True)
+                click.echo(_STDIO.format(more=_as_here(state, source)), err=True)
             await gateway.serve_stdio(state.toolset)
         else:
             await gateway.serve_http(**place, on_ready=lambda url: _tell(state, gateway, url))
+
+
+def _as_here(state: State, source: str | None) -> str:
+    """Return the options that serve the same from any other folder."""
+    config = "" if source is None else f" --config {shlex.quote(str(Path(source).expanduser().absolute()))}"
+    toolset = "" if state.toolset is None else f" --toolset {shlex.quote(state.toolset)}"
+    return f"{config}{toolset}{' --demo' if state.demo else ''}"
 
 
 def _tell(state: State, gateway: "Gateway", url: str) -> None:
     """Say where it listens, and what to try."""
     settings = gateway.crib.settings
     toolsets = [f"  and its toolset {name} at {url}/mcp/{name}" for name in settings.toolsets]
-    header = ' --header "Authorization: Bearer $TOOLCRIB_TOKEN"' if settings.gateway.token else ""
+    token = settings.gateway.token
+    header = f' --header "Authorization: Bearer {_named(token)}"' if token else ""
     asked = '--demo search "how many days until christmas"' if state.demo else 'search "what you want to do"'
     lines = (
         f"toolcrib serves {len(gateway.crib.index):,} tools at {url}/mcp",
@@ -117,3 +127,9 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
         "Ctrl-C stops it.",
     )
     click.echo(clean("\n".join(lines)), err=True)
+
+
+def _named(token: str) -> str:
+    """Return what stands for a token: the variable that the configuration names, never the token itself."""
+    variable = re.fullmatch(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}", token)
+    return "<your token>" if variable is None else f"${variable[1]}"

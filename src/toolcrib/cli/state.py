@@ -1,9 +1,11 @@
 """What was said before or after a verb that holds for all of them, and the crib that follows from it."""
 
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -43,25 +45,40 @@ class State:
         found = find_config()
         return None if found is None else str(found)
 
-    @asynccontextmanager
-    async def crib(self) -> "AsyncIterator[Crib]":
-        """Open the crib that the command line means."""
-        from toolcrib.crib import Crib  # noqa: PLC0415 - heavy, and not needed to ask for help
+    def source(self) -> str | None:
+        """Return the configuration to read, which is there; None without any, and that is told.
 
+        Raises:
+            UsageError: the one that is named is not there.
+        """
+        if self.config is not None and not Path(self.config).expanduser().exists():
+            raise click.UsageError(f"there is no configuration {self.config!r}")
         config = self.config_file()
         if config is None and not self.demo:
             note(_NOTHING)
-        crib = Crib(config)
-        if not self.demo:
-            async with crib:
-                yield crib
-            return
-        from toolcrib.cli.demo import add_demo, add_examples  # noqa: PLC0415 - only where it is asked for
+        return config
 
-        add_demo(crib)
-        async with crib:
-            add_examples(crib)
+    @asynccontextmanager
+    async def crib(self) -> "AsyncIterator[Crib]":
+        """Open the crib that the command line means."""
+        config = self.source()
+        from toolcrib.crib import Crib  # noqa: PLC0415 - heavy, and not needed to ask for help
+
+        crib = Crib(config)
+        async with self.opened(crib, crib):
             yield crib
+
+    @asynccontextmanager
+    async def opened(self, crib: "Crib", door: AbstractAsyncContextManager[object]) -> AsyncIterator[None]:
+        """Open a crib by its door, and add what is built in, where that is wanted."""
+        if not self.demo:
+            async with door:
+                yield
+            return
+        from toolcrib.crib.demo import open_with_demo  # noqa: PLC0415 - only where it is asked for
+
+        async with open_with_demo(crib, door):
+            yield
 
     @asynccontextmanager
     async def view(self) -> "AsyncIterator[View]":
@@ -104,7 +121,11 @@ _DEBUG = _shared(
 
 
 def common(command: _Command) -> _Command:
-    """Add the options that every verb takes, also before its name; their values are in `State`."""
+    """Add the options that every verb takes, also before its name; their values are in `State`.
+
+    Examples in the description of a verb are shown as they are written, a line to a line.
+    """
+    command.__doc__ = re.sub(r"^( *)(Examples?:)", "\\1\b\n\\1\\2", command.__doc__ or "", flags=re.MULTILINE)
     return _CONFIG(_JSON(_DEMO(_DEBUG(command))))
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.finding import why_failed
+from toolcrib.cli.absent import why_failed
 from toolcrib.cli.running import TIMEOUT
 from toolcrib.cli.screen import heading, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
@@ -13,10 +13,13 @@ from toolcrib.errors import ServerUnavailableError
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
+    from toolcrib.execution.mcp import ServerStatus
 
 __all__ = ["status"]
 
 _NAMED = 3
+_PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
+"""What is true of a server only while it runs."""
 _COUNTING = 30.0
 """For how many seconds definitions are counted, before the rest is estimated."""
 
@@ -35,8 +38,12 @@ _COUNTING = 30.0
 def status(state: State, timeout: float) -> None:
     """Show the servers, the catalogue, and the tokens saved.
 
-    Every server is asked for its tools. The tokens are measured: those of all definitions, which a client
-    would otherwise be sent, against those of the tools that stand for them here.
+    Every server is asked for its tools, and stopped again. It has `answered`, or it has `failed`, or it has
+    not answered in time: then it is `late`, or its tools are `kept` from an earlier run. How the servers of a
+    running gateway are doing, its /ready and /metrics tell.
+
+    The tokens are measured: those of all definitions, which a client would otherwise be sent, against those
+    of the tools that stand for them here.
 
     Example: toolcrib status --json
     """
@@ -56,22 +63,34 @@ def status(state: State, timeout: float) -> None:
 
 
 def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
-    servers = [
-        each.to_json() | ({"why": why_failed(each)} if each.last_error else {})
-        for each in view.status().values()
-    ]
-    index: Any = view.index
+    servers = [_server(each) for each in view.status().values()]
+    from toolcrib.discovery import SqliteStore  # noqa: PLC0415 - not needed to ask for help
+
     store = crib.discovery.index.store
     return {
         "config": crib.settings.source,
         "servers": servers,
         "catalogue": {
-            "tools": len(index),
-            "namespaces": [name for name in index.namespaces() if name],
-            "keptIn": None if store is None else str(getattr(store, "path", "")),
+            "tools": len(view.index),
+            "namespaces": [name for name in view.index.namespaces() if name],
+            "keptIn": str(store.path) if isinstance(store, SqliteStore) else None,
         },
         "toolsets": sorted(crib.settings.toolsets),
     }
+
+
+def _server(status: "ServerStatus") -> dict[str, Any]:
+    """Return what came of asking a server; its process is gone when this is read."""
+    why = {"why": why_failed(status)} if status.last_error else {}
+    return {**status.to_json(without=_PASSING), "state": _came_of(status), **why}
+
+
+def _came_of(status: "ServerStatus") -> str:
+    if status.state in {"failed", "disabled"}:
+        return status.state
+    if status.kept:
+        return "kept"
+    return "late" if status.tools is None else "answered"
 
 
 async def _tokens(view: "View") -> dict[str, Any]:

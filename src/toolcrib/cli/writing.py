@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.finding import note_absent
+from toolcrib.cli.absent import tell_absent
+from toolcrib.cli.naming import meant, not_there
 from toolcrib.cli.screen import note, show_json, show_text, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
@@ -43,23 +44,34 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
     Example: toolcrib convert --to openai --strict github:create_issue
     """
     chosen = _options(options) | ({"strict": True} if strict else {})
+    _check_target(target)
 
     async def work() -> None:
         async with state.view() as view:
             with waiting("asking the servers"):
-                await _be_there(view, ids)
-            _show(state, view.convert(target, tools=ids or None, **chosen))
-            note_absent(view)
+                found = await _be_there(view, ids)
+            _show(state, view, view.convert(target, tools=found or None, **chosen))
 
     wait_for(work)
 
 
-async def _be_there(view: "View", ids: tuple[str, ...]) -> None:
-    """Wait for the servers of tools, or of all, and refuse tools that are not there."""
-    for named in ids:
-        await view.describe(named, "summary")
-    if not ids:
+def _check_target(target: str) -> None:
+    from toolcrib.adapter import default_registry  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.model.suggest import choose  # noqa: PLC0415
+
+    known = default_registry().names()
+    if target not in known:
+        raise click.UsageError(f"there is no format {target!r}{choose(target, known)}")
+
+
+async def _be_there(view: "View", ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Wait for the servers of tools, or of all, and return their ids; refuse tools that are not there."""
+    found = await meant(view, ids)
+    for each in found:
+        await view.describe(each, "summary")
+    if not found:
         await view.tools(limit=1)
+    return found
 
 
 def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -75,9 +87,10 @@ def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _show(state: State, conversions: "list[Conversion]") -> None:
+def _show(state: State, view: "View", conversions: "list[Conversion]") -> None:
+    absent = tell_absent(view)
     if state.json:
-        show_json({"tools": [_flat(each) for each in conversions]})
+        show_json({"tools": [_flat(each) for each in conversions], **absent})
         return
     show_json([each.payload for each in conversions])
     warnings = [f"{each.tool_id}: {warning}" for each in conversions for warning in each.warnings]
@@ -117,12 +130,14 @@ def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int
     async def work() -> None:
         async with state.view() as view:
             with waiting("asking the servers"):
-                await _be_there(view, ids)
-                text = await view.stubs(ids or None, namespace=namespace, budget=budget)
+                found = await _be_there(view, ids)
+                text = await view.stubs(found or None, namespace=namespace, budget=budget)
+            if unknown := not_there(view, {"namespace": namespace}):
+                note(unknown.removeprefix("; "))
+            absent = tell_absent(view, namespace)
             if state.json:
-                show_json({"stubs": text})
+                show_json({"stubs": text, **absent})
             else:
                 show_text(text)
-            note_absent(view, namespace)
 
     wait_for(work)

@@ -1,38 +1,7 @@
-"""The verbs that check: `doctor` and `lint`."""
+"""The verb `lint`."""
 
 import json
 from typing import Any
-
-
-def test_the_doctor_says_that_all_is_well(toolcrib: Any, config: Any, little: Any) -> None:
-    made = toolcrib("doctor", "--config", config(little=little()))
-    assert made.exit_code == 0
-    assert "✓ server 'little': 5 tools in " in made.stdout
-    assert made.stdout.endswith("\nall is well\n")
-
-
-def test_the_doctor_explains_what_is_broken(toolcrib: Any, config: Any, little: Any) -> None:
-    file = config(bad=little("fail", "no licence"), lost={"command": "no-such-program-here"})
-    made = toolcrib("doctor", "--config", file, "--timeout", "20")
-    assert made.exit_code == 1
-    assert "✗ server 'bad': it does not work\n" in made.stdout
-    assert "    | no licence\n" in made.stdout
-    assert "    do: install it, or write its full path\n" in made.stdout
-    assert made.stdout.endswith("\n2 errors, 0 warnings\n")
-
-
-def test_the_doctor_starts_nothing_offline(toolcrib: Any, config: Any, little: Any) -> None:
-    made = toolcrib("doctor", "--offline", "--json", "--config", config(bad=little("fail")))
-    found = json.loads(made.stdout)
-    assert (made.exit_code, found["healthy"], found["errors"]) == (0, True, 0)
-    assert not any(each["subject"] == "server 'bad'" for each in found["findings"])
-
-
-def test_the_doctor_reads_a_broken_configuration(toolcrib: Any, tmp_path: Any) -> None:
-    path = tmp_path / "mcp.json"
-    path.write_text("{oops")
-    found = json.loads(toolcrib("doctor", "--json", "--config", str(path)).stdout)
-    assert "it is not JSON" in found["findings"][0]["what"]
 
 
 def test_the_linter_finds_nothing_wrong_with_good_tools(toolcrib: Any, config: Any, little: Any) -> None:
@@ -66,3 +35,7 @@ def test_a_tool_or_a_target_that_is_not_there_is_told(toolcrib: Any, config: Any
 def test_an_empty_catalogue_is_told(toolcrib: Any, config: Any) -> None:
     made = toolcrib("lint", "--config", config())
     assert "there are no tools to look at" in made.stderr
+
+
+def test_there_is_nothing_to_complain_about_in_the_demonstration(toolcrib: Any) -> None:
+    assert toolcrib("--demo", "lint").stdout.endswith("12 tools: 0 errors, 0 warnings, 0 notes\n")

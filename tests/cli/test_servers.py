@@ -24,6 +24,28 @@ def test_a_server_is_added_and_asked_for_its_tools(toolcrib: Any, little: Any) -
     assert load(path).servers["little"].env == {"A": "${HOME}", "B": "x=y"}
 
 
+def test_what_a_server_said_when_it_was_added_is_kept(toolcrib: Any, little: Any, tmp_path: Path) -> None:
+    switch = tmp_path / "switch"
+    switch.touch()
+    toolcrib("add", "some", *command(little, "unless", str(switch)))
+    switch.unlink()
+    assert "some:shout" in toolcrib("search", "capital letters").stdout
+
+
+def test_what_is_kept_of_a_server_does_not_say_that_it_works(
+    toolcrib: Any, little: Any, tmp_path: Path
+) -> None:
+    switch = tmp_path / "switch"
+    switch.touch()
+    server = command(little, "unless", str(switch))
+    toolcrib("add", "some", *server)
+    assert toolcrib("add", "some", "--force", "-e", "A=b", *server).stdout.endswith("it works: 5 tools\n")
+    switch.unlink()
+    made = toolcrib("add", "some", "--force", "-e", "A=c", *server)
+    assert made.exit_code == 4
+    assert "the switch is off" in made.stderr
+
+
 def test_a_server_that_does_not_work_stays_in_the_file(toolcrib: Any, little: Any) -> None:
     made = toolcrib("add", "bad", *command(little, "fail", "no licence"))
     assert made.exit_code == 4
@@ -102,6 +124,15 @@ def test_a_server_of_the_same_name_is_replaced_only_by_force(toolcrib: Any) -> N
     assert toolcrib("add", "a", "--force", "--disabled", "--", "y").stdout.endswith("already\n")
     server = load("toolcrib.toml").servers["a"]
     assert (server.command, server.disabled) == ("y", True)
+
+
+def test_a_file_that_is_closed_to_others_because_of_a_secret_is_told(toolcrib: Any) -> None:
+    Path("toolcrib.toml").touch(mode=0o644)
+    made = toolcrib("add", "a", "--no-check", "-e", "TOKEN=sesame", "--", "x")
+    assert made.stderr.startswith("note: ")
+    assert "sesame" not in made.output
+    facts = json.loads(toolcrib("add", "b", "--no-check", "--json", "-e", "A=${B}", "--", "x").stdout)
+    assert "notes" not in facts
 
 
 def test_the_users_own_file_is_changed_when_that_is_wanted(toolcrib: Any, home: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.crib.config.files import load
+from toolcrib.crib.installing import CLIENTS
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,9 @@ def test_the_servers_of_a_client_are_imported(toolcrib: Any, user: Path) -> None
     assert "'crib' is left out: it is toolcrib itself" in made.stderr
     again = json.loads(toolcrib("import", "cursor", "--json").stdout)
     assert (again["changed"], again["same"], again["added"]) == (False, ["a"], [])
-    assert toolcrib("import", "cursor").stdout.startswith("imported nothing")
+    twice = toolcrib("import", "cursor")
+    assert twice.stdout.startswith("imported nothing")
+    assert "note: a: in our configuration already\n" in twice.stderr
 
 
 def test_a_file_is_imported_and_a_conflict_is_told(toolcrib: Any, tmp_path: Path, home: Path) -> None:
@@ -55,6 +58,9 @@ def test_a_client_that_is_not_known_or_not_there_is_told(toolcrib: Any) -> None:
         assert made.exit_code == 3
         assert "there is no client 'cursr'; did you mean 'cursor'?" in made.stderr
     assert "there are claude, claude-desktop" in toolcrib("install", "zzzzzz").stderr
+    for name in ("nosuch.json", "./cursor"):
+        made = toolcrib("import", name)
+        assert [made.exit_code, made.stderr] == [3, f"error: there is no file {name!r}\n"]
     absent = toolcrib("import", "cursor")
     assert (absent.exit_code, "Cursor has no configuration here" in absent.stderr) == (3, True)
 
@@ -101,7 +107,7 @@ def test_toolcrib_is_installed_shown_and_taken_back(toolcrib: Any, config: Any, 
 def test_an_installation_without_anything_to_serve_is_refused(toolcrib: Any) -> None:
     made = toolcrib("install", "cursor", "--json")
     assert made.exit_code == 2
-    assert "make one with `toolcrib add`" in json.loads(made.stdout)["error"]["message"]
+    assert "make one with `toolcrib add" in json.loads(made.stdout)["error"]["message"]
     conflict = put(Path.cwd() / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     made = toolcrib("install", "claude", "--scope", "project")
     assert (made.exit_code, str(conflict) in made.stderr) == (2, True)
@@ -112,3 +118,21 @@ def test_what_an_installation_could_not_do_is_told(toolcrib: Any, config: Any, u
     put(user / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "y"}}})
     made = toolcrib("install", "cursor", "--config", file, "--replace")
     assert "'a' stays: ours of that name is another server" in made.stderr
+
+
+@pytest.mark.parametrize("verb", ["import", "export", "install"])
+def test_every_client_is_named(toolcrib: Any, verb: str) -> None:
+    told = " ".join(toolcrib(verb, "--help").stdout.split())
+    *first, last = CLIENTS
+    assert f"The clients are {', '.join(first)} and {last}." in told
+
+
+def test_another_server_of_the_name_is_written_over_only_by_force(
+    toolcrib: Any, config: Any, user: Path
+) -> None:
+    path = put(user / ".cursor" / "mcp.json", {"mcpServers": {"toolcrib": {"command": "mine"}}})
+    args = ["install", "cursor", "--config", config(a={"command": "x"})]
+    assert toolcrib(*args).exit_code == 2
+    assert load(path).servers["toolcrib"].command == "mine"
+    assert toolcrib(*args, "--force").exit_code == 0
+    assert load(path).servers["toolcrib"].command != "mine"
