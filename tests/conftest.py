@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
+CHILDREN = "COVERAGE_PROCESS_CONFIG"
+"""The variable by which processes that a test starts know that they are measured too."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -21,9 +23,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     if measured is None:
         return (yield)
     measured.stop()
+    inherited = os.environ.pop(CHILDREN, None)
     try:
         return (yield)
     finally:
+        if inherited is not None:
+            os.environ[CHILDREN] = inherited
         measured.start()
 
 

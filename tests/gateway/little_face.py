@@ -28,6 +28,7 @@ class LittleFace:
         self.started, self.cancelled, self.go_on = anyio.Event(), anyio.Event(), anyio.Event()
         self.callers: list[str] = []
         self.done: list[str] = []
+        self.looks = 0
         self._callbacks: list[Callable[[], object]] = []
 
     def take(self, view: Any, settings: Any, kept: Any) -> "LittleFace":
@@ -35,7 +36,11 @@ class LittleFace:
         self.view, self.settings, self.kept = view, settings, kept
         return self
 
+    def about(self) -> str:
+        return f"It has {len(self.names)} tools."
+
     def tools(self) -> Sequence[mcp_types.Tool]:
+        self.looks += 1
         return [_tool(name) for name in self.names]
 
     async def call(self, name: str, arguments: Mapping[str, Any], client: Client) -> mcp_types.CallToolResult:
@@ -89,6 +94,10 @@ class LittleFace:
 
     def change(self) -> None:
         self.names = [*self.names, f"echo{len(self.names)}"]
+        self.note()
+
+    def note(self) -> None:
+        """Say that something may be different."""
         for callback in list(self._callbacks):
             callback()
 

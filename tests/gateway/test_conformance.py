@@ -17,7 +17,7 @@ import pytest
 from gateway.support import Place, Served
 from servers.launch import npm_tool, tiny
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.untraced, pytest.mark.timeout(180)]
 
 TIME = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
 REVISIONS = ("2025-11-25", "2026-07-28")

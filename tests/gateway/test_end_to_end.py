@@ -12,7 +12,7 @@ from gateway.support import Place, Served, Stdio, called, connected, failed
 from mcp import Client
 from servers.launch import START, npm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.untraced, pytest.mark.anyio, pytest.mark.timeout(180)]
 
 WAYS = [("http", "stateless"), ("http", "handshake"), ("stdio", "stateless"), ("stdio", "handshake")]
 SIX = {"everything", "files", "memory", "thinking", "time", "git"}

@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from gateway.little_face import LittleFace
 from mcp import Client, MCPError
-from mcp_types import CreateMessageResult, ElicitResult, TextContent
-from opentelemetry import trace
+from mcp_types import CreateMessageResult, ElicitResult, Implementation, TextContent
 
 from toolcrib.errors import ToolExecutionError
 from toolcrib.execution.records import Call
@@ -121,14 +123,106 @@ async def test_the_client_is_known_while_its_request_runs() -> None:
         assert (await client.call_tool("echo", {})).structured_content == {"value": True}
 
 
-def test_old_tickets_are_forgotten_and_used_ones_are_none() -> None:
-    tickets = Tickets()
+def test_a_used_ticket_is_none_for_as_long_as_its_seal_holds() -> None:
+    clock = [0.0]
+    tickets = Tickets(600, clock=lambda: clock[0])
     first = tickets.issue({"a": "1"}, {"b": "2"})
+    assert tickets.redeem(None) == ({}, {})
     assert tickets.redeem(first) == ({"a": "1"}, {"b": "2"})
-    assert tickets.redeem(first) == ({}, {})
-    for _ in range(10_000):
+    clock[0] = 600
+    for _ in range(20_000):
         tickets.redeem(tickets.issue({}, {}))
+    assert tickets.redeem(first) == ({}, {})
+    clock[0] = 601
+    tickets.redeem(tickets.issue({}, {}))
     assert tickets.redeem(first) == ({"a": "1"}, {"b": "2"})
+
+
+class Hearing:
+    """Has a client of the handshake era count how often it is told of changes."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.told = 0
+
+    async def __call__(self, message: Any) -> None:
+        self.told += type(message).__name__ == "ToolListChangedNotification"
+
+    async def reaches(self, times: int) -> None:
+        with anyio.fail_after(20):
+            while self.told < times:  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def heard(face: LittleFace) -> AsyncIterator[Hearing]:
+    """Run an endpoint with one client that listens."""
+    endpoint = Endpoint(face)
+    hearing = Hearing(endpoint)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(endpoint.run)
+        async with Client(endpoint.server, mode="legacy", message_handler=hearing) as client:
+            await client.list_tools()
+            yield hearing
+        tasks.cancel_scope.cancel()
+
+
+async def test_clients_hear_of_changes_that_they_can_see_alone() -> None:
+    face = LittleFace()
+    async with heard(face) as hearing:
+        face.note()
+        with anyio.fail_after(20):
+            while face.looks < 2:  # noqa: ASYNC110 - it looks once more when the change has settled
+                await anyio.sleep(0.01)
+        for _ in range(3):
+            face.change()
+        await hearing.reaches(1)
+        assert hearing.endpoint.server.instructions == "It has 9 tools."
+        await anyio.wait_all_tasks_blocked()
+    assert hearing.told == 1
+
+
+async def test_a_change_that_cannot_be_told_does_not_keep_the_next_from_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Shy(LittleFace):
+        shy = False
+
+        def about(self) -> str:
+            if self.shy:
+                self.shy = False
+                raise LookupError("no words")
+            return super().about()
+
+    face = Shy()
+    async with heard(face) as hearing:
+        face.shy = True
+        face.change()
+        with anyio.fail_after(20):
+            while face.shy:  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.01)
+        face.change()
+        await hearing.reaches(1)
+    assert "could not be told of a change" in caplog.text
+    assert "no words" in caplog.text
+
+
+async def test_what_a_client_says_of_itself_cannot_forge_lines_of_a_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(*_: Any) -> Any:
+        raise MCPError(-32000, "no\n2026-01-01 CRITICAL forged \x1b[2J")
+
+    face = LittleFace()
+    name = Implementation(name="me\n2026-01-01 CRITICAL \x1b[2J", version="1")
+    async with Client(
+        Endpoint(face).server, mode="legacy", client_info=name, elicitation_callback=fail
+    ) as client:
+        await client.call_tool("wipe", {})
+    assert face.callers == ["mcp:me 2026-01-01 CRITICAL [2J"]
+    [said] = [record.getMessage() for record in caplog.records if record.name == "toolcrib.gateway"]
+    assert "forged" in said
+    assert not {"\n", "\x1b"} & set(said)
 
 
 async def test_a_session_that_is_over_is_not_held() -> None:
@@ -149,25 +243,36 @@ async def test_headers_that_belie_arguments_are_known_without_listing_tools() ->
     assert schema("nobody") is None
 
 
-async def test_spans_are_made_where_they_go_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    endpoint = Endpoint(LittleFace())
-    spans: list[str] = []
+def test_spans_are_made_where_they_go_anywhere() -> None:
+    code = """
+import anyio
+from gateway.little_face import LittleFace
+from mcp import Client
+from opentelemetry import trace
+from toolcrib.gateway.endpoint import Endpoint
 
-    class Tracer(trace.NoOpTracer):
-        def start_as_current_span(self, name: str, *more: Any, **options: Any) -> Any:
-            spans.append(name)
-            return super().start_as_current_span(name, *more, **options)
+spans = []
 
-    class Provider(trace.NoOpTracerProvider):
-        def get_tracer(self, *_: Any, **__: Any) -> trace.Tracer:
-            return Tracer()
+class Tracer(trace.NoOpTracer):
+    def start_as_current_span(self, name, *more, **options):
+        spans.append(name)
+        return super().start_as_current_span(name, *more, **options)
 
-    async with Client(endpoint.server) as client:
+class Provider(trace.NoOpTracerProvider):
+    def get_tracer(self, *_, **__):
+        return Tracer()
+
+async def main():
+    async with Client(Endpoint(LittleFace()).server) as client:
         await client.call_tool("echo", {})
         assert spans == []
-        monkeypatch.setattr(trace, "_TRACER_PROVIDER", Provider())
+        trace.set_tracer_provider(Provider())
         await client.call_tool("echo", {})
     assert "tools/call echo" in spans
+
+anyio.run(main)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent.parent)
 
 
 def test_the_package_is_light_and_says_what_is_missing() -> None:

@@ -15,10 +15,8 @@ from gateway.support import ERAS, Place, Served, called, connected, failed
 from mcp import Client
 from servers.launch import SOON, START, HttpServer, alive, children, faulty, tiny, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.untraced, pytest.mark.anyio, pytest.mark.timeout(120)]
 
-PROMPT = 5.0
-"""Seconds within which an error must come: a second is meant, but the machine may be busy."""
 KILOBYTES, MEGABYTES = 900_000, 10_000_000
 WAYS = [("handshake", "faulty"), ("stateless", "faulty"), ("stateless", "remote")]
 """Eras of the client, and servers: the one on stdio and the one that is reached over HTTP."""
@@ -107,9 +105,9 @@ async def test_a_server_that_dies_mid_call_is_an_error_at_once_and_is_there_agai
     ward: Ward, client: Client, era: str, name: str, note: Callable[[str, float], None]
 ) -> None:
     begun = time.monotonic()
-    error = await failed(client, "run_tool", tool_id=f"{name}:crash", args={})
+    with anyio.fail_after(SOON):
+        error = await failed(client, "run_tool", tool_id=f"{name}:crash", args={})
     note(f"a server dies mid-call ({HOW[name]}): typed error", begun)
-    assert time.monotonic() - begun < PROMPT
     assert error["code"] in {"backend_unavailable", "execution_failed"}
     assert error["tool_id"] == f"{name}:crash"
     assert await ran(client, "sound:echo", text="meanwhile")

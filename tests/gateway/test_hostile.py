@@ -16,7 +16,7 @@ from anyio.abc import SocketStream
 from gateway.support import ERAS, Place, Served, called, connected
 from servers.launch import START, tiny, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.untraced, pytest.mark.anyio, pytest.mark.timeout(180)]
 
 COUNT = 1000
 AT_ONCE = 32

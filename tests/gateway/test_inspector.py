@@ -10,7 +10,7 @@ import pytest
 from gateway.support import Place, Served
 from servers.launch import npm_tool, tiny
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.untraced, pytest.mark.timeout(120)]
 
 EIGHT = {
     "search_tools",

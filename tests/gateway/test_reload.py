@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import sys
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -31,6 +32,7 @@ def shout(text: str) -> str:
     return text.upper()
 
 
+LITTLE = ["-S", "-I", str(Path(__file__).parent.parent / "crib" / "server.py")]
 TOOLS = [
     toolcrib.tool(namespace="math")(add),
     toolcrib.tool(namespace="text")(shout),
@@ -104,6 +106,7 @@ async def test_a_session_goes_on_while_its_toolset_changes_and_hears_of_it(tmp_p
 
     def face(*parts: Any) -> LittleFace:
         faces.append(LittleFace().take(*parts))
+        faces[-1].names.append(f"echo{len(faces)}")
         return faces[-1]
 
     told = anyio.Event()
@@ -148,7 +151,124 @@ async def test_the_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixt
         with anyio.fail_after(20):
             while gateway.toolsets != ("a",):  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(0.05)
-    assert "was read again" in caplog.text
+    assert "was read again: other toolsets: a" in caplog.text
+
+
+async def test_it_is_logged_what_is_different_and_what_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "toolcrib.gateway")
+    config = tmp_path / "toolcrib.toml"
+    config.write_text("[gateway]\ntoken = 'secret-one'\n")
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway:
+        await gateway.reload()
+        write(config, "[gateway]\nport = 1\nconfirm = false\n" + toolsets(a=["math"]))
+        await gateway.reload()
+    same, told, warned = (record.getMessage() for record in caplog.records)
+    assert same.endswith(": nothing that concerns the gateway is different")
+    assert told.endswith(
+        ": other toolsets: a; other gateway settings: token, confirm; after a restart: gateway.port"
+    )
+    assert warned == "the gateway asks clients for no token any more"
+    assert caplog.records[2].levelno == logging.WARNING
+    assert "secret" not in caplog.text
+
+
+async def test_a_tool_that_is_excluded_is_gone_before_the_tools_of_what_left_are(tmp_path: Path) -> None:
+    config = tmp_path / "toolcrib.toml"
+    servers = f"[servers.little]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(LITTLE)}\n"
+    config.write_text(toolsets(a=["math", "text"], b=["little"]) + servers)
+    seen: list[tuple[int, list[str]]] = []
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway:
+        with anyio.fail_after(30):
+            await gateway.crib.ready()
+            find = gateway.crib.index.on_change(
+                lambda _: seen.append((len(gateway.crib.index), list(gateway.toolsets)))
+            )
+            write(config, toolsets(a=["math"]))
+            await gateway.reload()
+            find()
+    assert seen
+    assert all(names == ["a"] for _, names in seen)
+
+
+async def test_a_toolset_that_leaves_with_its_server_does_not_end_the_following(tmp_path: Path) -> None:
+    config = tmp_path / "toolcrib.toml"
+    servers = f"[servers.little]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(LITTLE)}\n"
+    config.write_text(toolsets(b=["little"]) + servers)
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway:
+        with anyio.fail_after(30):
+            await gateway.crib.ready()
+            write(config, "")
+            await gateway.reload()
+            write(config, toolsets(c=["math"]))
+            await gateway.reload()
+            gateway.crib.add(shout, namespace="loud")
+            while "loud" not in (gateway.endpoint().instructions or ""):  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.02)
+        assert gateway.toolsets == ("c",)
+        assert gateway.unready() == {}
+
+
+async def test_a_gateway_that_follows_nothing_any_more_is_not_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Gateway):
+        async def reload(self) -> None:
+            raise LookupError("broken")
+
+    config = tmp_path / "toolcrib.toml"
+    config.write_text("")
+    async with Broken(config, tools=TOOLS) as gateway:
+        assert gateway.unready() == {}
+        write(config, toolsets(a=["math"]))
+        with anyio.fail_after(20):
+            while "gateway" not in gateway.unready():  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.05)
+    assert "follows no changes of tools and configuration any more" in caplog.text
+
+
+async def test_an_endpoint_that_cannot_follow_is_logged_as_such(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "toolcrib.gateway")
+    config = tmp_path / "toolcrib.toml"
+    config.write_text("")
+    made: list[LittleFace] = []
+
+    def face(*_: Any) -> LittleFace:
+        if made:
+            raise LookupError("no second face")
+        made.append(LittleFace())
+        return made[0]
+
+    async with Gateway(config, faces=face, watch=False) as gateway:
+        write(config, toolsets(a=["math"]))
+        await gateway.reload()
+    assert "taken up, but not by all endpoints" in caplog.text
+    assert "stays as it was" not in caplog.text
+
+
+async def test_what_is_no_file_changes_nothing_and_blocks_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "toolcrib.toml"
+    config.write_text("")
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway:
+        config.unlink()
+        os.mkfifo(config)
+        with anyio.fail_after(20):
+            await gateway.reload()
+    assert "the configuration stays as it was" in caplog.text
+
+
+async def test_an_api_that_is_required_counts_for_readiness(tmp_path: Path) -> None:
+    lost = {"document": str(tmp_path / "none.json"), "required": True}
+    async with Gateway({"openapi": {"lost": lost, "other": {**lost, "required": False}}}) as gateway:
+        with anyio.fail_after(20):
+            while "lost" not in gateway.unready():  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.02)
+        assert set(gateway.unready()) == {"lost"}
 
 
 async def test_a_gateway_without_a_file_has_nothing_to_read_again() -> None:
@@ -179,7 +299,9 @@ async def test_the_token_may_not_go_while_others_can_call(
             assert await status(f"{here}/metrics", token) == expected
 
 
-async def test_a_file_has_changed_when_it_is_written_replaced_or_back(tmp_path: Path) -> None:
+async def test_a_file_has_changed_when_it_is_written_replaced_or_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "file"
     seen: list[str] = []
     heard = anyio.Event()
@@ -192,7 +314,7 @@ async def test_a_file_has_changed_when_it_is_written_replaced_or_back(tmp_path: 
         nonlocal heard
         heard = anyio.Event()
         if text is None:
-            file.unlink()
+            file.unlink(missing_ok=True)
         else:
             write(file, text)
         with anyio.move_on_after(0.15 if text is None else 20):
@@ -204,6 +326,7 @@ async def test_a_file_has_changed_when_it_is_written_replaced_or_back(tmp_path: 
         await anyio.wait_all_tasks_blocked()
         await change("two")
         await change(None)
+        await change(None)
         await change("three")
         os.utime(file, (1, 1))
         with anyio.fail_after(20):
@@ -211,6 +334,9 @@ async def test_a_file_has_changed_when_it_is_written_replaced_or_back(tmp_path: 
                 await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
     assert seen == ["two", "three", "three"]
+    assert [record.message for record in caplog.records] == [
+        f"the configuration file {str(file)!r} is gone; what it said last still holds"
+    ]
 
 
 async def test_a_gateway_whose_face_cannot_be_made_leaves_nothing_open() -> None:
@@ -232,5 +358,5 @@ def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
     codes: list[int] = []
     thread = Thread(target=anyio.run, args=(serve,))
     thread.start()
-    thread.join()
+    thread.join(30)
     assert codes == [200]

@@ -17,6 +17,7 @@ from mcp import Client, StdioServerParameters
 from mcp_types import ElicitResult
 
 from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.signals import Stop
 from toolcrib.gateway.stdio import serve_streams
 
 CHILD = Path(__file__).parent / "child.py"
@@ -100,6 +101,15 @@ def test_a_signal_ends_it_with_its_servers(tmp_path: Path) -> None:
         say(child, "ping", {}, 3)
         assert hear(child)["id"] == 3
         child.send_signal(signal.SIGTERM)
+        said = {}
+        for number in range(4, 1000):  # until it is heard
+            say(child, "ping", {}, number)
+            if "error" in (said := hear(child)):
+                break
+        assert said["error"]["message"] == "the gateway is stopping"
+        assert child.poll() is None
+        child.send_signal(signal.SIGTERM)
+        assert hear(child)["id"] == 2
         assert child.wait(30) == 0
         assert child.stderr is not None
         errors = child.stderr.read()
@@ -110,14 +120,16 @@ def test_a_signal_ends_it_with_its_servers(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def piped() -> AsyncIterator[tuple[int, int, anyio.Event]]:
+async def piped(
+    face: LittleFace | None = None, **options: Any
+) -> AsyncIterator[tuple[int, int, anyio.Event]]:
     """Serve over pipes, and yield where to write, where to read, and what is set at the end."""
     stdin, write = os.pipe()
     read, stdout = os.pipe()
     ended = anyio.Event()
 
     async def serve() -> None:
-        await serve_streams(Endpoint(LittleFace()).server, stdin, stdout)
+        await serve_streams(Endpoint(face or LittleFace()).server, stdin, stdout, **options)
         ended.set()
 
     with anyio.fail_after(30):
@@ -161,6 +173,64 @@ async def test_a_client_that_reads_no_more_has_left() -> None:
         await line(read)
         os.close(read)
         os.write(write, message("ping", {}))
+        await ended.wait()
+
+
+WAIT = message("tools/call", {"name": "wait", "arguments": {}}, 2)
+READY = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n'
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "it is told to stop"])
+async def test_a_call_that_runs_may_end_and_is_answered(leaves: bool) -> None:
+    face, stop = LittleFace(), Stop()
+    async with piped(face, stop=stop, within=600.0) as (write, read, ended):
+        os.write(write, message("initialize", HELLO) + READY)
+        await line(read)
+        os.write(write, WAIT)
+        await face.started.wait()
+        if leaves:
+            os.close(write)
+            await stop.asked.wait()
+        else:
+            stop.ask()
+            os.write(write, message("ping", {}, 3))
+            assert (await line(read))["error"]["message"] == "the gateway is stopping"
+        assert not ended.is_set()
+        face.go_on.set()
+        assert (await line(read))["result"]["structuredContent"] == {"value": "waited"}
+        await ended.wait()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("urged", [True, False])
+async def test_a_call_that_does_not_end_is_broken_off_and_told_so(urged: bool) -> None:
+    face, stop = LittleFace(), Stop()
+    async with piped(face, stop=stop, within=600.0 if urged else 0.1) as (write, read, ended):
+        os.write(write, message("initialize", HELLO) + READY)
+        await line(read)
+        os.write(write, WAIT)
+        await face.started.wait()
+        stop.ask()
+        if urged:
+            stop.ask()
+        answer = await line(read)
+        await ended.wait()
+    assert (answer["id"], answer["error"]["code"]) == (2, -32000)
+
+
+@pytest.mark.anyio
+async def test_a_call_that_was_taken_back_is_not_waited_for() -> None:
+    face, stop = LittleFace(), Stop()
+    async with piped(face, stop=stop, within=600.0) as (write, read, ended):
+        os.write(write, message("initialize", HELLO) + READY)
+        await line(read)
+        os.write(write, WAIT)
+        await face.started.wait()
+        note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+        os.write(write, json.dumps(note).encode() + b"\n")
+        await face.cancelled.wait()
+        os.close(write)
         await ended.wait()
 
 

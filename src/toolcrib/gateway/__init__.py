@@ -3,12 +3,12 @@
 import typing
 
 from toolcrib import errors as _errors
-from toolcrib.gateway.face import Client, Face, Question, Verdict
+from toolcrib.gateway.face import Client, Face, InputNeeded, Question, Verdict
 
 if typing.TYPE_CHECKING:
     from toolcrib.gateway.gateway import Gateway
 
-__all__ = ["Client", "Face", "Gateway", "Question", "Verdict"]
+__all__ = ["Client", "Face", "Gateway", "InputNeeded", "Question", "Verdict"]
 
 
 def __getattr__(name: str) -> typing.Any:

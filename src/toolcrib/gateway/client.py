@@ -4,7 +4,8 @@ import hashlib
 import json
 import logging
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,25 +18,20 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError as PydanticError
 
-from toolcrib.gateway.face import Question, Verdict
+from toolcrib.errors.base import shown
+from toolcrib.gateway.face import InputNeeded, Question, Verdict
+from toolcrib.model.hidden import HIDDEN
 
-__all__ = ["CURRENT", "InputNeeded", "RequestClient", "Tickets"]
+__all__ = ["CURRENT", "RequestClient", "Tickets"]
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
-_KEPT = 10_000
-"""How many used tickets are remembered; the seal of one is broken long before so many are used."""
+_MAX_NAME = 100
+_SEALED = 600.0
+"""For how many seconds the seal of a ticket holds, unless it is said otherwise."""
 
 CURRENT: ContextVar["RequestClient | None"] = ContextVar("toolcrib_client", default=None)
 """The client whose request is being answered."""
-
-
-class InputNeeded(Exception):  # noqa: N818 - it is no error: it carries a question out of the handler
-    """A request of the stateless era that goes on when its client has made it again, with an answer."""
-
-    def __init__(self, result: mcp_types.InputRequiredResult) -> None:
-        super().__init__("the client is asked for input, and makes the request again")
-        self.result = result
 
 
 class Tickets:
@@ -46,8 +42,10 @@ class Tickets:
     asked again.
     """
 
-    def __init__(self) -> None:
-        self._used: dict[str, None] = {}
+    def __init__(self, sealed: float = _SEALED, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Remember used tickets for as long as their seal can hold."""
+        self._sealed, self._clock = sealed, clock
+        self._used: dict[str, float] = {}
 
     def issue(self, asked: Mapping[str, str], given: Mapping[str, str]) -> str:
         """Return a ticket for questions that are asked, after others that were answered."""
@@ -60,9 +58,9 @@ class Tickets:
         said = json.loads(ticket)  # the endpoint made it: its seal was checked
         if said["id"] in self._used:
             return {}, {}
-        self._used[said["id"]] = None
-        while len(self._used) > _KEPT:
-            del self._used[next(iter(self._used))]
+        at = self._used[said["id"]] = self._clock()
+        while self._used[first := next(iter(self._used))] < at - self._sealed:
+            del self._used[first]
         return said["asked"], said["given"]
 
 
@@ -88,7 +86,8 @@ class RequestClient:
     def caller(self) -> str:
         """Who calls, for records: `mcp`, or `mcp:` and the name that the client gives itself."""
         said = self._session.client_params
-        return f"mcp:{said.client_info.name[:100]}" if said is not None and said.client_info.name else "mcp"
+        name = "" if said is None else " ".join(HIDDEN.sub("", said.client_info.name[:_MAX_NAME]).split())
+        return f"mcp:{name}" if name else "mcp"
 
     @property
     def wants_progress(self) -> bool:
@@ -141,7 +140,7 @@ class RequestClient:
             try:
                 answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
             except (MCPError, PydanticError) as error:
-                _LOG.warning("a client could not ask its user: %s", error)
+                _LOG.warning("a client could not ask its user: %s", shown(str(error)))
                 return Verdict.DECLINED
             return _verdict(answer)
         _LOG.warning("a client did not answer a question within %g s", self._patience)

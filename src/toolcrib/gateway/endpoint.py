@@ -1,7 +1,8 @@
 """One MCP server over a face: what clients of one address talk to, in both eras of the protocol."""
 
+import logging
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -18,20 +19,23 @@ from opentelemetry import trace
 
 from toolcrib import __version__
 from toolcrib.execution.background import Loop
-from toolcrib.gateway.client import CURRENT, InputNeeded, RequestClient, Tickets
-from toolcrib.gateway.face import Face
+from toolcrib.gateway.client import CURRENT, RequestClient, Tickets
+from toolcrib.gateway.face import Face, InputNeeded
 from toolcrib.gateway.results import PREFIX, KeptResults
 
 __all__ = ["Endpoint"]
 
+_LOG = logging.getLogger("toolcrib.gateway")
 _PATIENCE = 300.0
 """For how many seconds a person may think about a question."""
 _CALM = 0.1
 """For how many seconds changes are gathered before clients are told."""
 _TELLING = 5.0
 """Within how many seconds a client must take the news."""
-_LIST_FRESH, _READ_FRESH = 60_000, 600_000
-"""For how many milliseconds a client may keep a list; changes are told to those that listen."""
+_LIST_FRESH = 60_000
+"""For how many milliseconds a client may keep a list of tools; changes are told to those that listen."""
+_READ_FRESH = 600_000
+"""For how many milliseconds it may keep a result, which never changes."""
 _TEMPLATE = mcp_types.ResourceTemplate(
     name="result",
     uri_template=f"{PREFIX}{{id}}",
@@ -51,29 +55,30 @@ class Endpoint:
         face: Face,
         *,
         name: str = "",
-        about: Callable[[], str] = str,
+        description: str = "",
         kept: KeptResults | None = None,
         security: RequestStateSecurity | None = None,
         middleware: Sequence[ServerMiddleware[Any]] = (),
         patience: float = _PATIENCE,
     ) -> None:
-        """Make the server; `name` is the toolset's, and `about` says to models how to use it."""
+        """Make the server; the name and the description are the toolset's."""
         self.name = name
         self.closed = anyio.Event()
         """Set when it is gone: its address answers no more, and what runs may end."""
-        self._face, self._about, self._kept, self._patience = face, about, kept, patience
-        self._tickets = Tickets()
+        self._face, self._description, self._kept, self._patience = face, description, kept, patience
+        security = security or RequestStateSecurity.ephemeral()
+        self._tickets = Tickets(security.ttl)
         self._sessions: WeakSet[Connection] = WeakSet()
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self._changed = anyio.Event()
+        self._is_noted = False
         self._loop: Loop | None = None
         self._schemas: dict[str, dict[str, Any]] | None = None
+        self._told = tuple(face.tools())
         self._unsubscribe = face.on_change(self._note)
         self.server = self._make_server()
-        boundary = RequestStateBoundary(
-            security or RequestStateSecurity.ephemeral(), default_audience=f"toolcrib/{name}"
-        )
+        boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
         self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary]
         self.server.add_notification_handler(
@@ -85,7 +90,7 @@ class Endpoint:
             "toolcrib",
             version=__version__,
             title=f"toolcrib: {self.name}" if self.name else "toolcrib",
-            instructions=self._about(),
+            instructions=self._instructions(),
             cache_hints={
                 "tools/list": CacheHint(_LIST_FRESH, "private"),
                 "server/discover": CacheHint(_LIST_FRESH, "private"),
@@ -107,10 +112,11 @@ class Endpoint:
         """How many clients of the handshake era are there."""
         return len(self._sessions)
 
-    def replace(self, face: Face) -> None:
+    def replace(self, face: Face, description: str = "") -> None:
         """Show another face, to those that are here too."""
         self._unsubscribe()
         self._face, self._unsubscribe = face, face.on_change(self._note)
+        self._description = description
         self._note()
 
     def close(self) -> None:
@@ -124,20 +130,23 @@ class Endpoint:
         self._listen.close()
 
     async def run(self) -> None:
-        """Tell clients of changes, a moment after the first of several."""
+        """Tell clients of changes, a moment after the first of several, whatever goes wrong with one."""
         self._loop = Loop()
         while True:
             await self._changed.wait()
             await anyio.sleep(_CALM)
             self._changed = anyio.Event()
-            self._refresh()
-            await self._bus.publish(ToolsListChanged())
-            async with anyio.create_task_group() as telling:
-                for session in list(self._sessions):
-                    telling.start_soon(_tell, session)
+            self._is_noted = False  # before the look: what changes after it is noted again
+            try:
+                await self._tell_changes()
+            except Exception:  # noqa: BLE001 - faces are foreign, and the next change is to be told all the same
+                _LOG.exception("the clients of %s could not be told of a change", self.name or "the gateway")
 
     def _note(self) -> None:
-        """Note that the tools have changed; it may be called from any thread."""
+        """Note that the tools may have changed; it may be called from any thread, any number of times."""
+        if self._is_noted:
+            return
+        self._is_noted = True
         loop = self._loop
         if loop is None or loop.is_here:
             self._changed.set()
@@ -147,9 +156,20 @@ class Endpoint:
     async def _set_changed(self) -> None:
         self._changed.set()
 
-    def _refresh(self) -> None:
+    async def _tell_changes(self) -> None:
+        """Tell clients, if what they see has changed."""
         self._schemas = None
-        self.server.instructions = self._about()
+        self.server.instructions = self._instructions()
+        before, self._told = self._told, tuple(self._face.tools())
+        if self._told == before:
+            return
+        await self._bus.publish(ToolsListChanged())
+        async with anyio.create_task_group() as telling:
+            for session in list(self._sessions):
+                telling.start_soon(_tell, session)
+
+    def _instructions(self) -> str:
+        return f"{self._description} {self._face.about()}".strip()
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         if self._schemas is None:
@@ -251,4 +271,4 @@ def _check_cursor(params: mcp_types.PaginatedRequestParams | None) -> None:
 
 async def _tell(session: Connection) -> None:
     with anyio.move_on_after(_TELLING):
-        await session.send_tool_list_changed()
+        await session.send_tool_list_changed()  # a session that is broken makes it do nothing

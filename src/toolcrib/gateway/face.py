@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import mcp_types
 
-__all__ = ["Client", "Face", "Question", "Verdict"]
+__all__ = ["Client", "Face", "InputNeeded", "Question", "Verdict"]
+
+
+class InputNeeded(Exception):  # noqa: N818 - it is no error: it carries a question out of the handler
+    """A request of the stateless era that goes on when its client has made it again, with an answer."""
+
+    def __init__(self, result: "mcp_types.InputRequiredResult") -> None:
+        super().__init__("the client is asked for input, and makes the request again")
+        self.result = result
 
 
 class Verdict(StrEnum):
@@ -55,9 +63,11 @@ class Client(Protocol):
     async def confirm(self, question: Question) -> Verdict:
         """Ask a person, and return the answer.
 
-        In the stateless era the first time it leaves the handler by raising what the endpoint answers the
-        request with; the client makes the request again, with the answer. So nothing may have been done
-        before it is called.
+        In the stateless era the client makes the request again, with the answer. So nothing may have been
+        done before it is called.
+
+        Raises:
+            InputNeeded: the endpoint answers the request with the question.
         """
         ...
 
@@ -66,8 +76,13 @@ class Face(Protocol):
     """What the clients of one endpoint see: a list of tools, and what calling one does.
 
     Safe to use from many tasks at once. `call` returns failures as results with `is_error`, and raises only
-    what `Client.confirm` raises, cancellation, and `MCPError` for a tool that is not in the list.
+    `InputNeeded`, cancellation, and `MCPError` for a tool that there is not. One that there is and that is
+    not listed, because it cannot run here, may be answered with a failure that says why.
     """
+
+    def about(self) -> str:
+        """Return what a model should know before it uses the tools."""
+        ...
 
     def tools(self) -> "Sequence[mcp_types.Tool]":
         """Return the tools, in the same order each time."""
@@ -80,5 +95,8 @@ class Face(Protocol):
         ...
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back, from any thread, when `tools` returns something else; returns what stops that."""
+        """Call back, from any thread, when `tools` may return something else; returns what stops that.
+
+        It is called often and must be quick: whoever is called looks later at what is different, if anything.
+        """
         ...

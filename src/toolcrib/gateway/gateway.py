@@ -6,38 +6,34 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-from anyio.abc import TaskGroup
-from mcp.server.request_state import RequestStateSecurity
+from anyio import to_thread
 
-from toolcrib.crib import Config, Crib, GatewaySettings, Settings, ToolsetSettings, load
+from toolcrib.crib import Config, Crib, GatewaySettings, Settings, View, load
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution.background import Background
+from toolcrib.gateway.changes import told_of
 from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.endpoints import Endpoints, Faces
 from toolcrib.gateway.face import Face
 from toolcrib.gateway.health import Health
 from toolcrib.gateway.http.rules import Rules, is_loopback, token_of
-from toolcrib.gateway.meta import KeptResults, MetaFace, policy
+from toolcrib.gateway.meta import MetaFace, policy
 from toolcrib.gateway.metrics import Metrics
 from toolcrib.gateway.relay import relay_input
+from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
 from toolcrib.gateway.stdio import serve_streams, taken_over
 from toolcrib.gateway.watch import mark_of
 from toolcrib.gateway.watch import watch as watch_file
 from toolcrib.model import LocalTool, Tool
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-    from toolcrib.crib import View
-
-__all__ = ["Faces", "Gateway"]
+__all__ = ["Gateway"]
 
 _LOG = logging.getLogger("toolcrib.gateway")
-_NAMED = 40
-"""How many namespaces are named to a model that begins to use an endpoint."""
-Faces = Callable[["View", GatewaySettings, KeptResults], Face]
-"""Makes what clients see of a view."""
 
 
 class Gateway:
@@ -67,11 +63,9 @@ class Gateway:
         Raises:
             ConfigError: with every problem found.
         """
-        self._health = Health(lambda: self.crib, self._count_sessions)
+        self._health = Health(lambda: self.crib, lambda: self._endpoints.sessions)
         self._metrics = Metrics(self._health)
-        self._environ, self._watch, self._faces = environ, watch, faces or _meta
-        self._security = RequestStateSecurity.ephemeral()
-        self._kept = KeptResults()
+        self._environ, self._watch = environ, watch
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
         self.crib = Crib(
             load(config),
@@ -82,10 +76,10 @@ class Gateway:
         )
         for each in tools:
             self.crib.add(each)
-        self._endpoints: dict[str | None, Endpoint] = {}
-        self._shown: dict[str | None, Any] = {}
+        self._started = self.settings
+        self._endpoints = Endpoints(self.crib, faces or _meta, (self._metrics,))
         self._life: Background | None = None
-        self._tasks: TaskGroup | None = None
+        self._has_failed = False
         self._bound = "127.0.0.1"
         self._ruled: tuple[GatewaySettings, Rules] | None = None
 
@@ -97,13 +91,13 @@ class Gateway:
     @property
     def toolsets(self) -> tuple[str, ...]:
         """The toolsets that have an endpoint."""
-        return tuple(name for name in self._endpoints if name is not None)
+        return self._endpoints.toolsets
 
     async def __aenter__(self) -> Self:
         self._rules_of(self.crib.settings)
         await self.crib.__aenter__()
         try:
-            self._follow()
+            self._endpoints.follow()
             started = anyio.Event()
             self._life = Background(lambda: self._live(started))
             await started.wait()
@@ -113,8 +107,7 @@ class Gateway:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        for endpoint in self._endpoints.values():
-            endpoint.close()
+        self._endpoints.close()
         if self._life is not None:
             await self._life.stop()
         await self.crib.__aexit__(*exc_info)
@@ -129,34 +122,33 @@ class Gateway:
         found = self.find(toolset)
         if found is not None:
             return found.server
-        if None not in self._endpoints:
+        if self.find(None) is None:
             raise CribStateError("this gateway is not open; write 'async with gateway:'")
-        options = self.toolsets
-        hint = did_you_mean(str(toolset), options) or (f"; there are {', '.join(options)}" if options else "")
-        problem = Problem("/toolsets", "unknown", f"there is no toolset {toolset!r}{hint}")
-        raise ConfigError(self.crib.settings.source or "configuration", (problem,))
+        said = f"there is no toolset {toolset!r}{choose(str(toolset), self.toolsets)}"
+        raise ConfigError(self.crib.settings.origin, (Problem("/toolsets", "unknown", said),))
 
     def find(self, toolset: str | None) -> Endpoint | None:
         """Return what clients of a toolset, or of everything, talk to; None where there is none."""
-        return self._endpoints.get(toolset)
+        return self._endpoints.find(toolset)
 
     async def serve_stdio(self, toolset: str | None = None) -> None:
         """Serve one client over standard input and output, until it leaves or a signal says so.
 
-        What tools print meanwhile goes to standard error.
+        Calls that run may end then, for as long as the settings say; a further signal ends them. What tools
+        print meanwhile goes to standard error.
         """
         server = self.endpoint(toolset)
-        async with stop_signals() as stop:
+        async with stop_signals() as stop, anyio.create_task_group() as tasks:
+
+            async def end_listening() -> None:
+                await stop.asked.wait()
+                self.end_listening()
+
+            tasks.start_soon(end_listening)
             with taken_over() as (stdin, stdout):
-                async with anyio.create_task_group() as tasks:
-
-                    async def serve() -> None:
-                        await serve_streams(server, stdin, stdout)
-                        tasks.cancel_scope.cancel()
-
-                    tasks.start_soon(serve)
-                    await stop.asked.wait()
-                    tasks.cancel_scope.cancel()
+                within = self.settings.shutdown_timeout
+                await serve_streams(server, stdin, stdout, stop=stop, within=within)
+            tasks.cancel_scope.cancel()
 
     async def serve_http(
         self,
@@ -179,8 +171,8 @@ class Gateway:
         self.endpoint()
         host = self.settings.host if host is None else host
         port = self.settings.port if port is None else port
-        guarded = token_of(self.settings, self._source, self._environ) is not None
-        listener = listen(host, port, guarded=guarded, source=self._source)
+        guarded = token_of(self.settings, self.crib.settings.origin, self._environ) is not None
+        listener = listen(host, port, guarded=guarded, source=self.crib.settings.origin)
         self._bound, self._ruled = host, None
         async with stop_signals() as stop:
             await serve(self, listener, stop, on_ready)
@@ -197,8 +189,9 @@ class Gateway:
         return self._health.status()
 
     def unready(self) -> dict[str, str]:
-        """Return the servers that are required and not well, and in which state they are."""
-        return self._health.unready()
+        """Return what is required and not well, by name, and in which state it is."""
+        failed = {"gateway": "it follows no changes any more; see its log"} if self._has_failed else {}
+        return self._health.unready() | failed
 
     def metrics(self) -> tuple[bytes, str]:
         """Return what is counted, as Prometheus reads it, and what kind of text that is."""
@@ -206,12 +199,7 @@ class Gateway:
 
     def end_listening(self) -> None:
         """End the streams that carry news alone."""
-        for endpoint in self._endpoints.values():
-            endpoint.end_listening()
-
-    @property
-    def _source(self) -> str:
-        return self.crib.settings.source or "configuration"
+        self._endpoints.end_listening()
 
     def _rules_of(self, settings: Settings) -> Rules:
         """Return who may call, by these settings.
@@ -219,26 +207,24 @@ class Gateway:
         Raises:
             ConfigError: the token cannot be made out, or is missing where others can call.
         """
-        source = settings.source or "configuration"
-        token = token_of(settings.gateway, source, self._environ)
+        token = token_of(settings.gateway, settings.origin, self._environ)
         if token is None and not is_loopback(self._bound):
             reason = f"{self._bound!r} can be reached from other machines, so it needs a token"
-            raise ConfigError(source, (Problem("/gateway/token", "missing", reason),))
+            raise ConfigError(settings.origin, (Problem("/gateway/token", "missing", reason),))
         return Rules.of(settings.gateway, token, self._bound)
 
     async def _live(self, started: anyio.Event) -> None:
         """Keep the endpoints, and follow the configuration, until cancelled."""
         try:
             async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                for endpoint in self._endpoints.values():
-                    tasks.start_soon(_run, endpoint)
-                started.set()
+                tasks.start_soon(self._endpoints.run, started)
                 source = self.crib.settings.source
                 wanted = self.settings.watch if self._watch is None else self._watch
                 if source and wanted:
                     tasks.start_soon(watch_file, source, self._mark, self.reload)
-                await anyio.sleep_forever()
+        except Exception:  # noqa: BLE001 - the end of a task that nobody waits for: somebody must hear of it
+            self._has_failed = True
+            _LOG.exception("the gateway follows no changes of tools and configuration any more")
         finally:
             started.set()
 
@@ -247,75 +233,26 @@ class Gateway:
         source = self.crib.settings.source
         if not source:
             return
+        before = self.crib.settings
         try:
-            settings = load(source)
+            settings = await to_thread.run_sync(load, source, abandon_on_cancel=True)
             self._rules_of(settings)
-            result = await self.crib.reload(settings)
-            self._follow()
+            result = await self.crib.reload(settings, on_switched=self._follow)
         except ToolcribError as error:
             _LOG.error("the configuration stays as it was: %s", error)
             return
-        _LOG.info("the configuration was read again: %s", result)
+        after = self.crib.settings
+        _LOG.info("the configuration was read again: %s", told_of(before, after, result, self._started))
+        if before.gateway.token and not after.gateway.token:
+            _LOG.warning("the gateway asks clients for no token any more")
 
     def _follow(self) -> None:
-        """Have the endpoints that the settings ask for; those that are as they were are left alone."""
-        settings = self.crib.settings
-        wanted: dict[str | None, ToolsetSettings | None] = {None: None}
-        wanted.update(settings.toolsets)
-        for name in [name for name in self._endpoints if name not in wanted]:
-            self._endpoints.pop(name).close()
-            del self._shown[name]
-        for name, toolset in wanted.items():
-            shown = settings.gateway, toolset
-            if name not in self._endpoints:
-                self._add(name)
-            elif self._shown[name] != shown:
-                self._endpoints[name].replace(self._face(name))
-            self._shown[name] = shown
-
-    def _add(self, name: str | None) -> None:
-        endpoint = Endpoint(
-            self._face(name),
-            name=name or "",
-            about=lambda: self._about(name),
-            kept=self._kept,
-            security=self._security,
-            middleware=(self._metrics,),
-        )
-        self._endpoints[name] = endpoint
-        if self._tasks is not None:
-            self._tasks.start_soon(_run, endpoint)
-
-    def _face(self, name: str | None) -> Face:
-        return self._faces(self._view(name), self.settings, self._kept)
-
-    def _view(self, name: str | None) -> "View":
-        return self.crib if name is None else self.crib.view(name)
-
-    def _about(self, name: str | None) -> str:
-        """Return what a model should know before it uses an endpoint."""
-        toolset = None if name is None else self.crib.settings.toolsets.get(name)
-        what = f"{toolset.description} " if toolset is not None and toolset.description else ""
-        namespaces = [each for each in self._view(name).index.namespaces() if each]
-        named = ", ".join(namespaces[:_NAMED]) + (", ..." if len(namespaces) > _NAMED else "")
-        reach = f"It reaches tools of: {named}. " if named else ""
-        several = "run_chain and execute_code do" if self.settings.code else "run_chain does"
-        return (
-            f"{what}{reach}Say what you want to do to search_tools, read the arguments of what it finds with "
-            f"describe_tool, and call it with run_tool; {several} several steps at once."
-        )
-
-    def _count_sessions(self) -> int:
-        return sum(endpoint.sessions for endpoint in self._endpoints.values())
+        """Have the endpoints follow the settings, which hold already whatever goes wrong here."""
+        try:
+            self._endpoints.follow()
+        except Exception:  # noqa: BLE001 - what makes faces is foreign
+            _LOG.exception("the configuration was taken up, but not by all endpoints")
 
 
-def _meta(view: "View", settings: GatewaySettings, kept: KeptResults) -> Face:
+def _meta(view: View, settings: GatewaySettings, kept: KeptResults) -> Face:
     return MetaFace(view, settings, kept=kept)
-
-
-async def _run(endpoint: Endpoint) -> None:
-    """Have an endpoint tell its clients of changes until it is closed."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(endpoint.run)
-        await endpoint.closed.wait()
-        tasks.cancel_scope.cancel()

@@ -28,6 +28,7 @@ class Health:
         """Return what is required and not well, and in which state it is."""
         settings = self._crib().settings
         required = {name for name, server in settings.servers.items() if server.required}
+        required |= {name for name, api in settings.openapi.items() if api.required}
         return {
             name: status.state
             for name, status in self.status().items()

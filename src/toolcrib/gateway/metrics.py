@@ -1,7 +1,7 @@
 """What is counted while a gateway runs, in the text that Prometheus reads."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -12,8 +12,9 @@ from prometheus_client.registry import Collector
 
 from toolcrib.errors import ToolcribError, explain
 from toolcrib.execution.records import Outcome
+from toolcrib.gateway.health import Health
 
-__all__ = ["Metrics", "Numbers"]
+__all__ = ["Metrics"]
 
 _OUTCOMES: Mapping[str, str] = {
     "execution_failed": "tool_error",
@@ -46,27 +47,11 @@ _METHODS = frozenset(
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
-class Numbers(Protocol):
-    """What can be read off a gateway at any moment."""
-
-    def gauges(self) -> Iterable[tuple[str, str, float]]:
-        """Yield numbers: their name, what they are, and how much."""
-        ...
-
-    def states(self) -> Mapping[str, int]:
-        """Return how many servers are in each state."""
-        ...
-
-    def namespaces(self) -> frozenset[str]:
-        """Return the namespaces that are counted apart."""
-        ...
-
-
 class Metrics:
     """Counts calls, as an observer of them, and requests, as a middleware of the endpoints."""
 
-    def __init__(self, numbers: Numbers) -> None:
-        self._numbers = numbers
+    def __init__(self, health: Health) -> None:
+        self._health = health
         self._registry = CollectorRegistry()
         named = ("namespace", "outcome")
         self._requests = self._counter("requests", "MCP messages of clients", ("method", "outcome"))
@@ -79,7 +64,7 @@ class Metrics:
             registry=self._registry,
         )
         ProcessCollector(registry=self._registry)
-        self._registry.register(_Gauges(numbers))
+        self._registry.register(_Gauges(health))
 
     def _counter(self, name: str, what: str, labels: tuple[str, ...]) -> Counter:
         return Counter(f"toolcrib_{name}", what, labels, registry=self._registry)
@@ -96,7 +81,7 @@ class Metrics:
         namespace = None if outcome.request is None else outcome.request.tool.namespace or ""
         if namespace is None:
             namespace = "unknown"
-        elif namespace not in self._numbers.namespaces():
+        elif namespace not in self._health.namespaces():
             namespace = "other"
         self._calls.labels(namespace, _outcome(outcome.error)).inc()
         self._seconds.labels(namespace).observe(outcome.duration)
@@ -130,13 +115,13 @@ def _outcome(error: BaseException | None) -> str:
 
 
 class _Gauges(Collector):
-    def __init__(self, numbers: Numbers) -> None:
-        self._numbers = numbers
+    def __init__(self, health: Health) -> None:
+        self._health = health
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        for name, what, value in self._numbers.gauges():
+        for name, what, value in self._health.gauges():
             yield GaugeMetricFamily(f"toolcrib_{name}", what, value=value)
         servers = GaugeMetricFamily("toolcrib_servers", "Servers and APIs by state", labels=("state",))
-        for state, count in self._numbers.states().items():
+        for state, count in self._health.states().items():
             servers.add_metric((state,), count)
         yield servers

@@ -10,14 +10,14 @@ from typing import Any
 
 from pydantic_core import to_json
 
-__all__ = ["PREFIX", "KeptResult", "KeptResults", "encoded", "truncated"]
+__all__ = ["PREFIX", "KeptResult", "KeptResults", "encoded", "size_of", "truncated"]
 
 PREFIX = "toolcrib://results/"
 """How the addresses of kept results begin."""
 _MAX_BYTES = 64 * 2**20
 _MAX_AGE = 15 * 60.0
 _PREVIEW = 2_000
-"""Characters of a result that is not sent."""
+"""How many characters of a result that is not sent are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,8 @@ class KeptResult:
     uri: str
     data: str | bytes
     mime_type: str
-
-    @property
-    def size(self) -> int:
-        """How many bytes it is counted as."""
-        return len(self.data)
+    size: int
+    """How many bytes it takes."""
 
 
 class KeptResults:
@@ -63,14 +60,9 @@ class KeptResults:
     def __len__(self) -> int:
         return len(self._kept)
 
-    @property
-    def max_age(self) -> float:
-        """For how many seconds a result can be read, where there is room for so long."""
-        return self._max_age
-
     def keep(self, data: str | bytes, mime_type: str) -> str | None:
         """Keep a result and return its address; None where it is larger than all that may be kept."""
-        kept = KeptResult(f"{PREFIX}{token_urlsafe(24)}", data, mime_type)
+        kept = KeptResult(f"{PREFIX}{token_urlsafe(24)}", data, mime_type, size_of(data))
         if kept.size > self._max_bytes:
             return None
         with self._lock:
@@ -95,6 +87,17 @@ class KeptResults:
                 return
             del self._kept[first.uri]
             self._bytes -= first.size
+
+
+def size_of(data: str | bytes) -> int:
+    """Return how many bytes something takes when it is sent or read, a text as UTF-8.
+
+    >>> size_of("naïve"), size_of(b"naive")
+    (6, 5)
+    """
+    if isinstance(data, bytes) or data.isascii():
+        return len(data)
+    return len(data.encode("utf-8", "replace"))
 
 
 def encoded(value: Any) -> str:

@@ -2,13 +2,13 @@
 
 import signal
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import TaskStatus
 
-__all__ = ["Stop", "stop_signals"]
+__all__ = ["Stop", "stop_signals", "until_urged"]
 
 
 class Stop:
@@ -43,3 +43,17 @@ async def stop_signals() -> AsyncGenerator[Stop, None]:
             yield stop
         finally:
             tasks.cancel_scope.cancel()
+
+
+async def until_urged(work: Callable[[], Awaitable[None]], stop: Stop, within: float) -> None:
+    """Wait for something, until it is urgent, for at most so many seconds."""
+    with anyio.move_on_after(within):
+        async with anyio.create_task_group() as race:
+
+            async def run() -> None:
+                await work()
+                race.cancel_scope.cancel()
+
+            race.start_soon(run)
+            await stop.urged.wait()
+            race.cancel_scope.cancel()

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 import anyio
 import mcp_types
@@ -13,6 +14,8 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError as PydanticError
 
+from toolcrib.gateway.signals import Stop, until_urged
+
 __all__ = ["serve_streams", "taken_over"]
 
 _CHUNK = 64 * 1024
@@ -20,13 +23,71 @@ _ATOMIC = 4096
 """How many bytes a pipe that has room takes without waiting."""
 _LONGEST = 64 * 2**20
 """How long a line may be; a client that sends longer ones is not understood."""
+_CANCELLED = "notifications/cancelled"
 _In = SessionMessage | Exception
 
 
-async def serve_streams(server: Server, stdin: int, stdout: int) -> None:
-    """Serve one client that writes to one descriptor and reads from another, until it closes its end."""
-    async with _transport(stdin, stdout) as (received, sent):
+async def serve_streams(
+    server: Server, stdin: int, stdout: int, *, stop: Stop | None = None, within: float = 10.0
+) -> None:
+    """Serve one client that writes to one descriptor and reads from another, until it closes its end.
+
+    Args:
+        server: what it talks to.
+        stdin: where it writes to.
+        stdout: where it reads from.
+        stop: tells to stop: nothing begins any more, and what runs may end; urged, it is broken off. A client
+            that closes its end asks for that too, so that the next one to ask urges.
+        within: for how many seconds what runs may go on then.
+    """
+    conversation = _Conversation(stop or Stop())
+    async with (
+        _transport(conversation, stdin, stdout) as (received, sent),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(_end_in_time, conversation, within, tasks.cancel_scope)
         await server.run(received, sent, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+class _Conversation:
+    """What a client has asked for and was not answered yet, and whether it may ask for more."""
+
+    def __init__(self, stop: Stop) -> None:
+        self.stop = stop
+        self._open: set[mcp_types.RequestId] = set()
+        self._all_answered = anyio.Event()
+
+    def note_asked(self, message: mcp_types.JSONRPCMessage) -> None:
+        """Note what comes from the client; what it takes back is not answered."""
+        if isinstance(message, mcp_types.JSONRPCRequest):
+            self._open.add(message.id)
+        elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == _CANCELLED:
+            self._settle((message.params or {}).get("requestId"))
+
+    def note_answered(self, message: mcp_types.JSONRPCMessage) -> None:
+        """Note what the client has been told."""
+        if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+            self._settle(message.id)
+
+    async def answered(self) -> None:
+        """Wait until nothing is left to answer."""
+        while self._open:
+            self._all_answered = anyio.Event()
+            await self._all_answered.wait()
+
+    def _settle(self, request_id: Any) -> None:
+        if isinstance(request_id, int | str):
+            self._open.discard(request_id)
+        if not self._open:
+            self._all_answered.set()
+
+
+async def _end_in_time(conversation: _Conversation, within: float, everything: anyio.CancelScope) -> None:
+    """End everything when it is asked for and nothing is left to answer; in time, or at once where urged."""
+    await conversation.stop.asked.wait()
+    await until_urged(conversation.answered, conversation.stop, within)
+    everything.cancel()
 
 
 @contextmanager
@@ -53,14 +114,14 @@ def taken_over() -> Iterator[tuple[int, int]]:
 
 @asynccontextmanager
 async def _transport(
-    stdin: int, stdout: int
+    conversation: _Conversation, stdin: int, stdout: int
 ) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[_In], MemoryObjectSendStream[SessionMessage]], None]:
     """Yield what the SDK reads messages from, and writes them to."""
     put, received = anyio.create_memory_object_stream[_In](0)
     sent, take = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read, stdin, put, sent.clone())
-        tasks.start_soon(_write, stdout, take, put)
+        tasks.start_soon(_read, conversation, stdin, put, sent.clone())
+        tasks.start_soon(_write, conversation, stdout, take, put)
         try:
             yield received, sent
         finally:
@@ -70,18 +131,39 @@ async def _transport(
 
 
 async def _read(
-    stdin: int, put: MemoryObjectSendStream[_In], back: MemoryObjectSendStream[SessionMessage]
+    conversation: _Conversation,
+    stdin: int,
+    put: MemoryObjectSendStream[_In],
+    back: MemoryObjectSendStream[SessionMessage],
 ) -> None:
-    """Read messages; what is none is answered at once, as nobody else will."""
+    """Read messages until the client closes its end, which asks to stop."""
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with put, back:
             async for line in _lines(stdin):
-                try:
-                    message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except PydanticError as error:
-                    await back.send(SessionMessage(_complaint(error)))
-                else:
-                    await put.send(SessionMessage(message))
+                await _take(conversation, line, put, back)
+            if not conversation.stop.asked.is_set():
+                conversation.stop.ask()
+            await anyio.sleep_forever()  # what is put is read as long as somebody could put more
+
+
+async def _take(
+    conversation: _Conversation,
+    line: bytes,
+    put: MemoryObjectSendStream[_In],
+    back: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    """Pass a message on; what is none, or comes too late, is answered at once, as nobody else will."""
+    try:
+        message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except PydanticError as error:
+        await back.send(SessionMessage(_complaint(error)))
+        return
+    if conversation.stop.asked.is_set() and isinstance(message, mcp_types.JSONRPCRequest):
+        late = mcp_types.ErrorData(code=mcp_types.CONNECTION_CLOSED, message="the gateway is stopping")
+        await back.send(SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=message.id, error=late)))
+        return
+    conversation.note_asked(message)
+    await put.send(SessionMessage(message))
 
 
 def _complaint(error: PydanticError) -> mcp_types.JSONRPCError:
@@ -121,13 +203,17 @@ async def _some(stdin: int) -> bytes:
 
 
 async def _write(
-    stdout: int, take: MemoryObjectReceiveStream[SessionMessage], put: MemoryObjectSendStream[_In]
+    conversation: _Conversation,
+    stdout: int,
+    take: MemoryObjectReceiveStream[SessionMessage],
+    put: MemoryObjectSendStream[_In],
 ) -> None:
     """Write messages; a client that reads no more has left, so nothing more is read from it either."""
     try:
         async for message in take:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             await _all(stdout, text.encode() + b"\n")
+            conversation.note_answered(message.message)
     except OSError:  # its end is closed
         take.close()
         put.close()

@@ -1,5 +1,6 @@
 """See when the file of the configuration changes."""
 
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from os import PathLike
@@ -8,6 +9,7 @@ import anyio
 
 __all__ = ["Mark", "mark_of", "watch"]
 
+_LOG = logging.getLogger("toolcrib.gateway")
 _EVERY = 1.0
 """How often to look, in seconds."""
 _SETTLED = 0.2
@@ -27,12 +29,17 @@ async def watch(
 ) -> None:
     """Call a function each time a file has changed since it was read, until cancelled.
 
-    A file that is replaced by another has changed too; one that is missing has not, until it is back.
+    A file that is replaced by another has changed too; one that is missing has not, until it is back, but
+    that is logged once.
     """
     known = since
+    is_gone = False
     while True:
         await anyio.sleep(every)
         mark = mark_of(path)
+        if mark is None and not is_gone:
+            _LOG.warning("the configuration file %r is gone; what it said last still holds", path)
+        is_gone = mark is None
         if mark is None or mark == known:
             continue
         while True:

@@ -78,6 +78,13 @@ def test_what_is_clear_is_repaired_and_said(name: str, args: Any, meant: Any, no
     assert [note.partition(" came ")[0] for note in told] == notes
 
 
+def test_of_very_many_unknown_arguments_the_first_are_told() -> None:
+    with pytest.raises(ValidationError) as raised:
+        read("search_tools", {"query": "x", **{f"querz{number}": 1 for number in range(50_000)}})
+    assert len(raised.value.problems) == 32
+    assert "did you mean 'query'" in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("name", "args", "said"),
     [
@@ -105,6 +112,18 @@ def test_what_is_clear_is_repaired_and_said(name: str, args: Any, meant: Any, no
         ("list_tool_examples", {"tool_id": "a", "max": 6}, "must be at most 5"),
         ("list_tool_examples", {"tool_id": "a", "limit": 3}, "did you mean 'max'"),
         ("run_chain", {"steps": []}, "/steps: must have at least 1"),
+        ("run_chain", {"steps": ["{"] * 1001}, "/steps: must have at most 1,000 items, not 1,001"),
+        ("run_chain", {"steps": "[" + "1," * 1000 + "1]"}, "/steps: must have at most 1,000 items"),
+        ("search_tools", {"query": "a", "tags": ["t"] * 101}, "/tags: must have at most 100 items"),
+        ("search_tools", {"query": "a", "tags": "t," * 101}, "/tags: must have at most 100 items"),
+        (
+            "search_tools",
+            {"query": "a", "tags": "t," * 9999},
+            "/tags: must be at most 10,000 characters long",
+        ),
+        ("search_tools", {"query": "a" * 10_001}, "/query: must be at most 10,000 characters long"),
+        ("list_tools", {"cursor": "a" * 10_001}, "/cursor: must be at most 10,000 characters long"),
+        ("execute_code", {"code": "a" * 100_001}, "/code: must be at most 100,000 characters long"),
         ("run_chain", {"steps": [{"tool_id": "a", "args": "{"}]}, "/steps/0/args: is text that is not JSON"),
         ("run_chain", {"steps": "{"}, "/steps: is text that is not JSON"),
         ("run_chain", {"steps": 3}, "/steps: must be an array"),

@@ -5,10 +5,11 @@ from typing import Any
 import anyio
 import pytest
 from gateway.meta.asking import Asking, crib_of_tools, face_of, given, refused
+from mcp_types import InputRequiredResult
 
 from toolcrib import Crib, tool
 from toolcrib.execution import Request
-from toolcrib.gateway.face import Verdict
+from toolcrib.gateway.face import InputNeeded, Verdict
 from toolcrib.gateway.meta import policy
 from toolcrib.gateway.meta.mentions import mentioned_in
 from toolcrib.model import Tool, ToolAnnotations
@@ -80,9 +81,6 @@ async def test_a_chain_is_asked_about_once_with_all_its_tools() -> None:
 
 
 async def test_what_the_endpoint_raises_to_ask_leaves_the_face_as_it_is() -> None:
-    class AgainError(Exception):
-        pass
-
     ran: list[int] = []
     crib = crib_of_tools()
 
@@ -91,15 +89,17 @@ async def test_what_the_endpoint_raises_to_ask_leaves_the_face_as_it_is() -> Non
         """Count."""
         ran.append(1)
 
-    client = Asking(AgainError())
+    needed = InputNeeded(InputRequiredResult(request_state="x"))
+    client = Asking(needed)
     face = face_of(crib)
     for name, args in (
         ("run_tool", DROP),
         ("run_chain", {"steps": [{"tool_id": "count"}, DROP]}),
         ("execute_code", {"code": "await count()\nawait shop.drop_order(number=1)"}),
     ):
-        with pytest.raises(AgainError):
+        with pytest.raises(InputNeeded) as raised:
             await face.call(name, args, client)
+        assert raised.value is needed
     assert ran == []
 
 
@@ -132,6 +132,43 @@ async def test_arguments_are_shown_without_secrets_and_not_at_any_length() -> No
     assert "4f8a91c2d7e6" not in text
     assert "[secret]" in text
     assert len(text) < 600
+
+
+async def test_what_a_person_reads_hides_nothing_that_counts() -> None:
+    client = Asking(Verdict.DECLINED)
+    face = face_of(crib_of_tools())
+    begin = "# Harmless: it shows the orders. \x1b[2J\u202e" + "." * 900
+    code = f"{begin}\nx = 1\nawait shop.drop_order(number=7)\n{'y = 2' * 100}\n{'# no' * 200}"
+    await refused(face, "execute_code", {"code": code}, client)
+    steps = [{"tool_id": "shop:order", "args": {"number": 1}}] * 30 + [DROP]
+    await refused(face, "run_chain", {"steps": steps}, client)
+    program, chain = (each.text for each in client.questions)
+    assert not {"\x1b", "\u202e"} & set(program)
+    assert "\nawait shop.drop_order(number=7)\n" in program
+    assert "[…]" in program
+    assert chain.endswith('{"tool_id": "shop:drop_order", "args": {"number": 1}}]')
+    assert len(program) + len(chain) < 2500
+
+
+async def test_the_places_that_name_a_tool_are_shown_up_to_a_number() -> None:
+    client = Asking(Verdict.DECLINED)
+    lines = [f"{'#' * 300} {at} await shop.drop_order(number={at}) {'#' * 300}" for at in range(15)]
+    await refused(face_of(crib_of_tools()), "execute_code", {"code": "\n".join(lines)}, client)
+    text = client.questions[0].text
+    assert all(f"await shop.drop_order(number={at})" in text for at in (*range(5), *range(10, 15)))
+    assert "(5 more places)" in text
+    assert len(text) < 3_000
+
+
+async def test_nobody_is_asked_about_a_call_that_cannot_be() -> None:
+    client = Asking()
+    for args in ({"number": "many"}, {}):
+        error = await refused(
+            face_of(crib_of_tools()), "run_tool", {"tool_id": "shop:drop_order", "args": args}, client
+        )
+        assert error["code"] == "validation_input"
+        assert error["tool_id"] == "shop:drop_order"
+    assert client.questions == []
 
 
 @pytest.mark.parametrize("backend", ["monty", "process"])
@@ -217,9 +254,10 @@ def test_the_policy_allows_everything_outside_of_a_request() -> None:
 )
 def test_a_tool_is_named_by_its_id_or_by_what_stands_for_it(code: str, is_named: bool) -> None:
     drops = Tool(name="drop-all", namespace="my-shop", version="1.0.0", input_schema={})
-    assert mentioned_in(code, [drops]) == (["my-shop:drop-all:1.0.0"] if is_named else [])
+    assert mentioned_in(code, [drops]) == ([drops] if is_named else [])
 
 
 @pytest.mark.parametrize("code", ["await wipe_all()", "run_tool('wipe-all')"])
 def test_a_tool_without_a_namespace_is_named_too(code: str) -> None:
-    assert mentioned_in(code, [Tool(name="wipe-all", input_schema={})]) == ["wipe-all"]
+    wipes = Tool(name="wipe-all", input_schema={})
+    assert mentioned_in(code, [wipes]) == [wipes]

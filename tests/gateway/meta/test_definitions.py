@@ -2,7 +2,9 @@
 
 import gc
 import json
+import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
@@ -11,8 +13,8 @@ from gateway.meta.asking import crib_of_tools, face_of
 
 from toolcrib import Crib, tool
 from toolcrib.crib import GatewaySettings
-from toolcrib.errors import MissingExtraError, ValidationError
-from toolcrib.gateway import meta
+from toolcrib.discovery import Change, Index, Page, Summary
+from toolcrib.errors import ValidationError
 from toolcrib.gateway.meta import MetaFace
 from toolcrib.gateway.meta.definitions import DEFINITIONS
 from toolcrib.gateway.meta.sandboxes import why_no_code
@@ -34,6 +36,34 @@ NAMES = [
 def look() -> str:
     """Look around."""
     return "nothing"
+
+
+class CountingIndex(Index):
+    """Counts who listens, and how often it is looked at."""
+
+    listeners = looks = 0
+
+    def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
+        stop = super().on_change(callback)
+        self.listeners += 1
+
+        def leave() -> None:
+            self.listeners -= 1
+            stop()
+
+        return leave
+
+    def tools(self, **options: Any) -> Page[Summary]:
+        self.looks += 1
+        return super().tools(**options)
+
+
+class Looked:
+    """As much of a view as a face needs to describe itself."""
+
+    def __init__(self) -> None:
+        self.index = CountingIndex()
+        self.settings = Crib().settings
 
 
 def descriptions(face: MetaFace) -> dict[str, str]:
@@ -120,61 +150,83 @@ def test_finding_is_read_only_and_running_is_as_harmless_as_the_tools() -> None:
     assert "read-only" in descriptions(face)["run_tool"]
 
 
-def test_definitions_are_made_once_and_changes_are_told_only_where_they_differ() -> None:
+def test_definitions_are_made_once_and_again_where_they_differ() -> None:
     crib = crib_of_tools()
     face = face_of(crib)
     assert face.tools() is face.tools()
     told: list[int] = []
-    stop = face.on_change(lambda: told.append(len(face.tools())))
+    stop = face.on_change(lambda: told.append(len(told)))
     crib.add(look, namespace="eyes")
-    assert told == [8]
+    assert told == [0]
     before = face.tools()
+    assert "eyes" in descriptions(face)["search_tools"]
     crib.add(
         look.tool.replace(namespace="eyes", output_schema={}, backend={"kind": "local", "name": "eyes:look"})
     )
-    assert told == [8]
     assert face.tools() is before
     stop()
     crib.add(look, namespace="ears")
-    assert told == [8]
+    assert len(told) == 2
     assert "ears" in descriptions(face)["search_tools"]
 
 
 def test_many_changes_at_once_are_told_as_they_are() -> None:
     crib = Crib()
     face = face_of(crib)
-    told: list[str] = []
-    face.on_change(lambda: told.append(descriptions(face)["search_tools"]))
     backend = LocalBackend(name="x")
     many = [(Tool(name=f"t{at}", namespace=f"n{at % 3}", input_schema={}), backend) for at in range(30)]
     crib.index.register_many(many)
-    assert "30 tools in 3 namespaces: n0 (10), n1 (10), n2 (10)" in told[-1]
-    assert len(told) <= 3
+    assert "30 tools in 3 namespaces: n0 (10), n1 (10), n2 (10)" in descriptions(face)["search_tools"]
     crib.index.unregister("n1:t1")
-    assert "n0 (10), n2 (10), n1 (9)" in told[-1]
+    left = descriptions(face)["search_tools"]
+    assert "n0 (10), n2 (10), n1 (9)" in left
     crib.index.register(Tool(name="alone", input_schema={}), backend)
+    assert "30 tools" in descriptions(face)["search_tools"]
     crib.index.unregister("alone")
-    assert told[-1] == told[-3]
+    assert descriptions(face)["search_tools"] == left
+
+
+def test_a_change_makes_no_definition_before_anybody_looks() -> None:
+    view = Looked()
+    face = MetaFace(view, GatewaySettings(code=False))  # type: ignore[arg-type]
+    told: list[None] = []
+    face.on_change(lambda: told.append(None))
+    view.index.looks = 0
+    for number in range(10):
+        view.index.register(Tool(name=f"t{number}", input_schema={}), LocalBackend(name="x"))
+    assert (len(told), view.index.looks) == (10, 0)
+    assert "10 tools" in descriptions(face)["search_tools"]
 
 
 def test_a_face_that_nobody_has_hears_of_nothing() -> None:
-    crib = crib_of_tools()
-    face = face_of(crib, code=False)
+    view = Looked()
+    face = MetaFace(view, GatewaySettings(code=False))  # type: ignore[arg-type]
     gone = ref(face)
+    assert view.index.listeners == 1
     del face
     gc.collect()
     assert gone() is None
-    crib.add(look)
+    assert view.index.listeners == 0
 
 
-def test_without_the_sdk_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    crib = crib_of_tools()
-    face_of(crib, code=False)
-    monkeypatch.delitem(sys.modules, "toolcrib.gateway.meta.wire")
-    monkeypatch.delattr(meta, "wire")
-    monkeypatch.setitem(sys.modules, "mcp_types", None)
-    with pytest.raises(MissingExtraError, match=r"toolcrib\[cli\]"):
-        face_of(crib, code=False)
+def test_without_the_sdk_it_is_said_what_to_install() -> None:
+    code = """
+import sys
+from toolcrib.gateway import meta
+assert meta.policy and dir(meta) == sorted(meta.__all__)
+assert not {"mcp", "mcp_types"} & set(sys.modules)
+try:
+    meta.Nothing
+except AttributeError as error:
+    assert "Nothing" in str(error)
+sys.modules["mcp_types"] = None
+try:
+    meta.MetaFace
+except ImportError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "the gateway needs the 'cli' extra: pip install 'toolcrib[cli]'\n"
 
 
 def test_code_is_left_out_where_it_cannot_run() -> None:

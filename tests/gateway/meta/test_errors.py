@@ -123,14 +123,15 @@ async def test_a_server_that_cannot_start_is_unavailable() -> None:
                 assert error["retryable"] or name == "run_chain"
 
 
-async def test_a_server_that_does_not_answer_in_time_is_a_timeout() -> None:
+async def test_a_server_that_is_not_ready_in_time_is_unavailable() -> None:
     servers = {"slow": {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}}
     async with Crib({"mcpServers": servers, "store": "memory"}) as crib:
         with anyio.fail_after(30):
             args = {"tool_id": "slow:t", "timeout_ms": 50}
             error = await refused(face_of(crib, code=False), "run_tool", args, Asking())
-    assert error["code"] == "timeout"
+    assert error["code"] == "backend_unavailable"
     assert error["op"] == "resolve"
+    assert error["retryable"]
 
 
 async def test_what_to_do_next_is_said() -> None:

@@ -65,12 +65,29 @@ async def test_lists_are_narrowed_by_namespace_tags_and_backend() -> None:
     assert [each["id"] for each in (await given(face, "list_tools", {"backend": "provider"}))["tools"]] == [
         "far"
     ]
-    tagged = await given(face, "search_tools", {"query": "", "tags": ["remote"]})
+    tagged = await given(face, "search_tools", {"query": "far", "tags": ["remote"]})
     assert [each["id"] for each in tagged["tools"]] == ["far"]
-    assert "note" not in tagged
-    nowhere = await given(face, "list_tools", {"namespace": "shp"})
-    assert nowhere["tools"] == []
-    assert "look through shop" in nowhere["note"]
+
+
+@pytest.mark.parametrize(
+    ("args", "note"),
+    [
+        ({"namespace": "shp"}, "There is no namespace 'shp'; did you mean 'shop'?."),
+        ({"backend": "nope"}, "No tool runs at 'nope'; there are mcp, provider, local, shop."),
+        ({"namespace": "shop", "backend": "mcpp"}, "No tool of 'shop' runs at 'mcpp'; did you mean 'mcp'?."),
+    ],
+    ids=["namespace", "backend", "both"],
+)
+async def test_a_list_without_tools_says_what_there_is(args: dict[str, str], note: str) -> None:
+    said = await given(face_of(crib_of_tools()), "list_tools", args)
+    assert (said["tools"], said["note"]) == ([], note)
+
+
+@pytest.mark.parametrize("query", ["", " \n"], ids=["empty", "blank"])
+async def test_a_question_without_words_is_refused(query: str) -> None:
+    error = await refused(face_of(crib_of_tools()), "search_tools", {"query": query})
+    assert error["code"] == "validation_input"
+    assert "query" in error["message"]
 
 
 async def test_nothing_that_fits_is_said_in_plain_words() -> None:
@@ -167,6 +184,24 @@ async def test_servers_that_are_not_there_are_named(tmp_path: Path) -> None:
             found = await given(face_of(crib, code=False), "search_tools", {"query": "x"})
     assert "Unavailable at the moment: broken" in found["note"]
     assert "SystemExit" not in found["note"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "told"),
+    [
+        (Scope(namespaces=("broken",)), "Unavailable at the moment: broken"),
+        (Scope(tags=("mail",)), "Unavailable at the moment: 1 server that may have tools for here"),
+    ],
+    ids=["named", "unnamed"],
+)
+async def test_a_toolset_does_not_name_servers_that_it_does_not_name(scope: Scope, told: str) -> None:
+    servers = {"broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
+    async with Crib({"mcpServers": servers, "store": "memory"}) as crib:
+        face = MetaFace(crib.view(scope), GatewaySettings(), sandbox=False)
+        with anyio.fail_after(30):
+            await crib.ready(20)
+            found = await given(face, "search_tools", {"query": "x"})
+    assert told in found["note"]
 
 
 async def test_servers_that_are_starting_are_named() -> None:

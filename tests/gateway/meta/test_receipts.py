@@ -9,9 +9,9 @@ import pytest
 from gateway.meta.asking import called, crib_of_tools, face_of
 
 from toolcrib import Crib
-from toolcrib.discovery import Change, Index, Page, Summary
+from toolcrib.discovery import Change, Index
 from toolcrib.gateway.meta.portrait import Portrait
-from toolcrib.gateway.meta.receipts import Receipt, Receipts, estimated_tokens, tool_tokens
+from toolcrib.gateway.meta.receipts import Receipt, Receipts, tool_tokens
 from toolcrib.model import Tool, ToolAnnotations
 
 
@@ -23,27 +23,6 @@ def made(number: int, **more: object) -> Tool:
 def test_the_definition_of_a_tool_is_counted_as_its_server_lists_it() -> None:
     assert tool_tokens(made(1)) == tool_tokens(made(1, namespace="far", version="1.0.0", tags=("a", "b")))
     assert 10 < tool_tokens(made(1)) < 50
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        # As the tokenizer o200k_base counts them.
-        ("Create a new issue in a GitHub repository.", 9),
-        ('{"type":"object","properties":{"owner":{"type":"string","description":"Repository owner"}}}', 21),
-        ("", 0),
-    ],
-    ids=["prose", "schema", "nothing"],
-)
-def test_estimates_are_near_what_a_tokenizer_counts(text: str, tokens: int) -> None:
-    assert abs(estimated_tokens(text) - tokens) <= max(1, tokens * 0.1)
-
-
-def test_a_long_text_is_estimated_from_samples() -> None:
-    text = json.dumps({f"name {number}": f"value {number}" for number in range(2000)})
-    parts = [text[at : at + 1000] for at in range(0, len(text), 1000)]
-    assert abs(estimated_tokens(text) / sum(map(estimated_tokens, parts)) - 1) < 0.1
-    assert estimated_tokens("ä" * 1000) > estimated_tokens(" " * 1000)
 
 
 def test_all_definitions_are_counted_and_counted_again_where_they_change() -> None:
@@ -71,26 +50,23 @@ def test_all_definitions_are_counted_and_counted_again_where_they_change() -> No
 class Restless(Index):
     """A catalogue that changes while it is read."""
 
-    def tools(self, *, limit: int = 100, cursor: str | None = None, **filters: Any) -> Page[Summary]:
-        if cursor is not None and "late" not in self:
-            self.register(Tool(name="late", input_schema={}, annotations={"destructiveHint": True}))
-        return super().tools(limit=limit, cursor=cursor, **filters)
+    def get(self, tool_id: Any) -> Tool:
+        if "gone" in self:
+            self.unregister("gone")
+        return super().get(tool_id)
 
 
-def test_a_catalogue_that_changes_meanwhile_is_read_again() -> None:
+def test_a_catalogue_may_change_while_it_is_read() -> None:
     hints = ToolAnnotations(destructive_hint=True)
-    many = [(made(number, annotations=hints), None) for number in range(1001)]
+    many = [(made(number, annotations=hints), None) for number in range(100)]
     counted, seen = Restless(), Restless()
-    counted.register_many(many)
-    seen.register_many(many)
+    for index in (counted, seen):
+        index.register_many([*many, (Tool(name="gone", input_schema={}, annotations=hints), None)])
     receipts = Receipts(counted)
     assert receipts.wait(30)
-    assert "late" in counted
-    assert receipts.direct()[0] == sum(tool_tokens(tool) for tool, _ in many) + tool_tokens(
-        counted.get("late")
-    )
+    assert receipts.direct() == (sum(tool_tokens(tool) for tool, _ in many), True)
     portrait = Portrait(seen)
-    assert len(portrait.destructive()) == 1002
+    assert len(portrait.destructive()) == 100
     assert portrait.destructive() is portrait.destructive()
 
 

@@ -12,7 +12,8 @@ from gateway.meta.asking import Asking, called, crib_of_tools, face_of, given, r
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
-from toolcrib.gateway.meta import KeptResults, MetaFace, policy
+from toolcrib.gateway.meta import MetaFace, policy
+from toolcrib.gateway.results import KeptResults
 from toolcrib.model import Context
 
 pytestmark = pytest.mark.anyio
@@ -152,7 +153,7 @@ async def test_an_image_that_cannot_be_kept_is_told_of(crib: Crib) -> None:
     kept = KeptResults(max_bytes=100)
     face = MetaFace(crib, GatewaySettings(result_bytes=1024, code=False), kept=kept)
     result = await replied(face, {"content": [IMAGE | {"data": "QUJD" * 1000}]})
-    assert texts(result) == ["(image/png of 4,000 characters, too large to be sent)"]
+    assert texts(result) == ["(image/png of 3,000 bytes, too large to be sent)"]
 
 
 async def test_a_value_that_is_null_stays_so_beside_content(crib: Crib) -> None:

@@ -1,7 +1,28 @@
 """The meta face: eight tools that find, explain and run all others."""
 
-from toolcrib.gateway.meta.confirm import policy
-from toolcrib.gateway.meta.face import TOKENS, MetaFace
-from toolcrib.gateway.results import KeptResult, KeptResults
+import typing
 
-__all__ = ["TOKENS", "KeptResult", "KeptResults", "MetaFace", "policy"]
+from toolcrib import errors as _errors
+from toolcrib.gateway.meta.confirm import policy
+
+if typing.TYPE_CHECKING:
+    from toolcrib.gateway.meta.face import TOKENS, MetaFace
+
+__all__ = ["TOKENS", "MetaFace", "policy"]
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in {"TOKENS", "MetaFace"}:
+        raise AttributeError(f"module 'toolcrib.gateway.meta' has no attribute {name!r}")
+    try:
+        from toolcrib.gateway.meta import face  # noqa: PLC0415 - it needs an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("toolcrib"):
+            raise
+        raise _errors.MissingExtraError("the gateway", "cli") from error
+    globals()[name] = found = getattr(face, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,6 +1,7 @@
 """The arguments that a model wrote for a meta-tool: repaired where what it meant is clear, then checked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from toolcrib.errors import Problem, ValidationError
@@ -28,6 +29,8 @@ _MEANT = {
 }
 """What others call an argument; it counts where the tool has one of that name."""
 _MAX_DIGITS = 9
+_MAX_TEXT = 10_000
+"""How many characters a text may have where its schema says nothing of it."""
 
 
 class Arguments:
@@ -46,9 +49,13 @@ class Arguments:
         said = _as_object(given, notes)
         known = definition.arguments
         args = {name: value for name, value in said.items() if name in known and value is not None}
-        problems = [_unknown(name, definition, said) for name in said if name not in known]
+        unknown = islice((name for name in said if name not in known), MAX_PROBLEMS)
+        problems = [_unknown(name, definition, said) for name in unknown]
         repairs = _Repairs(notes, problems)
         args = {name: repairs.of(name, value, known[name]) for name, value in args.items()}
+        if too_large := [*_too_large(args, known)]:  # looking at what is in them would take long
+            problems = [*too_large, *problems]
+            raise ValidationError(tuple(problems[:MAX_PROBLEMS]), _sentence(definition.tool.name, problems))
         try:
             self._validator.validate_input(definition.tool, args)
         except ValidationError as error:
@@ -59,6 +66,17 @@ class Arguments:
         if problems:
             raise ValidationError(tuple(problems[:MAX_PROBLEMS]), _sentence(definition.tool.name, problems))
         return args, notes
+
+
+def _too_large(args: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    for name, value in args.items():
+        schema = known[name]
+        if isinstance(value, list) and len(value) > (most := schema.get("maxItems", len(value))):
+            yield Problem(f"/{name}", "maxItems", f"must have at most {most:,} items, not {len(value):,}")
+        if isinstance(value, str) and len(value) > (most := schema.get("maxLength", _MAX_TEXT)):
+            yield Problem(
+                f"/{name}", "maxLength", f"must be at most {most:,} characters long, not {len(value):,}"
+            )
 
 
 def _sentence(name: str, problems: list[Problem]) -> str:
@@ -110,7 +128,7 @@ class _Repairs:
                 value = self._list(name, value, schema)
         elif kind == "integer" and isinstance(value, float) and value.is_integer():
             value = int(value)
-        return self._steps(value) if name == "steps" else value
+        return self._steps(value, schema["maxItems"]) if name == "steps" else value
 
     def _count(self, name: str, text: str) -> Any:
         digits = text.strip()
@@ -122,6 +140,8 @@ class _Repairs:
     def _list(self, name: str, text: str, schema: Mapping[str, Any]) -> Any:
         if schema["items"] != {"type": "string"} or text.lstrip().startswith("["):
             return self._json(text, name)
+        if len(text) > _MAX_TEXT:
+            return text
         self._notes.append(f"{name} came as one text, and was read as a list")
         return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -133,12 +153,14 @@ class _Repairs:
             self._problems += error.problems
             return text
 
-    def _steps(self, steps: Any) -> Any:
+    def _steps(self, steps: Any, most: int) -> Any:
         """Return the steps of a chain, where a step or its arguments may be text."""
         if isinstance(steps, dict):
             self._notes.append("steps came as one step, and was read as a list of it")
             steps = [steps]
-        return [self._step(step, at) for at, step in enumerate(steps)] if isinstance(steps, list) else steps
+        if not isinstance(steps, list) or len(steps) > most:
+            return steps
+        return [self._step(step, at) for at, step in enumerate(steps)]
 
     def _step(self, step: Any, at: int) -> Any:
         read = self._json(step, f"steps/{at}") if isinstance(step, str) else step

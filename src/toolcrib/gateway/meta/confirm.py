@@ -12,12 +12,15 @@ from toolcrib.errors import PolicyDeniedError
 from toolcrib.execution import Request
 from toolcrib.execution.scrub import hide_secrets
 from toolcrib.gateway.face import Client, Question, Verdict
+from toolcrib.model.hidden import HIDDEN
 from toolcrib.model.tool import ToolAnnotations
 
-__all__ = ["AskedError", "agreed", "ask", "is_destructive", "policy"]
+__all__ = ["agreed", "ask", "is_destructive", "policy"]
 
 _MAX_SHOWN = 400
+"""How many characters of what somebody else wrote a person has to read."""
 _MAX_NAMED = 10
+"""How many tools, and places in code, are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,6 @@ class _Agreed:
 
 _AGREED: ContextVar[_Agreed | None] = ContextVar("toolcrib_agreed", default=None)
 """None where no request of a client that can ask is active: then nobody is to be asked."""
-
-
-@dataclass(eq=False)
-class AskedError(Exception):
-    """Carries what `Client.confirm` raised out of whatever is in between."""
-
-    error: Exception
 
 
 def is_destructive(annotations: ToolAnnotations | None) -> bool:
@@ -78,7 +74,9 @@ def agreed(client: Client, tools: Iterable[str], *, confirm: bool) -> Iterator[N
         _AGREED.reset(token)
 
 
-async def ask(client: Client, tools: Sequence[str], given: Any, *, what: str = "") -> None:
+async def ask(
+    client: Client, tools: Sequence[str], given: Any, *, what: str = "", places: Sequence[str] = ()
+) -> None:
     """Ask whether destructive tools may run, all at once.
 
     Args:
@@ -86,41 +84,55 @@ async def ask(client: Client, tools: Sequence[str], given: Any, *, what: str = "
         tools: their ids; where there are none nobody is asked.
         given: what a person should see of how they run: arguments, steps or code.
         what: what runs them, a `chain` or a `program`; nothing where one tool runs by itself.
+        places: what a person should see of it in any case, where it is too long to be shown.
 
     Raises:
         PolicyDeniedError: the person said no.
-        AskedError: the client has to make the request again, with the answer.
+        InputNeeded: the client has to make the request again, with the answer.
     """
     if not tools:
         return
-    try:
-        verdict = await client.confirm(_question(tools, given, what))
-    except Exception as error:  # it is the endpoint's own way to answer the request with a question
-        raise AskedError(error) from error
+    verdict = await client.confirm(_question(tools, given, what, places))
     if verdict is Verdict.DECLINED:
         said = "the user declined; do not try again unless the user asks for it"
         raise PolicyDeniedError(tool_id=", ".join(tools), reason=said)
 
 
-def _question(tools: Sequence[str], given: Any, what: str) -> Question:
+def _question(tools: Sequence[str], given: Any, what: str, places: Sequence[str]) -> Question:
     """Return the question, the same each time it is about the same tools and arguments."""
-    content = json.dumps([what, [*tools], given], sort_keys=True, default=str)
+    written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    content = "\0".join((what, *tools, written))
     key = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
-    return Question(key=f"run-{key}", text=_text(tools, given, what))
+    return Question(key=f"run-{key}", text=_text(tools, written, what, places))
 
 
-def _text(tools: Sequence[str], given: Any, what: str) -> str:
+def _text(tools: Sequence[str], written: str, what: str, places: Sequence[str]) -> str:
     if not what:
-        return f"Run {tools[0]} with {_shown(given)}? It says that it may destroy or overwrite something."
+        return f"Run {tools[0]} with {_shown(written)}? It says that it may destroy or overwrite something."
     names = ", ".join(tools[:_MAX_NAMED])
     more = f" and {len(tools) - _MAX_NAMED} more" if len(tools) > _MAX_NAMED else ""
     say = "They say" if len(tools) > 1 else "It says"
     risk = f"{say} that {'they' if len(tools) > 1 else 'it'} may destroy or overwrite something."
-    return f"Run a {what} that uses {names}{more}? {risk} The {what}: {_shown(given)}"
+    where = _where(places) if places and len(written) > _MAX_SHOWN else ""
+    return f"Run a {what} that uses {names}{more}? {risk}{where} The {what}: {_shown(written)}"
 
 
-def _shown(args: Any) -> str:
-    """Return arguments as a person may see them: without secrets, and not all of what is long."""
-    written = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False, default=str)
-    text = hide_secrets(written[: _MAX_SHOWN * 4])
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+def _where(places: Sequence[str]) -> str:
+    """Return where tools are named, each place on a line of its own."""
+    if len(places) > _MAX_NAMED:
+        some = _MAX_NAMED // 2
+        places = [*places[:some], f"({len(places) - 2 * some} more places)", *places[-some:]]
+    return "\n".join((" They are named here:", *map(_shown, places), ""))
+
+
+def _shown(text: str) -> str:
+    """Return a text as a person may see it: without secrets, without what hides, and not all if it is long.
+
+    What is long is shown with its end: what counts may stand there.
+    """
+    if len(text) > _MAX_SHOWN * 4:
+        text = f"{text[: _MAX_SHOWN * 2]}\n{text[-_MAX_SHOWN * 2 :]}"
+    clean = hide_secrets(HIDDEN.sub("", text))
+    if len(clean) <= _MAX_SHOWN:
+        return clean
+    return f"{clean[: _MAX_SHOWN * 2 // 3]} […] {clean[-_MAX_SHOWN // 3 :]}"

@@ -12,6 +12,8 @@ __all__ = ["DEFINITIONS", "MAX_EXAMPLES", "MAX_LIMIT", "Definition"]
 MAX_LIMIT = 100
 """How many tools one page may have."""
 MAX_EXAMPLES = 5
+"""How many examples one call gives."""
+_MAX_CODE, _MAX_QUERY, _MAX_STEPS, _MAX_TAGS = 100_000, 10_000, 1_000, 100
 _ID = "Id of the tool, such as 'github:create_issue', as search_tools and list_tools give it."
 _CURSOR = "The nextCursor of the page before, with everything else as it was."
 
@@ -93,13 +95,18 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         _SEARCH,
         _input(
             {
-                "query": _text("What you want to do, such as 'open an issue in a repository'."),
+                "query": _text(
+                    "What you want to do, such as 'open an issue in a repository'.",
+                    pattern=r"\S",
+                    maxLength=_MAX_QUERY,
+                ),
                 "limit": _limit(10),
                 "cursor": _text(_CURSOR),
                 "namespace": _text("Only tools of this namespace."),
                 "tags": {
                     "type": "array",
                     "items": {"type": "string"},
+                    "maxItems": _MAX_TAGS,
                     "description": "Only tools with at least one of these tags.",
                 },
             },
@@ -170,7 +177,13 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         "run_chain",
         "Run a chain of tools",
         _CHAIN,
-        _input({"steps": {"type": "array", "items": _STEP, "minItems": 1}, "timeout_ms": _TIMEOUT}, "steps"),
+        _input(
+            {
+                "steps": {"type": "array", "items": _STEP, "minItems": 1, "maxItems": _MAX_STEPS},
+                "timeout_ms": _TIMEOUT,
+            },
+            "steps",
+        ),
     ),
     (
         "execute_code",
@@ -178,7 +191,9 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         "Run Python in a sandbox, in which the tools are functions.",
         _input(
             {
-                "code": _text("The code; what it leaves in __out is the value.", minLength=1),
+                "code": _text(
+                    "The code; what it leaves in __out is the value.", minLength=1, maxLength=_MAX_CODE
+                ),
                 "language": _text("The language of the code.", enum=["python"], default="python"),
                 "timeout_ms": _TIMEOUT,
                 "max_tool_calls": _count("How many calls of tools the code may make.", 1000),

@@ -1,34 +1,35 @@
 """What clients see of a view of a crib: eight tools that find, explain and run all others."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import finalize, ref
+
+import mcp_types
 
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.discovery import Change, Index, IndexView
-from toolcrib.errors import MissingExtraError
-from toolcrib.gateway.face import Client
+from toolcrib.gateway.face import Client, InputNeeded
 from toolcrib.gateway.meta.arguments import Arguments
-from toolcrib.gateway.meta.confirm import AskedError
 from toolcrib.gateway.meta.definitions import DEFINITIONS
 from toolcrib.gateway.meta.failures import failure
-from toolcrib.gateway.meta.finding import Finding
+from toolcrib.gateway.meta.finding import Finder
 from toolcrib.gateway.meta.portrait import Portrait, Sight
-from toolcrib.gateway.meta.receipts import Receipt, Receipts, estimated_tokens
-from toolcrib.gateway.meta.reply import Asked, Fitting, Reply
-from toolcrib.gateway.meta.running import Running
+from toolcrib.gateway.meta.receipts import Receipt, Receipts
+from toolcrib.gateway.meta.reply import Fitting, MetaCall, Reply
+from toolcrib.gateway.meta.running import Runs
 from toolcrib.gateway.meta.sandboxes import why_no_code
+from toolcrib.gateway.meta.wire import no_such_tool, published, result, tokens_of
 from toolcrib.gateway.results import KeptResults, encoded
-
-if TYPE_CHECKING:
-    import mcp_types
+from toolcrib.model.tokens import estimated_tokens
 
 __all__ = ["TOKENS", "MetaFace"]
 
 TOKENS = "toolcrib/tokens"
 """Under which name a result says in its `_meta` what it and the tools cost in tokens."""
-_Handler = Callable[[Asked], Awaitable[Reply]]
+_NAMED = 40
+"""How many namespaces are named to a model that begins to use the tools."""
+_Handler = Callable[[MetaCall], Awaitable[Reply]]
 
 
 class MetaFace:
@@ -53,15 +54,7 @@ class MetaFace:
             settings: how results, code and confirmation are dealt with.
             kept: where results go that are too large to send.
             sandbox: whether code can run; None looks whether the sandbox of the configuration can.
-
-        Raises:
-            MissingExtraError: the SDK of the protocol is not installed.
         """
-        try:
-            from toolcrib.gateway.meta import wire  # noqa: PLC0415 - it needs an extra
-        except ImportError as error:
-            raise MissingExtraError("the gateway", "cli") from error
-        self._wire = wire
         self.kept = KeptResults() if kept is None else kept
         """The results that were too large to send."""
         self._portrait = Portrait(view.index)
@@ -70,48 +63,51 @@ class MetaFace:
         no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
         fitting = Fitting(self.kept, settings.result_bytes)
         self._handlers = _handlers(
-            Finding(view, self._portrait, fitting), Running(view, settings, self._portrait, fitting, no_code)
+            Finder(view, self._portrait, fitting), Runs(view, settings, self._portrait, fitting, no_code)
         )
         self._arguments = Arguments()
         self._names = [name for name in DEFINITIONS if name != "execute_code" or not no_code]
         self._listed: tuple[Sight, tuple[mcp_types.Tool, ...], int] | None = None
 
-    def tools(self) -> "Sequence[mcp_types.Tool]":
+    def tools(self) -> Sequence[mcp_types.Tool]:
         """Return the definitions, in the same order each time."""
         return self._definitions()[0]
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | str | None, client: Client
-    ) -> "mcp_types.CallToolResult":
-        """Call one of the tools; what fails is a result that says so.
+    ) -> mcp_types.CallToolResult:
+        """Call one of the tools; what fails is a result that says so, also where code cannot run.
 
         Raises:
             MCPError: there is no such tool.
+            InputNeeded: the client has to make the request again, with an answer.
         """
         definition = DEFINITIONS.get(name)
         if definition is None:
-            raise self._wire.no_such_tool(name, self._names)
+            raise no_such_tool(name, self._names)
         try:
             args, notes = self._arguments.read(definition, arguments)
-            reply = await self._handlers[name](Asked(args, client, notes))
-        except AskedError as asked:
-            raise asked.error from None
+            reply = await self._handlers[name](MetaCall(args, client, notes))
+        except InputNeeded:
+            raise
         except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
             reply = Reply({"error": failure(error)}, is_error=True)
-        return self._wire.result(reply, self._tokens(reply))
+        return result(reply, self._tokens(reply))
+
+    def about(self) -> str:
+        """Return what a model should know before it uses the tools."""
+        namespaces = [name for name in self._portrait.index.namespaces() if name]
+        named = ", ".join(namespaces[:_NAMED]) + (", ..." if len(namespaces) > _NAMED else "")
+        reach = f"It reaches tools of: {named}. " if named else ""
+        several = "run_chain and execute_code do" if "execute_code" in self._names else "run_chain does"
+        return (
+            f"{reach}Say what you want to do to search_tools, read the arguments of what it finds with "
+            f"describe_tool, and call it with run_tool; {several} several steps at once."
+        )
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back, in the thread that made the change, when `tools` returns something else."""
-        last = self.tools()
-
-        def compare(_: object) -> None:
-            nonlocal last
-            current = self.tools()
-            if current is not last:
-                last = current
-                callback()
-
-        return self._portrait.index.on_change(compare)
+        """Call back, in the thread that made the change, when `tools` may return something else."""
+        return self._portrait.index.on_change(lambda _: callback())
 
     def receipt(self, within: float = 0.0) -> Receipt:
         """Return what the tools cost in tokens, and what these eight cost in their place.
@@ -134,16 +130,16 @@ class MetaFace:
 
         finalize(self, index.on_change(note))
 
-    def _definitions(self) -> "tuple[tuple[mcp_types.Tool, ...], int]":
+    def _definitions(self) -> tuple[tuple[mcp_types.Tool, ...], int]:
         """Return the definitions, and how many tokens they take."""
         sight = self._portrait.sight()
         listed = self._listed
         if listed is None or listed[0] is not sight:
-            tools = tuple(self._wire.published(DEFINITIONS[name], sight) for name in self._names)
+            tools = tuple(published(DEFINITIONS[name], sight) for name in self._names)
             if listed is not None and tools == listed[1]:
                 listed = sight, listed[1], listed[2]
             else:
-                listed = sight, tools, self._wire.tokens_of(tools)
+                listed = sight, tools, tokens_of(tools)
             self._listed = listed
         return listed[1], listed[2]
 
@@ -156,7 +152,7 @@ class MetaFace:
         return {TOKENS: said}
 
 
-def _handlers(finding: Finding, running: Running) -> Mapping[str, _Handler]:
+def _handlers(finding: Finder, running: Runs) -> Mapping[str, _Handler]:
     return {
         "search_tools": finding.search_tools,
         "list_tools": finding.list_tools,

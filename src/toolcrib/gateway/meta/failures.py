@@ -16,7 +16,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution.scrub import hide_secrets
 
-__all__ = ["UnknownToolError", "failure"]
+__all__ = ["failure"]
 
 _LOG = logging.getLogger("toolcrib")
 _MAX_OUTPUT = 4_000
@@ -30,10 +30,6 @@ _NEXT = {
     "stream_not_supported": "use run_tool",
 }
 """What to do next, by code."""
-
-
-class UnknownToolError(ToolcribError, LookupError):
-    """A tool that the face does not have."""
 
 
 def failure(error: Exception) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from threading import Lock
 from typing import NamedTuple
 
 from toolcrib.discovery import Change, Index, IndexView
-from toolcrib.errors import InvalidCursorError
+from toolcrib.discovery.keys import namespace_of
+from toolcrib.errors import ToolNotFoundError
 from toolcrib.gateway.meta.confirm import is_destructive
 from toolcrib.model import Tool
 
@@ -14,7 +15,6 @@ __all__ = ["Portrait", "Sight"]
 _MAX_TEXT = 600
 _SAMPLED = 6
 _MAX_SAMPLE = 70
-_PAGE = 1000
 _DESTRUCTIVE = {"destructiveHint": True}
 _READ_ONLY = {"readOnlyHint": True}
 
@@ -48,8 +48,7 @@ class Portrait:
 
     def note(self, change: Change) -> None:
         """Forget what a change makes wrong; of many changes at once each namespace is looked at once."""
-        namespace, colon, _ = change.tool_id.partition(":")
-        name = namespace if colon else ""
+        name = namespace_of(change.tool_id)
         with self._lock:
             counted = self._counts.get(name)
             if counted is None or counted[1] < change.version:
@@ -108,20 +107,15 @@ class Portrait:
         return sentence if len(sentence) <= _MAX_SAMPLE else f"{sentence[: _MAX_SAMPLE - 1].rstrip()}…"
 
     def _found(self) -> tuple[Tool, ...]:
-        ids: list[str] = []
-        cursor: str | None = None
-        while True:
+        found = []
+        for summary in self.index.every(annotations=_DESTRUCTIVE):
             try:
-                page = self.index.tools(annotations=_DESTRUCTIVE, limit=_PAGE, cursor=cursor)
-            except InvalidCursorError:  # the catalogue has changed meanwhile
-                ids, cursor = [], None
+                tool = self.index.get(summary.id)
+            except ToolNotFoundError:  # it has gone meanwhile
                 continue
-            ids += [summary.id for summary in page.items]
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-        tools = [self.index.get(tool_id) for tool_id in ids if tool_id in self.index]
-        return tuple(tool for tool in tools if is_destructive(tool.annotations))
+            if is_destructive(tool.annotations):
+                found.append(tool)
+        return tuple(found)
 
 
 def _tools(count: int) -> str:

@@ -4,64 +4,32 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from string import ascii_letters, digits, punctuation
 from threading import Condition, Thread
 from typing import NamedTuple
 
 from pydantic_core import to_json
 
 from toolcrib.discovery import Change, Index, IndexView
-from toolcrib.errors import InvalidCursorError, ToolcribError
+from toolcrib.errors import ToolcribError
 from toolcrib.model import Tool
+from toolcrib.model.tokens import estimated_tokens
 
-__all__ = ["Receipt", "Receipts", "estimated_tokens", "tool_tokens"]
+__all__ = ["Receipt", "Receipts", "tool_tokens"]
 
 _LOG = logging.getLogger("toolcrib")
-_LETTERS, _DIGITS, _SIGNS = ascii_letters.encode(), digits.encode(), punctuation.encode()
-_ALL, _HIGH = bytes(range(256)), bytes(range(128, 256))
-_WORDS = bytes(each if each in _LETTERS else 32 for each in _ALL)
-_RUNS = bytes(each if each in _SIGNS else 32 for each in _ALL)
-"""Tables that leave letters, and signs, and make all else a space."""
-_WHOLE, _SLICES = 1_024, 4
-"""Up to how many characters are looked at, of a longer text in so many places."""
-_PAGE, _FIRST = 1_000, 25
-_BATCH, _PAUSE = 20, 0.001
-"""After how many definitions the thread that counts makes room for others, and for how many seconds."""
+_FIRST = 25
+"""From how many definitions the tokens of all are estimated before any is counted."""
+_BATCH = 20
+"""After how many definitions the thread that counts makes room for others."""
+_PAUSE = 0.001
+"""For how many seconds it does."""
 _UNSEEN = frozenset({"backend", "namespace", "version", "tags"})
 """What a server does not list of a tool."""
 
 
-def estimated_tokens(text: str) -> int:
-    """Return about how many tokens a text takes, of a long one from samples.
-
-    Letters and runs of them, signs and runs of them, and digits are counted, with weights fitted to the
-    tokenizer o200k_base on half of 1,163 definitions of real tools and some prose. On the other half it is
-    off by 2.3 % in the median and by more than 8 % for one definition in twenty; their sum is right to 3 %.
-    A quarter of the characters, for comparison, is off by 13 % in the median.
-
-    >>> estimated_tokens(""), estimated_tokens("Open an issue in a repository.")
-    (0, 7)
-    """
-    if len(text) <= _WHOLE:
-        return round(_weighed(text))
-    step = len(text) // _SLICES
-    size = _WHOLE // _SLICES
-    sample = "".join(text[at : at + size] for at in range(0, step * _SLICES, step))
-    return round(_weighed(sample) * len(text) / len(sample))
-
-
-def _weighed(text: str) -> float:
-    data = text.encode("utf-8", "replace")
-    size = len(data)
-    total = 0.855 * len(data.translate(_WORDS).split()) + 0.034 * (size - len(data.translate(None, _LETTERS)))
-    total += 0.953 * len(data.translate(_RUNS).split()) + 0.060 * (size - len(data.translate(None, _SIGNS)))
-    total += 0.949 * (size - len(data.translate(None, _DIGITS)))
-    return total if text.isascii() else total + 0.215 * (size - len(data.translate(None, _HIGH)))
-
-
 def tool_tokens(tool: Tool) -> int:
     """Return about how many tokens the definition of a tool takes, as its server would list it."""
-    return round(_weighed(to_json(tool.to_json(without=_UNSEEN)).decode()))
+    return estimated_tokens(to_json(tool.to_json(without=_UNSEEN)).decode(), sampled=False)
 
 
 class Receipt(NamedTuple):
@@ -161,17 +129,10 @@ class Receipts:
             self._changed.notify_all()
 
     def _all(self) -> Iterator[str]:
-        cursor: str | None = None
-        while True:
-            try:
-                page = self._index.tools(limit=_PAGE, cursor=cursor)
-            except InvalidCursorError:  # it has changed meanwhile: what is counted already is not again
-                cursor = None
-                continue
-            yield from (summary.id for summary in page.items if summary.id not in self._counted)
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        """Yield what is to be counted; what comes meanwhile is noted."""
+        for summary in self._index.every():
+            if summary.id not in self._counted:
+                yield summary.id
 
     def _count(self, tool_id: str) -> None:
         try:

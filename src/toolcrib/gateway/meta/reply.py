@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.gateway.face import Client
-from toolcrib.gateway.results import KeptResults, encoded, truncated
+from toolcrib.gateway.results import KeptResults, encoded, size_of, truncated
 
-__all__ = ["Asked", "Fitting", "Reply"]
+__all__ = ["Fitting", "MetaCall", "Reply"]
 
 _TEXT = "text/plain"
 _LINK = "The whole result, which is too large to be sent at once"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MetaCall:
     """One call of a meta-tool, its arguments read."""
 
     args: dict[str, Any]
@@ -52,7 +52,7 @@ class Fitting:
         """
         value = reply.structured[name]
         text = value if isinstance(value, str) else encoded(value)
-        size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        size = size_of(text)
         if not reply.content and size <= self._limit:
             reply.text = text
             return reply
@@ -66,11 +66,11 @@ class Fitting:
     def whole(self, reply: Reply, smaller: dict[str, Any]) -> Reply:
         """Return a reply that is kept as a whole where it is too large, and `smaller` sent in its place."""
         text = encoded(reply.structured)
-        size = len(text.encode("utf-8", "replace"))
+        size = size_of(text)
         if size <= self._limit:
             reply.text = text
             return reply
-        if len(encoded(smaller)) > self._limit:
+        if size_of(encoded(smaller)) > self._limit:
             smaller = {name: [] if isinstance(part, list) else part for name, part in smaller.items()}
         self._replace(reply, smaller, text, size, "application/json")
         return reply
@@ -89,8 +89,9 @@ class Fitting:
         blocks = []
         for block in reply.content:
             data = _data(block, texts=not reply.held)
-            if len(data) <= room:
-                room -= len(data)
+            size = size_of(data)
+            if size <= room:
+                room -= size
                 blocks.append(block)
             else:
                 blocks.append(self._linked(block, data))
@@ -99,13 +100,16 @@ class Fitting:
     def _linked(self, block: Mapping[str, Any], data: str) -> Mapping[str, Any]:
         """Return a link to what a block holds."""
         kind = _kind(block)
-        try:
-            uri = self._kept.keep(data if kind == _TEXT else b64decode(data, validate=True), kind)
-        except ValueError:  # a server's own idea of base64
-            uri = self._kept.keep(data, _TEXT)
+        held: str | bytes = data
+        if kind != _TEXT:
+            try:
+                held = b64decode(data, validate=True)
+            except ValueError:  # a server's own idea of base64
+                kind = _TEXT
+        size, uri = size_of(held), self._kept.keep(held, kind)
         if uri is None:
-            return {"type": "text", "text": f"({kind} of {len(data):,} characters, too large to be sent)"}
-        return _link(uri, kind, len(data) if kind == _TEXT else len(data) * 3 // 4)
+            return {"type": "text", "text": f"({kind} of {size:,} bytes, too large to be sent)"}
+        return _link(uri, kind, size)
 
 
 def _kind(block: Mapping[str, Any]) -> str:

@@ -1,32 +1,41 @@
 """The meta-tools that run tools: one, several, or those that code calls."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import anyio
+from anyio import to_thread
 
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
-from toolcrib.errors import ChainError, InvalidChainError, PolicyDeniedError, ToolcribError, ToolTimeoutError
+from toolcrib.errors import (
+    BackendUnavailableError,
+    ChainError,
+    InputValidationError,
+    InvalidChainError,
+    PolicyDeniedError,
+    ToolcribError,
+    ValidationError,
+)
 from toolcrib.execution.chain import Plan
 from toolcrib.execution.chain.plan import PlannedStep
 from toolcrib.execution.chain.results import StepResult
 from toolcrib.execution.mcp.results import read_text
 from toolcrib.gateway.meta.confirm import agreed, ask, is_destructive
 from toolcrib.gateway.meta.failures import failure
-from toolcrib.gateway.meta.mentions import mentioned_in
+from toolcrib.gateway.meta.mentions import mentioned_in, places_of
 from toolcrib.gateway.meta.portrait import Portrait
-from toolcrib.gateway.meta.reply import Asked, Fitting, Reply
-from toolcrib.model import RunResult, Tool, ToolCallRecord
+from toolcrib.gateway.meta.reply import Fitting, MetaCall, Reply
+from toolcrib.model import DefaultValidator, RunResult, Tool, ToolCallRecord
 
-__all__ = ["Running"]
+__all__ = ["Runs"]
 
 _MS = 1000
 _DIGITS = 3
 
 
-class Running:
+class Runs:
     """Runs tools of a view for clients."""
 
     def __init__(
@@ -38,15 +47,17 @@ class Running:
         self._portrait = portrait
         self._fitting = fitting
         self._no_code = code
+        self._validator = DefaultValidator()
 
-    async def run_tool(self, asked: Asked) -> Reply:
+    async def run_tool(self, call: MetaCall) -> Reply:
         """Run one tool."""
-        args, client = asked.args, asked.client
+        args, client = call.args, call.client
         given = args.get("args", {})
         named: list[str] = []
         if self._confirm and client.can_ask:
             tool = await self._resolved(args["tool_id"], _seconds(args))
             if is_destructive(tool.annotations):
+                self._check(tool, given)
                 named = [str(tool.id)]
                 await ask(client, named, given)
         with agreed(client, named, confirm=self._confirm):
@@ -57,12 +68,12 @@ class Running:
                 progress=client.progress if client.wants_progress else None,
                 caller=client.caller,
             )
-        return self._fitting.value(_ran(ran, asked.notes), "structured")
+        return self._fitting.value(_ran(ran, call.notes), "structured")
 
-    async def run_chain(self, asked: Asked) -> Reply:
+    async def run_chain(self, call: MetaCall) -> Reply:
         """Run tools one after another."""
-        args, client = asked.args, asked.client
-        named = await self._agreed_chain(asked)
+        args, client = call.args, call.client
+        named = await self._agreed_chain(call)
         began = perf_counter()
         with agreed(client, named, confirm=self._confirm):
             try:
@@ -81,17 +92,17 @@ class Running:
             "results": steps,
             "final": result.final,
             **_took(perf_counter() - began),
-            **_notes(asked.notes),
+            **_notes(call.notes),
         }
         smaller = said | {"results": _without_values(steps), "final": None}
         return self._fitting.whole(Reply(said), smaller)
 
-    async def execute_code(self, asked: Asked) -> Reply:
+    async def execute_code(self, call: MetaCall) -> Reply:
         """Run code that calls tools."""
         if self._no_code:
             raise PolicyDeniedError(tool_id="execute_code", reason=self._no_code)
-        args, client = asked.args, asked.client
-        named = await self._agreed_code(asked)
+        args, client = call.args, call.client
+        named = await self._agreed_code(call)
         most = self._view.settings.code.limits.max_tool_calls
         with agreed(client, named, confirm=self._confirm):
             ran = await self._view.execute(
@@ -105,7 +116,7 @@ class Running:
             "stderr": ran.stderr,
             "toolCalls": [_call(record) for record in ran.tool_calls],
             **_took(ran.duration),
-            **_notes([*asked.notes, *ran.notes]),
+            **_notes([*call.notes, *ran.notes]),
         }
         smaller = said | {"value": None, "stdout": "", "stderr": "", "toolCalls": []}
         return self._fitting.whole(Reply(said), smaller)
@@ -115,8 +126,7 @@ class Running:
 
         Raises:
             ToolNotFoundError: there is none.
-            BackendUnavailableError: its server does not answer.
-            ToolTimeoutError: not within so many seconds.
+            BackendUnavailableError: its server does not answer, or not within so many seconds.
         """
         try:
             return self._portrait.index.resolve(reference)
@@ -124,25 +134,38 @@ class Running:
             with anyio.move_on_after(limit):
                 await self._view.describe(reference, "summary")
                 return self._portrait.index.resolve(reference)
-        raise ToolTimeoutError(tool_id=reference, op="resolve", timeout=limit or 0.0)
+        reason = f"it was not ready within {limit or 0.0:g} s"
+        raise BackendUnavailableError(tool_id=reference, op="resolve", reason=reason, sent=False)
 
-    async def _agreed_chain(self, asked: Asked) -> list[str]:
+    def _check(self, tool: Tool, args: Any) -> None:
+        """Refuse arguments that do not fit: nobody is to be asked about a call that cannot be.
+
+        Raises:
+            InputValidationError: they do not.
+        """
+        try:
+            self._validator.validate_input(tool, args)
+        except ValidationError as error:
+            raise InputValidationError(error.problems, error.text, tool_id=str(tool.id)) from error
+
+    async def _agreed_chain(self, call: MetaCall) -> list[str]:
         """Ask about the destructive tools of a chain, and return them."""
-        if not (self._confirm and asked.client.can_ask):
+        if not (self._confirm and call.client.can_ask):
             return []
-        plan = await self._view.run_chain(asked.args["steps"], dry_run=True)
+        plan = await self._view.run_chain(call.args["steps"], dry_run=True)
         named = [*dict.fromkeys(_destructive(plan))]
-        await ask(asked.client, named, asked.args["steps"], what="chain")
+        await ask(call.client, named, call.args["steps"], what="chain")
         return named
 
-    async def _agreed_code(self, asked: Asked) -> list[str]:
+    async def _agreed_code(self, call: MetaCall) -> list[str]:
         """Ask about the destructive tools that code names, and return them."""
-        if not (self._confirm and asked.client.can_ask):
+        if not (self._confirm and call.client.can_ask):
             return []
         await self._view.namespaces()  # by then the servers have listed their tools
-        code = asked.args["code"]
-        named = mentioned_in(code, self._portrait.destructive())
-        await ask(asked.client, named, code, what="program")
+        code = call.args["code"]
+        found, places = await to_thread.run_sync(_mentions, code, self._portrait.destructive())
+        named = [str(tool.id) for tool in found]
+        await ask(call.client, named, code, what="program", places=places)
         return named
 
     def _broken(self, error: ChainError) -> Reply:
@@ -152,6 +175,12 @@ class Running:
         reply = self._fitting.whole(Reply(said), said | {"results": _without_values(steps)})
         reply.is_error = True
         return reply
+
+
+def _mentions(code: str, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
+    """Return which tools code names, and where."""
+    found = mentioned_in(code, tools)
+    return found, places_of(code, found) if found else []
 
 
 def _seconds(args: Mapping[str, Any]) -> float | None:

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from toolcrib.errors.base import shown
 from toolcrib.gateway.meta.definitions import Definition
-from toolcrib.gateway.meta.describing import described
+from toolcrib.gateway.meta.descriptions import described
 from toolcrib.gateway.meta.portrait import Sight
-from toolcrib.gateway.meta.receipts import estimated_tokens
 from toolcrib.gateway.meta.reply import Reply
 from toolcrib.gateway.results import encoded
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import choose
+from toolcrib.model.tokens import estimated_tokens
 
 __all__ = ["no_such_tool", "published", "result", "tokens_of"]
 
@@ -48,8 +48,7 @@ def tokens_of(tools: Iterable[mcp_types.Tool]) -> int:
 
 def no_such_tool(name: str, names: Sequence[str]) -> MCPError:
     """Return the error for a tool that is not listed."""
-    hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
-    return MCPError(mcp_types.INVALID_PARAMS, f"no tool {shown(name)}{hint}")
+    return MCPError(mcp_types.INVALID_PARAMS, f"no tool {shown(name)}{choose(name, names)}")
 
 
 def _hints(definition: Definition, sight: Sight) -> mcp_types.ToolAnnotations:
