@@ -30,4 +30,5 @@ async def main() -> None:
     os.write(2, b"the end\n")
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

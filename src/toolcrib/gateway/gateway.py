@@ -171,8 +171,8 @@ class Gateway:
         self.endpoint()
         host = self.settings.host if host is None else host
         port = self.settings.port if port is None else port
-        guarded = token_of(self.settings, self.crib.settings.origin, self._environ) is not None
-        listener = listen(host, port, guarded=guarded, source=self.crib.settings.origin)
+        self._rules_of(self.crib.settings, host)
+        listener = listen(host, port, self.crib.settings.origin)
         self._bound, self._ruled = host, None
         async with stop_signals() as stop:
             await serve(self, listener, stop, on_ready)
@@ -201,17 +201,21 @@ class Gateway:
         """End the streams that carry news alone."""
         self._endpoints.end_listening()
 
-    def _rules_of(self, settings: Settings) -> Rules:
-        """Return who may call, by these settings.
+    def _rules_of(self, settings: Settings, host: str | None = None) -> Rules:
+        """Return who may call, by these settings, at an address, or at the one that it listens on.
 
         Raises:
             ConfigError: the token cannot be made out, or is missing where others can call.
         """
         token = token_of(settings.gateway, settings.origin, self._environ)
-        if token is None and not is_loopback(self._bound):
-            reason = f"{self._bound!r} can be reached from other machines, so it needs a token"
+        host = self._bound if host is None else host
+        if token is None and not is_loopback(host):
+            reason = (
+                f"{host!r} can be reached from other machines, so it needs a token: set gateway.token to "
+                "'${TOOLCRIB_TOKEN}' and that to a secret (openssl rand -hex 32), or listen on 127.0.0.1"
+            )
             raise ConfigError(settings.origin, (Problem("/gateway/token", "missing", reason),))
-        return Rules.of(settings.gateway, token, self._bound)
+        return Rules.of(settings.gateway, token, host)
 
     async def _live(self, started: anyio.Event) -> None:
         """Keep the endpoints, and follow the configuration, until cancelled."""

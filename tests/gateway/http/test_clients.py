@@ -53,7 +53,7 @@ async def test_a_client_lists_and_calls_tools(face: LittleFace, era: str) -> Non
         assert client.protocol_version == VERSIONS[era]
         assert client.server_info.name == "toolcrib"
         assert client.server_info.version == toolcrib.__version__
-        assert "search_tools" in (client.instructions or "")
+        assert "6 tools" in (client.instructions or "")
         assert client.server_capabilities.tools is not None
         assert client.server_capabilities.tools.list_changed is True
         assert client.server_capabilities.prompts is None

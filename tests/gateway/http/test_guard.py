@@ -1,14 +1,12 @@
 """Requests that are not as they should be, against a real server."""
 
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from contextlib import suppress
 
 import anyio
 import httpx
 import pytest
-from anyio.abc import SocketStream
+from gateway.http.raw import HELLO, connected, everything, site
 from gateway.little_face import LittleFace, serving
 from mcp import Client
 
@@ -16,24 +14,6 @@ from toolcrib.errors import ConfigError
 from toolcrib.gateway import Gateway
 
 pytestmark = pytest.mark.anyio
-HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "p", "version": "1"},
-    },
-}
-
-
-@asynccontextmanager
-async def site(environ: dict[str, str] | None = None, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
-    gateway = Gateway({"gateway": settings}, faces=lambda *_: LittleFace(), environ=environ)
-    async with gateway, serving(gateway) as url, httpx.AsyncClient(base_url=url, headers=HEADERS) as client:
-        yield client
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/health", "/ready", "/metrics", "/nothing"])
@@ -212,20 +192,6 @@ async def test_what_is_no_message_is_answered_and_harms_nothing() -> None:
         assert (await client.get("/mcp/nobody")).status_code == 404
         async with Client(f"{client.base_url}/mcp", mode="legacy") as sound:
             assert (await sound.call_tool("echo", {})).structured_content == {"value": {}}
-
-
-async def connected(client: httpx.AsyncClient) -> SocketStream:
-    return await anyio.connect_tcp("127.0.0.1", client.base_url.port or 0)
-
-
-async def everything(stream: SocketStream) -> bytes:
-    heard = b""
-    with anyio.fail_after(20):
-        try:
-            while True:
-                heard += await stream.receive()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            return heard
 
 
 async def test_slow_senders_are_cut_off() -> None:

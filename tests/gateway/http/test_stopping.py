@@ -13,8 +13,9 @@ import anyio
 import httpx
 import pytest
 from gateway.little_face import LittleFace, serving
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.subscriptions import SubscriptionLost
+from mcp_types import ElicitResult
 
 from toolcrib.gateway import Gateway
 
@@ -102,7 +103,7 @@ async def test_a_call_that_does_not_end_is_ended_in_time() -> None:
     face = LittleFace()
     async with stopped_by_signals(face, shutdown_timeout=0.2) as (url, _):
         async with httpx.AsyncClient(headers=MODERN) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(failing, client.post, f"{url}/mcp", WAIT)
+            tasks.start_soon(broken_off, client, url)
             await face.started.wait()
             told(signal.SIGINT)
             await face.cancelled.wait()
@@ -112,7 +113,7 @@ async def test_a_second_signal_ends_everything_at_once() -> None:
     face = LittleFace()
     async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, ended):
         async with httpx.AsyncClient(headers=MODERN) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(failing, client.post, f"{url}/mcp", WAIT)
+            tasks.start_soon(broken_off, client, url)
             await face.started.wait()
             while not ended.is_set():  # two that come at once are one
                 told(signal.SIGTERM)
@@ -121,9 +122,12 @@ async def test_a_second_signal_ends_everything_at_once() -> None:
             await face.cancelled.wait()
 
 
-async def failing(post: Any, url: str, content: Any) -> None:
-    with pytest.raises(httpx.HTTPError):
-        await post(url, json=content, timeout=60)
+async def broken_off(client: httpx.AsyncClient, url: str) -> None:
+    """Make a call that does not end, and is told so."""
+    answer = await client.post(f"{url}/mcp", json=WAIT, timeout=60)
+    assert answer.status_code == 503
+    assert answer.json()["id"] == 1
+    assert answer.json()["error"]["message"] == "the gateway is stopping"
 
 
 async def test_streams_for_news_do_not_hold_it_up() -> None:
@@ -134,6 +138,84 @@ async def test_streams_for_news_do_not_hold_it_up() -> None:
                 told(signal.SIGTERM)
                 with pytest.raises((StopAsyncIteration, SubscriptionLost)):
                     await anext(aiter(news))
+
+
+@pytest.mark.parametrize("signals", [1, 2], ids=["in time", "urged"])
+async def test_a_question_that_nobody_answers_does_not_hold_it_up(
+    signals: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    face, errors, asked = LittleFace(), list[Any](), anyio.Event()
+
+    async def think(*_: Any) -> Any:
+        asked.set()
+        await anyio.sleep_forever()
+
+    async def wipe() -> None:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("wipe", {})
+        errors.append(caught.value.error.message)
+
+    within = 0.3 if signals == 1 else 600.0
+    async with stopped_by_signals(face, shutdown_timeout=within) as (url, ended):
+        async with (
+            Client(f"{url}/mcp", mode="legacy", elicitation_callback=think) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(wipe)
+            await asked.wait()
+            told(signal.SIGTERM)
+            while signals > 1 and not ended.is_set():  # two that come at once are one
+                told(signal.SIGTERM)
+                with anyio.move_on_after(0.2):
+                    await ended.wait()
+            with anyio.fail_after(4):  # the SDK alone takes longer
+                await ended.wait()
+    assert errors in (["the session ended before the call did"], ["the gateway is stopping"])
+    assert "without completing" not in caplog.text
+
+
+async def test_a_question_may_be_answered_while_it_stops() -> None:
+    face, asked, answered = LittleFace(), anyio.Event(), anyio.Event()
+    results: list[Any] = []
+
+    async def think(*_: Any) -> Any:
+        asked.set()
+        await answered.wait()
+        return ElicitResult(action="accept", content={"confirm": True})
+
+    async def wipe() -> None:
+        results.append((await client.call_tool("wipe", {})).structured_content)
+
+    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, ended):
+        async with (
+            Client(f"{url}/mcp", mode="legacy", elicitation_callback=think) as client,
+            httpx.AsyncClient(base_url=url) as other,
+            anyio.create_task_group() as tasks,
+        ):
+            await client.list_tools()  # else it asks for them after the call
+            tasks.start_soon(wipe)
+            await asked.wait()
+            told(signal.SIGTERM)
+            while (ready := await other.get("/ready")).status_code == 200:  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.01)
+            assert (await other.post("/mcp", json=WAIT, headers=MODERN)).status_code == 503
+            assert not ended.is_set()
+            answered.set()
+    assert ready.json()["status"] == "stopping"
+    assert results == [{"value": ["accepted"]}]
+
+
+async def test_a_large_answer_is_taken_before_it_ends() -> None:
+    face = LittleFace()
+    call = {**WAIT, "params": {**WAIT["params"], "name": "echo", "arguments": {"a": "x" * 2_000_000}}}  # type: ignore[dict-item]
+    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, ended):
+        async with httpx.AsyncClient(headers={**MODERN, "mcp-name": "echo"}) as client:
+            async with client.stream("POST", f"{url}/mcp", json=call) as answer:
+                told(signal.SIGTERM)
+                with anyio.move_on_after(0.3):
+                    await ended.wait()
+                assert not ended.is_set()
+                assert len(await answer.aread()) > 4_000_000
 
 
 async def test_a_stateless_client_that_goes_away_ends_its_call() -> None:

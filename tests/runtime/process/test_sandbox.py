@@ -27,7 +27,7 @@ from toolcrib.runtime.stubs.guest import FUNCTIONS
 def groups() -> set[Path]:
     """Return the control groups of guests of this process."""
     parents = set(find_wall().cgroups.parents.values())
-    return {path for parent in parents for path in parent.glob(f"toolcrib-{os.getpid()}-*")}
+    return {path for parent in parents for path in parent.glob(f"toolcrib-*-{os.getpid()}-*")}
 
 
 def interpreters() -> list[dict[str, str]]:

@@ -1,6 +1,7 @@
 """What is served over HTTP: the endpoints, and how the gateway is doing."""
 
-import logging
+import json
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -8,8 +9,10 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from toolcrib import __version__
 from toolcrib.crib import GatewaySettings
+from toolcrib.execution.under_way import Visits
 from toolcrib.gateway.endpoint import Endpoint
-from toolcrib.gateway.http.guard import Receive, Scope, Send, reply
+from toolcrib.gateway.http.asgi import CLOSE, Receive, Scope, Send, reply, send_bytes
+from toolcrib.gateway.http.rules import Rules
 from toolcrib.gateway.http.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -17,15 +20,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Served", "Site"]
 
-_LOG = logging.getLogger("toolcrib.gateway")
+_SESSION = b"mcp-session-id"
 
 
 class Served(Protocol):
-    """What a site shows."""
+    """What a site shows, and to whom."""
 
     @property
     def settings(self) -> GatewaySettings:
         """The settings that hold at this moment."""
+        ...
+
+    def rules(self) -> Rules:
+        """Return who may call at this moment."""
         ...
 
     def find(self, toolset: str | None) -> Endpoint | None:
@@ -44,33 +51,29 @@ class Served(Protocol):
         """Return what is counted, and what kind of text that is."""
         ...
 
+    def end_listening(self) -> None:
+        """End the streams that carry news alone, and never end by themselves."""
+        ...
+
 
 class _Desk:
     """Where the requests of one endpoint are answered, and how many are."""
 
-    def __init__(self, manager: Sessions) -> None:
-        self._manager = manager
-        self._busy = 0
-        self._quiet = anyio.Event()
+    def __init__(self, sessions: Sessions) -> None:
+        self.sessions = sessions
+        self._answering = Visits()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; a stream that carries news alone does not count as one."""
         if scope["method"] != "POST":
-            await self._manager.handle_request(scope, receive, send)
+            await self.sessions.handle_request(scope, receive, send)
             return
-        self._busy += 1
-        try:
-            await self._manager.handle_request(scope, receive, send)
-        finally:
-            self._busy -= 1
-            if not self._busy:
-                self._quiet.set()
+        with self._answering:
+            await self.sessions.handle_request(scope, receive, send)
 
-    async def quiet(self) -> None:
-        """Wait until nothing is being answered."""
-        while self._busy:
-            self._quiet = anyio.Event()
-            await self._quiet.wait()
+    async def quiet(self, within: float = math.inf) -> None:
+        """Wait until nothing is being answered, for at most so many seconds."""
+        await self._answering.over(within)
 
 
 class Site:
@@ -89,7 +92,8 @@ class Site:
         """Answer a request."""
         path: str = scope["path"]
         if path == "/mcp" or path.startswith("/mcp/"):
-            await self._mcp(path[5:].rstrip("/"), scope, receive, send)
+            toolset = path[5:-1] if path.endswith("/") and path != "/mcp//" else path[5:]
+            await self._mcp(toolset, scope, receive, send)
         elif scope["method"] not in {"GET", "HEAD"}:
             await reply(send, 405, "only GET is answered here", [(b"allow", b"GET, HEAD")])
         elif path == "/health":
@@ -107,17 +111,35 @@ class Site:
         for desk in list(self._desks.values()):
             await desk.quiet()
 
+    async def end(self) -> None:
+        """End all sessions, with what they are still doing."""
+        self._closing = True
+        for desk in list(self._desks.values()):
+            await desk.sessions.end()
+
     async def _mcp(self, toolset: str, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = self._served.find(toolset or None)
-        if endpoint is None:
+        if self._closing and _begins(scope):
+            await reply(send, 503, "the gateway is stopping", CLOSE)
+            return
+        desk = self._parting(toolset, scope) or await self._opened(toolset)
+        if desk is None:
             await reply(send, 404, f"there is no toolset {toolset[:100]!r} here")
-        elif self._closing:
-            await reply(send, 503, "the gateway is stopping", [(b"connection", b"close")])
         else:
-            desk = self._desks.get(endpoint) or await self._opened(endpoint)
             await desk.answer(scope, receive, send)
 
-    async def _opened(self, endpoint: Endpoint) -> _Desk:
+    def _parting(self, toolset: str, scope: Scope) -> _Desk | None:
+        """Return where a session goes on whose endpoint is gone, until its calls have ended."""
+        parting = [each for each in self._desks if each.closed.is_set() and each.name == toolset]
+        session = (
+            next((value for name, value in scope["headers"] if name == _SESSION), b"") if parting else b""
+        )
+        desks = (self._desks[endpoint] for endpoint in parting)
+        return next((desk for desk in desks if desk.sessions.has(session.decode("latin-1"))), None)
+
+    async def _opened(self, toolset: str) -> _Desk | None:
+        endpoint = self._served.find(toolset or None)
+        if endpoint is None or endpoint in self._desks:
+            return None if endpoint is None else self._desks[endpoint]
         async with self._opening:
             if endpoint not in self._desks:
                 self._desks[endpoint] = await self._tasks.start(self._keep, endpoint)
@@ -126,34 +148,46 @@ class Site:
     async def _keep(self, endpoint: Endpoint, *, task_status: TaskStatus[_Desk]) -> None:
         """Keep the sessions of an endpoint until it is closed, and a little longer for what still runs."""
         settings = self._served.settings
-        manager = Sessions(
+        sessions = Sessions(
             endpoint.server,
             max_request_body_size=settings.request_bytes,
             session_idle_timeout=settings.session_timeout,
             max_sessions=settings.sessions,
         )
-        desk = _Desk(manager)
+        desk = _Desk(sessions)
         try:
-            async with manager.run():
+            async with sessions.run():
                 task_status.started(desk)
                 await endpoint.closed.wait()
-                with anyio.move_on_after(settings.shutdown_timeout):
-                    await desk.quiet()
+                await desk.quiet(settings.shutdown_timeout)
+                await sessions.end()
         finally:
             self._desks.pop(endpoint, None)
 
     async def _ready(self, send: Send, *, known: bool) -> None:
         missing = self._served.unready()
         said: dict[str, Any] = {"status": "unready" if missing else "ready"}
+        if self._closing:
+            said["status"] = "stopping"
         if known:  # whoever has no token is told no names
             states: dict[str, list[str]] = {}
             for name, status in self._served.status().items():
                 states.setdefault(status.state, []).append(name)
             said |= {"servers": states} | ({"missing": missing} if missing else {})
-        await reply(send, 503 if missing else 200, said)
+        await reply(send, 200 if said["status"] == "ready" else 503, said)
 
     async def _metrics(self, send: Send) -> None:
         text, kind = self._served.metrics()
-        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(text)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": text})
+        await send_bytes(send, 200, text, kind.encode())
+
+
+def _begins(scope: Scope) -> bool:
+    """Return whether a request begins something; what a running call waits for does not, nor does an end."""
+    if scope["method"] != "POST":
+        return bool(scope["method"] != "DELETE")
+    try:
+        message = json.loads(scope["toolcrib.body"])
+    except ValueError:
+        return True
+    said = message.keys() if isinstance(message, dict) else ()
+    return not ("method" in said if "id" not in said else "result" in said or "error" in said)

@@ -1,21 +1,14 @@
 """What stands before everything that is served over HTTP, and what a request must be to get past it."""
 
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
 
 import anyio
 
 from toolcrib.crib import GatewaySettings
+from toolcrib.gateway.http.asgi import CLOSE, App, Headers, Message, Receive, Response, Scope, Send, reply
 from toolcrib.gateway.http.rules import Rules
 
-__all__ = ["Guard", "reply"]
-
-Scope = dict[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+__all__ = ["Guard"]
 
 _OPEN = frozenset({"/health", "/ready"})
 """What may be asked without a token."""
@@ -24,7 +17,8 @@ _ALLOWED_HEADERS = (
     b"mcp-method, mcp-name"
 )
 _READ = frozenset({b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding"})
-_JSON = b"application/json"
+_Refusal = tuple[int, str, Headers]
+"""A status, why, and what else to say."""
 
 
 class Guard:
@@ -39,38 +33,56 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
+        response = Response(send)
         try:
-            await self._answer(scope, receive, send)
+            await self._answer(scope, receive, response)
         except anyio.get_cancelled_exc_class():
-            if not self.leaving:  # else nobody waits for this task any more
+            if not self.leaving:
                 raise
+            # nobody waits for this task any more
+            await response.break_off(scope.get("toolcrib.body", b""), "the gateway is stopping")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings, rules = self._current()
         headers = _single(scope["headers"])
         origin = headers.get(b"origin")
-        if origin is not None:
-            if not rules.allows_origin(origin):
-                await reply(
-                    send, 403, f"the origin {origin[:100]!r} is not allowed; see gateway.allowed_origins"
-                )
-                return
+        if origin is not None and rules.allows_origin(origin):
             send = _for_pages(send, origin)
-        if not rules.allows_host(headers.get(b"host")):
-            said = f"it is not called {headers.get(b'host', '')[:100]!r} here; see gateway.allowed_hosts"
-            await reply(send, 421, said)
+        refusal = _refusal(headers, rules)
+        if refusal is not None:
+            await _refuse(send, headers, *refusal)
             return
         if scope["method"] == "OPTIONS" and origin is not None:
             await _preflight(send)
             return
-        known = rules.allows_token(headers.get(b"authorization"))
-        if not known and scope["path"] not in _OPEN:
-            await reply(send, 401, "send the token as 'Authorization: Bearer ...'", _challenge(headers))
+        scope["toolcrib.known"] = rules.allows_token(headers.get(b"authorization"))
+        if not scope["toolcrib.known"] and scope["path"] not in _OPEN:
+            said = "send the token as 'Authorization: Bearer ...'"
+            await _refuse(send, headers, 401, said, _challenge(headers))
             return
-        scope["toolcrib.known"] = known
         body = await _body(headers, receive, send, settings)
         if body is not None:
+            scope["toolcrib.body"] = body
             await self._app(scope, _replay(body, receive), send)
+
+
+def _refusal(headers: dict[bytes, str], rules: Rules) -> _Refusal | None:
+    """Return why nobody may ask like this, whatever the token."""
+    origin, host = headers.get(b"origin"), headers.get(b"host")
+    if origin is not None and not rules.allows_origin(origin):
+        return 403, f"the origin {origin[:100]!r} is not allowed; see gateway.allowed_origins", []
+    if not rules.allows_host(host):
+        return 421, f"it is not called {(host or '')[:100]!r} here; see gateway.allowed_hosts", []
+    return None
+
+
+async def _refuse(send: Send, headers: dict[bytes, str], status: int, said: str, more: Headers) -> None:
+    """Refuse a request; its body, where it has one, is not read."""
+    await reply(send, status, said, [*more, *(CLOSE if _has_body(headers) else ())])
+
+
+def _has_body(headers: dict[bytes, str]) -> bool:
+    return b"transfer-encoding" in headers or headers.get(b"content-length", "0") != "0"
 
 
 def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
@@ -83,7 +95,7 @@ def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
     return found
 
 
-def _challenge(headers: dict[bytes, str]) -> list[tuple[bytes, bytes]]:
+def _challenge(headers: dict[bytes, str]) -> Headers:
     wrong = b', error="invalid_token"' if b"authorization" in headers else b""
     return [(b"www-authenticate", b'Bearer realm="toolcrib"' + wrong)]
 
@@ -92,34 +104,38 @@ async def _body(
     headers: dict[bytes, str], receive: Receive, send: Send, settings: GatewaySettings
 ) -> bytes | None:
     """Return what a request says; None where it was refused, or its sender is gone."""
-    limit = settings.request_bytes
-    said = f"a request may have {limit:,} bytes; see gateway.request_bytes"
-    length = headers.get(b"content-length", "")
-    if length.isdecimal() and len(length) < 20 and int(length) > limit:  # noqa: PLR2004 - digits of any real size
-        await reply(send, 413, said, _CLOSE)
-        return None
-    if not length and b"transfer-encoding" not in headers:
+    if not _has_body(headers):
         return b""
-    parts: list[bytes] = []
-    size = 0
-    with anyio.move_on_after(settings.request_timeout):
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                return None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > limit:
-                await reply(send, 413, said, _CLOSE)
-                return None
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
-    late = f"the request did not arrive within {settings.request_timeout:g} s; see gateway.request_timeout"
-    await reply(send, 408, late, _CLOSE)
+    length = headers.get(b"content-length", "")
+    large = length.isdecimal() and len(length) < 20 and int(length) > settings.request_bytes  # noqa: PLR2004 - digits of any real size
+    if not large:
+        with anyio.move_on_after(settings.request_timeout):
+            body = await _collected(receive, settings.request_bytes)
+            large = body is not None and len(body) > settings.request_bytes
+            if not large:
+                return body
+    if large:
+        said = f"a request may have {settings.request_bytes:,} bytes; see gateway.request_bytes"
+        await reply(send, 413, said, CLOSE)
+    else:
+        limit = settings.request_timeout
+        said = f"the request did not arrive within {limit:g} s; see gateway.request_timeout"
+        await reply(send, 408, said, CLOSE)
     return None
 
 
-_CLOSE = [(b"connection", b"close")]
+async def _collected(receive: Receive, limit: int) -> bytes | None:
+    """Return a body, or the beginning of one that is longer than the limit; None where its sender left."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= limit:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -159,13 +175,3 @@ async def _preflight(send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": 204, "headers": allowed})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def reply(
-    send: Send, status: int, said: str | dict[str, Any], headers: list[tuple[bytes, bytes]] | None = None
-) -> None:
-    """Answer with JSON: a fault as `{"error": ...}`, or what is given."""
-    body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
-    start = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode()), *(headers or ())]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": body})

@@ -1,76 +1,221 @@
-"""How requests arrive: a sender whose headers are too long, or take too long, is cut off."""
+"""How requests arrive and responses leave: a client that sends too much, or is too slow, is cut off."""
 
-from typing import Any, ClassVar
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["HEADER_BYTES", "timed"]
+from toolcrib.crib import GatewaySettings
+
+__all__ = ["HEADER_BYTES", "bounded"]
 
 HEADER_BYTES = 32 * 1024
 """How long the headers of a request may be."""
-_END = b"\r\n\r\n"
+_SPARE = 64
+"""How many connections over the limit are told so; those beyond are cut off without a word."""
+_AHEAD = 100
+"""How many requests a client may send before it has the answer to an earlier one."""
+_LEAST = 16 * 1024
+"""How many bytes a client must take of what waits for it, within the time that a request may take."""
 _LATE = b"HTTP/1.1 408 Request Timeout"
+_LARGE = b"HTTP/1.1 413 Content Too Large"
 _LONG = b"HTTP/1.1 431 Request Header Fields Too Large"
 _CLOSE = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-def timed(seconds: float) -> type[HttpToolsProtocol]:
-    """Return a protocol that gives a client so many seconds for the headers of a request."""
-    return type("Timed", (_Timed,), {"seconds": seconds})
+def bounded(current: Callable[[], GatewaySettings]) -> type[HttpToolsProtocol]:
+    """Return a protocol that holds clients to the settings of each moment."""
+    return type("Bounded", (_Bounded,), {"current": staticmethod(current)})
 
 
-class _Timed(HttpToolsProtocol):
-    """Uvicorn's, which by itself waits for headers for ever, and takes them however long they are."""
+class _Bounded(HttpToolsProtocol):
+    """Uvicorn's, which by itself waits for ever, and takes headers and trailers however long they are."""
 
-    seconds: ClassVar[float]
-    _timer: Any = None
+    cycle: Any
+    """The request that came last, and its response; None before the first."""
+    current: Callable[[], GatewaySettings]
+    _arrival: Any = None
+    """What cuts the connection off when a request does not arrive in time; None while none is arriving."""
+    _departure: Any = None
+    """Likewise, when what is sent is not taken."""
+    _waiting = 0
+    """How many bytes the client had not taken when last looked at."""
+    _in_headers = True
     _size = 0
-    """How much has come of headers that are not whole."""
-    _tail = b""
-    """The last of it, in which their end may begin."""
+    """How long the headers are that have been understood."""
+    _more = 0
+    """How much has come since a request began, or its headers ended; it is no more than there is of it."""
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first request."""
+        """Begin to wait for the first request, unless there are far too many connections."""
         super().connection_made(transport)
-        self._begin()
+        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _SPARE:
+            transport.abort()
+        else:
+            self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, unless it makes the headers too long."""
-        if self._timer is None and not self.cycle.more_body:
-            self._begin()
-        if self._timer is not None:
-            end = (self._tail + data).find(_END)
-            if self._size + (len(data) if end < 0 else end) > HEADER_BYTES:
-                self._cut(_LONG)
-                return
-            self._size += len(data)
-            self._tail = data[1 - len(_END) :]
+        """Take what has come, unless that is too much."""
+        if self._arrival is None:
+            self._expect()
+        earlier = self.scope
         super().data_received(data)
+        if self.scope is earlier:  # what came before it in the same piece is not its
+            self._more += len(data)
+        if self._arrival is None:
+            return
+        if self._in_headers:
+            self._check_headers()
+        elif self._more > 2 * self.current().request_bytes + HEADER_BYTES:
+            self._cut(_LARGE)
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._in_headers, self._size, self._more = True, 0, 0
+        if self._arrival is None:
+            self._expect()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the target."""
+        self._size += len(url)
+        super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header without the spaces around it, which the parser leaves."""
-        super().on_header(name, value.strip())
+        """Take a header without the spaces around it, which the parser leaves; trailers are none."""
+        if self._in_headers:
+            self._size += len(name) + len(value) + len(b": \r\n")
+            super().on_header(name, value.strip())
 
     def on_headers_complete(self) -> None:
-        """Begin to answer; the rest may take as long as the application lets it."""
-        self._end()
-        super().on_headers_complete()
+        """Begin to answer, unless the headers are too long, or too many requests wait before it."""
+        if self._check_headers():
+            self._in_headers, self._more = False, 0
+            self._name_target()
+            super().on_headers_complete()
+            if len(self.pipeline) > _AHEAD:
+                self._cut(b"")
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Wait no more: the request is here."""
+        self._arrival = _ended(self._arrival)
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; the rest of one that was answered before it was here is not."""
+        if not self.pipeline and self.cycle.more_body:
+            self.transport.close()
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._look_after()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that nobody uses."""
+        super().timeout_keep_alive_handler()
+        self._look_after()
+
+    def pause_writing(self) -> None:
+        """Wait until the client has taken what was sent."""
+        super().pause_writing()
+        self._look_after()
+
+    def resume_writing(self) -> None:
+        """Send on; of a connection that ends, the last of it must be taken too."""
+        self._departure = _ended(self._departure)
+        super().resume_writing()
+        if self.transport.is_closing():
+            self._look_after()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that a request is none, where nothing else is being said."""
+        if self._may_speak():
+            super().send_400_response(msg)
+        self._cut(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
-        self._end()
+        self._arrival, self._departure = _ended(self._arrival), _ended(self._departure)
         super().connection_lost(exc)
 
-    def _begin(self) -> None:
-        self._timer = self.loop.call_later(self.seconds, self._cut, _LATE)
+    def _name_target(self) -> None:
+        """Take the name in a target such as `http://name/path` for one that it is called by."""
+        scheme, absolute, rest = self.url.partition(b"://")
+        if absolute and b"/" not in scheme:
+            name = rest.partition(b"/")[0].partition(b"?")[0]
+            if (b"host", name) not in self.headers:
+                self.headers.append((b"host", name))
 
-    def _end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._size, self._tail = None, 0, b""
+    def _check_headers(self) -> bool:
+        if max(self._size, self._more) > HEADER_BYTES:
+            self._cut(_LONG)
+        return not self.transport.is_closing()
+
+    def _expect(self) -> None:
+        self._arrival = self.loop.call_later(self.current().request_timeout, self._late)
+
+    def _late(self) -> None:
+        """Cut off a client that is late; not one that is kept waiting, or that the application will tell."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if answering and (self._in_headers or self.flow.read_paused or not self.cycle.response_started):
+            self._expect()
+        else:
+            self._cut(_LATE)
 
     def _cut(self, status: bytes) -> None:
-        self._end()
+        """End the connection, with a word where no other is being said."""
         if not self.transport.is_closing():
-            self.transport.write(status + _CLOSE)
+            if status and self._may_speak():
+                self.transport.write(status + _CLOSE)
             self.transport.close()
+        self._look_after()
+
+    def _may_speak(self) -> bool:
+        """Return whether what is sent is taken for the answer to what arrives, not to what came before it."""
+        if self.cycle is None or self.cycle.response_complete:
+            return True
+        return not (self._in_headers or self.pipeline or self.cycle.response_started)
+
+    def _look_after(self) -> None:
+        """See to it that what waits to be sent is taken, or given up."""
+        if self._departure is None and self.transport.get_write_buffer_size():
+            self._waiting = self._untaken()
+            self._departure = self.loop.call_later(self.current().request_timeout, self._give_up)
+
+    def _give_up(self) -> None:
+        self._departure = None
+        if self.transport.get_write_buffer_size() and self._untaken() > self._waiting - _LEAST:
+            # Without this the system keeps what it has, and offers it on and on.
+            self._socket().setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
+        elif self.flow.write_paused or self.transport.is_closing():
+            self._look_after()
+
+    def _untaken(self) -> int:
+        """Return how many bytes wait here, and with the system where it tells."""
+        waiting: int = self.transport.get_write_buffer_size()
+        with suppress(OSError, ImportError):
+            import fcntl  # noqa: PLC0415 - Windows has none
+            import termios  # noqa: PLC0415 - likewise
+
+            told = fcntl.ioctl(self._socket().fileno(), termios.TIOCOUTQ, bytes(4))
+            waiting += int.from_bytes(told, sys.byteorder)
+        return waiting
+
+    def _socket(self) -> Any:
+        return self.transport.get_extra_info("socket")
+
+
+def _ended(timer: Any) -> Any:
+    if timer is not None:
+        timer.cancel()
+    return None

@@ -1,55 +1,17 @@
 """Who may call over HTTP: by which name, from which web pages, with which token."""
 
 import hmac
-import ipaddress
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from toolcrib.crib import GatewaySettings
-from toolcrib.errors import ConfigError, Problem
-from toolcrib.execution.mcp.variables import Expansion
+from toolcrib.crib.config.gateway import GatewaySettings, is_loopback, token_of
 
 __all__ = ["Rules", "is_loopback", "token_of"]
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/@?#\s]+))(?::(\d{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.+)", re.IGNORECASE)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach what listens there.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def token_of(settings: GatewaySettings, source: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the token that clients must send, with its variables filled in.
-
-    Raises:
-        ConfigError: a variable is not set, or what comes out is no token.
-    """
-    if settings.token is None:
-        return None
-    fill = Expansion(os.environ if environ is None else environ)
-    token = fill.text(settings.token, path="/gateway/token")
-    problems = list(fill.problems)
-    if not problems and not (token.isascii() and token.isprintable() and token.strip() == token and token):
-        reason = "must be printable ASCII without spaces around it; make one with: openssl rand -hex 32"
-        problems.append(Problem("/gateway/token", "token", reason))
-    if problems:
-        raise ConfigError(source, tuple(problems))
-    return token
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
 """Listen for HTTP, until told to stop; then let what runs end, for a while."""
 
 import errno
-import math
 import socket
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import anyio
 import uvicorn
@@ -14,54 +13,45 @@ from anyio.abc import TaskStatus
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.gateway.http.app import Served, Site
 from toolcrib.gateway.http.guard import Guard
-from toolcrib.gateway.http.protocol import timed
-from toolcrib.gateway.http.rules import Rules, is_loopback
-from toolcrib.gateway.signals import Stop
+from toolcrib.gateway.http.protocol import bounded
+from toolcrib.gateway.signals import Stop, until_urged
 
-__all__ = ["Shown", "address_of", "listen", "serve"]
+__all__ = ["address_of", "listen", "serve"]
 
-_BACKLOG = 512
-
-
-class Shown(Served, Protocol):
-    """What is served, and who may call it."""
-
-    def rules(self) -> Rules:
-        """Return who may call at this moment."""
-        ...
-
-    def end_listening(self) -> None:
-        """End the streams that carry news alone, and never end by themselves."""
-        ...
+_BACKLOG = 128
+"""How many connections wait to be accepted; all that wait are accepted at once, so they need descriptors."""
+_RESERVE = 384
+"""How many descriptors are kept for other things than connections: servers, files, and those that wait."""
+_LAST = 1.0
+"""For how many seconds what is broken off may say so."""
 
 
-def listen(host: str, port: int, *, guarded: bool, source: str) -> socket.socket:
+def listen(host: str, port: int, source: str) -> socket.socket:
     """Return a socket that is bound to an address.
 
     Raises:
-        ConfigError: others could reach it, and there is no token; or the address cannot be had.
+        ConfigError: the address cannot be had.
     """
-    if not guarded and not is_loopback(host):
-        reason = (
-            f"{host!r} can be reached from other machines, so it needs a token: set gateway.token to "
-            "'${TOOLCRIB_TOKEN}' and the variable to a secret (openssl rand -hex 32), or listen on 127.0.0.1"
-        )
-        raise ConfigError(source, (Problem("/gateway/token", "missing", reason),))
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        # With the protocol said, the event loop sends answers at once instead of waiting for more to send.
-        listener = socket.socket(family, kind, protocol)
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigError(source, (Problem("/gateway/host", "address", f"{host!r}: {error}"),)) from error
+    try:
+        return _bound(*found[0])
+    except OSError as error:
+        raise ConfigError(source, (_unbound(host, port, error),)) from error
+
+
+def _bound(family: int, kind: int, protocol: int, _: str, address: Any) -> socket.socket:
+    # With the protocol said, the event loop sends answers at once instead of waiting for more to send.
+    listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
-    except OSError as error:
+    except OSError:
         listener.close()
-        raise ConfigError(source, (_unbound(host, port, error),)) from error
+        raise
     return listener
 
 
@@ -80,50 +70,43 @@ def address_of(listener: socket.socket) -> str:
 
 
 async def serve(
-    shown: Shown, listener: socket.socket, stop: Stop, on_ready: Callable[[str], Any] | None = None
+    served: Served, listener: socket.socket, stop: Stop, on_ready: Callable[[str], Any] | None = None
 ) -> None:
     """Serve until told to stop; the socket is closed at the end."""
-    settings = shown.settings
     try:
         async with anyio.create_task_group() as tasks:
-            site = Site(shown, tasks)
-            guard = Guard(site, lambda: (shown.settings, shown.rules()))
-            server = _Server(_config(guard, shown))
+            site = Site(served, tasks)
+            guard = Guard(site, lambda: (served.settings, served.rules()))
+            server = _Server(_config(guard, served))
             try:
                 await tasks.start(server.run_on, listener)
                 if on_ready is not None:
                     on_ready(address_of(listener))
                 await stop.asked.wait()
-                server.should_exit = True
-                shown.end_listening()
-                await _or_urged(site.drained, stop, settings.shutdown_timeout)
+                served.end_listening()
+                await until_urged(lambda: _drain(site, server), stop, served.settings.shutdown_timeout)
             finally:
                 guard.leaving = True
-                server.abandon()
+                with anyio.CancelScope(shield=True):
+                    await site.end()
+                    await server.abandon()
                 tasks.cancel_scope.cancel()
     finally:
         listener.close()
 
 
-async def _or_urged(work: Callable[[], Awaitable[None]], stop: Stop, within: float) -> None:
-    """Wait for something, until it is urgent, for at most so many seconds."""
-    with anyio.move_on_after(within):
-        async with anyio.create_task_group() as race:
-
-            async def run() -> None:
-                await work()
-                race.cancel_scope.cancel()
-
-            race.start_soon(run)
-            await stop.urged.wait()
-            race.cancel_scope.cancel()
+async def _drain(site: Site, server: "_Server") -> None:
+    """Wait until everything is answered, and the answers have been taken."""
+    await site.drained()
+    await site.end()
+    await server.taken()
 
 
-def _config(app: Any, shown: Shown) -> uvicorn.Config:
-    settings = shown.settings
+def _config(app: Any, served: Served) -> uvicorn.Config:
+    settings = served.settings
     return uvicorn.Config(
         app,
-        http=timed(settings.request_timeout),
+        http=bounded(lambda: served.settings),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -131,10 +114,27 @@ def _config(app: Any, shown: Shown) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=2 * settings.sessions + 200,
+        limit_concurrency=_connections(2 * settings.sessions + 200),
+        backlog=_BACKLOG,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
     )
+
+
+def _connections(wanted: int) -> int:
+    """Return how many connections there may be, with as many descriptors as the process can have."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none, and no such limit
+    except ImportError:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    needed = wanted + _RESERVE
+    if soft not in {unlimited, hard} and soft < needed:
+        soft = needed if hard == unlimited else min(needed, hard)
+        with suppress(ValueError, OSError):  # a system may allow less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return wanted if soft == unlimited else max(16, min(wanted, soft - _RESERVE))
 
 
 class _Server(uvicorn.Server):
@@ -155,11 +155,23 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._started.started()
 
-    def abandon(self) -> None:
-        """End everything at once."""
+    async def taken(self) -> None:
+        """Wait until clients have taken what they were sent."""
+        connections = self.server_state.connections
+        await _until(lambda: not any(each.transport.get_write_buffer_size() for each in connections))
+
+    async def abandon(self) -> None:
+        """End everything at once; what is broken off has a moment to say so."""
         for server in getattr(self, "servers", ()):
             server.close()
         for task in list(self.server_state.tasks):
             task.cancel()
+        with anyio.move_on_after(_LAST):
+            await _until(lambda: not self.server_state.tasks)
         for connection in list(self.server_state.connections):
-            connection.transport.close()
+            connection.transport.abort()
+
+
+async def _until(met: Callable[[], bool]) -> None:
+    while not met():  # noqa: ASYNC110 - nobody tells
+        await anyio.sleep(0.005)

@@ -4,6 +4,7 @@ The SDK answers every call of a session with a stream of events, which costs abo
 it does for the call. A stream is needed only for what comes before the answer: progress, and questions.
 """
 
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -20,26 +21,45 @@ from mcp.server.streamable_http import (
 )
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import (
+    CONNECTION_CLOSED,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 __all__ = ["Sessions"]
 
 _CALL = "tools/call"
-_PATIENCE = 5.0
-"""After how many seconds without a word a call is answered with a stream, and then shows that it lives."""
 _STREAM = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-_ENDED = object()
-"""Stands for the end of a session in the middle of a call."""
+_PING = b": ping\r\n\r\n"
+_Told = MemoryObjectReceiveStream[EventMessage]
 
 
 class Sessions(StreamableHTTPSessionManager):
     """The SDK's, with other sessions."""
+
+    patience = 5.0
+    """After how many silent seconds a call is answered with a stream, and then shows that it lives."""
+
+    def has(self, session_id: str) -> bool:
+        """Return whether a session is here."""
+        return session_id in self._server_instances
+
+    async def end(self) -> None:
+        """End every session; calls in the middle are answered with an error."""
+        for session_id, session in list(self._server_instances.items()):
+            await self._discard_session(session_id, session)
 
     def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
         admitted = super()._admit_session(requestor)
@@ -49,6 +69,7 @@ class Sessions(StreamableHTTPSessionManager):
             admitted.mcp_session_id,
             security_settings=self.security_settings,
             idle_timeout=self.session_idle_timeout,
+            patience=self.patience,
         )
         self._server_instances[admitted.mcp_session_id] = session
         return session
@@ -56,6 +77,10 @@ class Sessions(StreamableHTTPSessionManager):
 
 class _Session(StreamableHTTPServerTransport):
     """One session."""
+
+    def __init__(self, session_id: str, *, patience: float, **options: Any) -> None:
+        super().__init__(session_id, **options)
+        self._patience = patience
 
     async def _handle_post_request(
         self, scope: Scope, request: Request, receive: Receive, send: Send
@@ -77,34 +102,35 @@ class _Session(StreamableHTTPServerTransport):
             request, on_request_unanswered=partial(self._terminate_unanswered_request, call.id)
         )
         try:
-            await writer.send(SessionMessage(call, metadata=metadata))
-            await self._answer(streams[1], scope, receive, send)
+            with suppress(
+                anyio.ClosedResourceError, anyio.BrokenResourceError
+            ):  # then the answer is an error
+                await writer.send(SessionMessage(call, metadata=metadata))
+            message = await self._next(call.id, streams[1])
+            if isinstance(message, JSONRPCResponse):
+                await self._create_json_response(message)(scope, receive, send)
+            else:  # more will come; or it is an error, for which a client that cancelled may not listen
+                await self._stream(call.id, message, streams[1], send)
         finally:
             await self._clean_up_memory_streams(answering)
 
-    async def _answer(
-        self, told: MemoryObjectReceiveStream[EventMessage], scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Send what a call gives: its answer alone, or all that it tells."""
-        message = await _next(told)
-        if message is _ENDED:
-            reason = "The session has ended, or the request id was used again"
-            ended = self._create_error_response(reason, HTTPStatus.BAD_REQUEST)
-            await ended(scope, receive, send)
-        elif isinstance(message, JSONRPCResponse):  # a client that has cancelled may not listen any more
-            await self._create_json_response(message)(scope, receive, send)
-        else:
-            await self._stream(message, told, send)
-
-    async def _stream(
-        self, message: JSONRPCMessage | None, told: MemoryObjectReceiveStream[EventMessage], send: Send
-    ) -> None:
+    async def _stream(self, call: RequestId, message: JSONRPCMessage | None, told: _Told, send: Send) -> None:
         session = (MCP_SESSION_ID_HEADER.encode(), str(self.mcp_session_id).encode())
         await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM, session]})
-        while not _is_last(message):
+        while not isinstance(message, JSONRPCResponse | JSONRPCError):
             await send({"type": "http.response.body", "body": _event(message), "more_body": True})
-            message = await _next(told)
+            message = await self._next(call, told)
         await send({"type": "http.response.body", "body": _event(message), "more_body": False})
+
+    async def _next(self, call: RequestId, told: _Told) -> JSONRPCMessage | None:
+        """Return the next message of a call; None where there is none for a while."""
+        try:
+            with anyio.move_on_after(self._patience):
+                return (await told.receive()).message
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            ended = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the call did")
+            return JSONRPCError(jsonrpc="2.0", id=call, error=ended)
+        return None
 
 
 def _read_call(body: bytes) -> JSONRPCRequest | None:
@@ -118,22 +144,8 @@ def _read_call(body: bytes) -> JSONRPCRequest | None:
     return message if isinstance(message, JSONRPCRequest) and message.method == _CALL else None
 
 
-async def _next(told: MemoryObjectReceiveStream[EventMessage]) -> Any:
-    """Return the next message; None where there is none for a while, `_ENDED` where there will be none."""
-    try:
-        with anyio.move_on_after(_PATIENCE):
-            return (await told.receive()).message
-    except (anyio.EndOfStream, anyio.ClosedResourceError):
-        return _ENDED
-    return None
-
-
-def _is_last(message: Any) -> bool:
-    return message is _ENDED or isinstance(message, JSONRPCResponse | JSONRPCError)
-
-
-def _event(message: Any) -> bytes:
-    if message is None or message is _ENDED:
-        return b": ping\r\n\r\n"
-    data: bytes = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+def _event(message: JSONRPCMessage | None) -> bytes:
+    if message is None:
+        return _PING
+    data = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     return b"event: message\r\ndata: " + data + b"\r\n\r\n"

@@ -1,0 +1,102 @@
+"""The words of ASGI: how an application is asked, and what it answers with."""
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from mcp_types import CONNECTION_CLOSED
+
+__all__ = [
+    "CLOSE",
+    "App",
+    "Headers",
+    "Message",
+    "Receive",
+    "Response",
+    "Scope",
+    "Send",
+    "error",
+    "event",
+    "reply",
+    "send_bytes",
+]
+
+Scope = dict[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+CLOSE: Headers = [(b"connection", b"close")]
+"""Says that nothing more is read from a connection."""
+_JSON = b"application/json"
+_STREAM = b"text/event-stream"
+
+
+async def reply(send: Send, status: int, said: str | dict[str, Any], headers: Headers | None = None) -> None:
+    """Answer with JSON: a fault as `{"error": ...}`, or what is given."""
+    body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
+    await send_bytes(send, status, body, _JSON, headers)
+
+
+async def send_bytes(
+    send: Send, status: int, body: bytes, kind: bytes, headers: Headers | None = None
+) -> None:
+    """Answer with a body of some kind."""
+    start = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *(headers or ())]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": body})
+
+
+def error(request_id: Any, said: str) -> dict[str, Any]:
+    """Return what a JSON-RPC request is answered with that is broken off."""
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": CONNECTION_CLOSED, "message": said}}
+
+
+def event(message: dict[str, Any]) -> bytes:
+    """Return a JSON-RPC message as one of a stream of events."""
+    return b"event: message\r\ndata: " + json.dumps(message).encode() + b"\r\n\r\n"
+
+
+class Response:
+    """Sends a response, and knows how far it is, so that it can be broken off."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._begun: Message | None = None
+        self._whole = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send a part of it."""
+        if message["type"] == "http.response.start":
+            self._begun = message
+        elif not message.get("more_body", False):
+            self._whole = True
+        await self._send(message)
+
+    async def break_off(self, asked: bytes, said: str) -> None:
+        """End it in the middle; a JSON-RPC request that waits for its answer is told why."""
+        if self._whole:
+            return
+        request_id = _id_of(asked)
+        if self._begun is None:
+            told: Any = said if request_id is None else error(request_id, said)
+            await reply(self, 503, told, CLOSE)
+        elif (b"content-type", _STREAM) in _kinds(self._begun):
+            last = b"" if request_id is None else event(error(request_id, said))
+            await self({"type": "http.response.body", "body": last})
+
+
+def _kinds(begun: Message) -> Headers:
+    """Return what kind of response it is, without parameters such as the charset."""
+    return [(name.lower(), value.partition(b";")[0].strip()) for name, value in begun.get("headers", ())]
+
+
+def _id_of(asked: bytes) -> Any:
+    """Return the id of a JSON-RPC request; None where it is none."""
+    try:
+        message = json.loads(asked)
+    except ValueError:
+        return None
+    return message.get("id") if isinstance(message, dict) and "method" in message else None

@@ -1,0 +1,53 @@
+"""A gateway over a little face, and clients that send it bytes of their own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+from anyio.abc import SocketStream
+from gateway.little_face import LittleFace, serving
+
+from toolcrib.gateway import Gateway
+
+__all__ = ["HEADERS", "HELLO", "connected", "everything", "site"]
+
+HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "p", "version": "1"},
+    },
+}
+
+
+@asynccontextmanager
+async def site(
+    environ: dict[str, str] | None = None, face: LittleFace | None = None, **settings: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve a little face, and yield a client of it."""
+    shown = face or LittleFace()
+    gateway = Gateway({"gateway": settings}, faces=lambda *_: shown, environ=environ)
+    async with gateway, serving(gateway) as url, httpx.AsyncClient(base_url=url, headers=HEADERS) as client:
+        yield client
+
+
+async def connected(client: httpx.AsyncClient) -> SocketStream:
+    """Return a connection to where a client calls."""
+    return await anyio.connect_tcp("127.0.0.1", client.base_url.port or 0)
+
+
+async def everything(stream: SocketStream) -> bytes:
+    """Return all that is sent until the other end closes."""
+    heard = b""
+    with anyio.fail_after(20):
+        try:
+            while True:
+                heard += await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return heard

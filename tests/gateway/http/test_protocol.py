@@ -1,0 +1,267 @@
+"""Bytes as they may come and go: in any pieces, too many, too slowly, or never taken."""
+
+import json
+import re
+import resource
+import select
+import socket
+import subprocess
+import sys
+from contextlib import AsyncExitStack, ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+from gateway.http.raw import connected, everything, site
+from gateway.little_face import LittleFace
+
+pytestmark = pytest.mark.anyio
+CHILD = Path(__file__).parent.parent / "child.py"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LAST = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+CHUNKED = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+
+
+def call(name: str, arguments: dict[str, Any] | None = None) -> bytes:
+    """Return a call of a tool as a stateless client sends it."""
+    about = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": name, "arguments": arguments or {}, "_meta": about}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    return (
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        b"MCP-Method: tools/call\r\nMCP-Name: %b\r\nContent-Length: %d\r\n\r\n%b"
+    ) % (name.encode(), len(body), body)
+
+
+async def in_pieces(client: httpx.AsyncClient, stream: SocketStream, pieces: list[bytes]) -> None:
+    """Send pieces, each of which is read before the next one comes."""
+    with suppress(anyio.BrokenResourceError):
+        for piece in pieces:
+            await stream.send(piece)
+            await client.get("/health")
+
+
+async def asked(client: httpx.AsyncClient, *pieces: bytes) -> bytes:
+    """Return all that is answered to what is sent in pieces."""
+    async with await connected(client) as stream:
+        await in_pieces(client, stream, list(pieces))
+        return await everything(stream)
+
+
+def statuses(heard: bytes) -> list[int]:
+    """Return the statuses of responses, in order."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", heard)]
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    """Return data in pieces."""
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+async def test_headers_may_come_in_one_piece_or_many_up_to_a_length() -> None:
+    fine = LAST[:-2] + b"X-Long: " + b"x" * 31_000 + b"\r\n\r\n"
+    many = LAST[:-2] + b"".join(b"X-%d: %b\r\n" % (each, b"x" * 30) for each in range(800)) + b"\r\n"
+    long = LAST[:-2] + b"X-Long: " + b"x" * 34_000 + b"\r\n\r\n"
+    async with site() as client:
+        for size in (100_000, 9_000, 4_500):
+            assert statuses(await asked(client, *cut(fine, size))) == [200]
+            assert statuses(await asked(client, *cut(many, size))) == [200]
+            assert statuses(await asked(client, *cut(long, size))) == [431]
+        assert statuses(await asked(client, *cut(LAST, 7))) == [200]
+
+
+async def test_headers_that_do_not_end_are_cut_off() -> None:
+    async with site() as client:
+        assert statuses(await asked(client, LAST[:-2] + b"X: y\r\n" * 10_000)) == [431]
+        assert statuses(await asked(client, *[b"GET /" + b"x" * 20_000, b"x" * 20_000])) == [431]
+        assert statuses(await asked(client, HEALTH[:-2] + b"X: ", *[b"y" * 20_000] * 2)) == [431]
+
+
+async def test_the_end_of_headers_may_be_split_anywhere() -> None:
+    async with site() as client:
+        for at in range(1, 5):
+            assert statuses(await asked(client, LAST[:-at], LAST[-at:])) == [200]
+
+
+async def test_requests_in_one_piece_are_answered_in_order() -> None:
+    async with site() as client:
+        other = HEALTH.replace(b"/health", b"/nothing")
+        assert statuses(await asked(client, HEALTH + other + LAST)) == [200, 404, 200]
+        body = b"POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nabcde"
+        whole = HEALTH + body + LAST
+        for size in (10, 50):
+            assert statuses(await asked(client, *cut(whole, size))) == [200, 405, 200]
+
+
+async def test_a_client_that_asks_far_ahead_of_the_answers_is_cut_off() -> None:
+    async with site() as client:
+        assert len(statuses(await asked(client, HEALTH * 90 + LAST))) == 91
+        assert len(statuses(await asked(client, HEALTH * 1000 + LAST))) < 1000
+
+
+async def test_a_call_is_not_cut_off_by_what_comes_late_after_it() -> None:
+    face = LittleFace()
+    async with (
+        site(face=face, request_timeout=0.2) as client,
+        await connected(client) as stream,
+        await connected(client) as other,
+    ):
+        await stream.send(call("wait") + HEALTH[:20])
+        await face.started.wait()
+        assert b" 408 " in await everything(other)  # which has had as long as the one that is kept waiting
+        face.go_on.set()
+        heard = await everything(stream)
+    assert statuses(heard) == [200, 408]
+    assert b'"waited"' in heard
+
+
+async def test_nonsense_after_a_call_gives_no_answer_to_it() -> None:
+    face = LittleFace()
+    async with site(face=face) as client, await connected(client) as stream:
+        await stream.send(call("wait"))
+        await face.started.wait()
+        await stream.send(b"\x00nonsense\r\n\r\n")
+        assert await everything(stream) == b""
+        await face.cancelled.wait()
+
+
+async def test_trailers_are_no_headers() -> None:
+    async with site(token="t") as client:  # noqa: S106 - a test's
+        secret = b"Authorization: Bearer t\r\n"
+        bare = await asked(client, CHUNKED + b"\r\n0\r\n" + secret + b"\r\n")
+        nameless = CHUNKED.replace(b"Host: localhost\r\n", secret) + b"\r\n0\r\nHost: localhost\r\n\r\n"
+        unnamed = await asked(client, nameless)
+        fine = b"POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        kept = await asked(client, fine + b"2\r\nab\r\n0\r\nX: y\r\n\r\n" + LAST)
+    assert statuses(bare) == [401]
+    assert statuses(unnamed) == [421]
+    assert statuses(kept) == [405, 200]
+
+
+@pytest.mark.parametrize("piece", [b"X-Trailer: y\r\n" * 1000, b"x" * 10_000], ids=["lines", "line"])
+async def test_trailers_that_do_not_end_are_cut_off(piece: bytes) -> None:
+    async with site(request_bytes=1024) as client, await connected(client) as stream:
+        await stream.send(CHUNKED + b"\r\n0\r\nX: ")
+        await in_pieces(client, stream, [piece] * 20)
+        assert statuses(await everything(stream)) in ([413], [])
+
+
+async def test_what_is_refused_before_it_is_here_is_not_waited_for() -> None:
+    post = b"POST /mcp HTTP/1.1\r\nHost: %b\r\nContent-Length: 1000000\r\n\r\n"
+    async with site(token="t") as client:  # noqa: S106 - a test's
+        for name, status in ((b"localhost", 401), (b"evil", 421)):
+            heard = await asked(client, post % name)
+            assert statuses(heard) == [status]
+            assert b"connection: close" in heard
+        bare = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        assert statuses(await asked(client, bare + LAST)) == [401, 200]
+
+
+@pytest.mark.parametrize("drip", [b"", b"\r\n", b"GET /hea"], ids=["nothing", "lines", "a part"])
+async def test_a_connection_is_not_held_by_what_is_no_request(drip: bytes) -> None:
+    async with site(request_timeout=0.2) as client:
+        assert statuses(await asked(client, drip)) == [408]
+        assert not drip or statuses(await asked(client, HEALTH, drip)) == [200, 408]
+        assert not drip.strip() or statuses(await asked(client, HEALTH + drip)) == [200, 408]
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://evil/health", 421),
+        (b"http://evil@localhost/health", 421),
+        (b"http://localhost/health", 200),
+        (b"http://127.0.0.1/health", 421),
+        (b"/health?a=http://evil/", 200),
+        (b"/mcp//", 404),
+        (b"/mcp/a/b", 404),
+        (b"/mcp/everything", 404),
+        (b"*", 404),
+        (b"http://evil", 400),
+    ],
+)
+async def test_a_target_says_by_which_name_it_calls(target: bytes, status: int) -> None:
+    async with site() as client:
+        assert statuses(await asked(client, LAST.replace(b"/health", target, 1))) == [status]
+
+
+async def gone(stream: SocketStream) -> None:
+    """Wait until the other end is gone, without taking what it sent."""
+    poll = select.poll()
+    poll.register(stream.extra(SocketAttribute.raw_socket), 0)  # noqa: S610 - no database
+    with anyio.fail_after(20):
+        while not poll.poll(0):  # noqa: ASYNC110 - nobody tells
+            await anyio.sleep(0.01)
+
+
+async def test_a_client_that_takes_nothing_is_cut_off() -> None:
+    large = call("echo", {"a": "x" * 4_000_000})
+    async with site(request_timeout=0.3) as client:
+        for last in (b"", b"Connection: close\r\n"):
+            async with await connected(client) as stream:
+                await stream.send(large.replace(b"Host", last + b"Host", 1))
+                await gone(stream)
+                with suppress(anyio.BrokenResourceError):
+                    assert len(await everything(stream)) < 8_000_000
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_client_that_takes_its_time_is_not() -> None:
+    async with site(request_timeout=0.2) as client, await connected(client) as stream:
+        await stream.send(call("echo", {"a": "x" * 4_000_000}).replace(b"Host", b"Connection: close\r\nHost"))
+        heard = b""
+        with suppress(anyio.EndOfStream):
+            while True:
+                heard += await stream.receive(60_000)
+                await client.get("/health")
+    assert heard.count(b"x") > 8_000_000
+    assert heard.endswith(b"}")
+
+
+async def test_connections_beyond_the_limit_are_told_or_cut_off() -> None:
+    async with site(sessions=1) as client:
+        async with AsyncExitStack() as idle:
+            for _ in range(205):
+                await idle.enter_async_context(await connected(client))
+            told = await asked_alone(client)
+            for _ in range(70):
+                await idle.enter_async_context(await connected(client))
+            async with await connected(client) as stream:
+                assert await everything(stream) == b""
+        with anyio.fail_after(20):
+            while statuses(await asked_alone(client)) != [200]:  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.01)
+    assert statuses(told) == [503]
+
+
+async def asked_alone(client: httpx.AsyncClient) -> bytes:
+    async with await connected(client) as stream:
+        await stream.send(LAST)
+        return await everything(stream)
+
+
+def test_there_are_fewer_connections_than_descriptors() -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, 500))
+
+    command = [sys.executable, str(CHILD), "http"]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, preexec_fn=few) as child:  # noqa: PLW1509 - no threads
+        assert child.stdout is not None
+        url = httpx.URL(child.stdout.readline().decode().strip())
+        with ExitStack() as idle:
+            for _ in range(200):
+                idle.enter_context(socket.create_connection(("127.0.0.1", url.port or 0)))
+            with socket.create_connection(("127.0.0.1", url.port or 0)) as one, suppress(OSError):
+                assert one.recv(1) == b""
+        child.terminate()
+        _, errors = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert b"accept" not in errors
+    assert b"Traceback" not in errors

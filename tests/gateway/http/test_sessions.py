@@ -1,0 +1,193 @@
+"""How calls within sessions of the handshake era are answered, whatever becomes of them."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from gateway.http.raw import HEADERS, HELLO, site
+from gateway.little_face import LittleFace, serving
+
+from toolcrib.gateway import Gateway
+from toolcrib.gateway.http.sessions import Sessions
+
+pytestmark = pytest.mark.anyio
+ASKING = {**HELLO, "params": {**HELLO["params"], "capabilities": {"elicitation": {}}}}  # type: ignore[dict-item]
+
+
+def call(name: str, number: Any = 7, **meta: Any) -> dict[str, Any]:
+    params = {"name": name, "arguments": {}, **({"_meta": meta} if meta else {})}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+async def opened(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mcp") -> None:
+    """Open a session, in which the client goes on."""
+    answer = await client.post(path, json=hello)
+    client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+    await client.post(path, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+
+@asynccontextmanager
+async def session(face: LittleFace, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    with anyio.fail_after(30):
+        async with site(face=face, **options) as client:
+            await opened(client)
+            yield client
+
+
+@asynccontextmanager
+async def streamed(
+    client: httpx.AsyncClient, message: Any, path: str = "/mcp"
+) -> AsyncIterator[AsyncIterator[Any]]:
+    """Yield what a call tells, one after the other; a ping is None."""
+
+    async def told() -> AsyncIterator[Any]:
+        async for line in answer.aiter_lines():
+            if line.startswith(":"):
+                yield None
+            elif line.startswith("data:"):
+                yield json.loads(line[5:])
+
+    async with client.stream("POST", path, json=message, timeout=30) as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        yield told()
+
+
+async def test_a_call_that_says_nothing_before_its_answer_gets_json() -> None:
+    async with session(LittleFace()) as client:
+        answer = await client.post("/mcp", json=call("echo"))
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["mcp-session-id"] == client.headers["mcp-session-id"]
+    assert answer.json()["id"] == 7
+    assert answer.json()["result"]["structuredContent"] == {"value": {}}
+
+
+async def test_progress_comes_in_a_stream_before_the_answer() -> None:
+    async with session(LittleFace()) as client, streamed(client, call("count", progressToken="p")) as told:
+        heard = [each async for each in told]
+    assert [each.get("method") for each in heard] == ["notifications/progress"] * 3 + [None]
+    assert heard[-1]["result"]["structuredContent"] == {"value": 3}
+
+
+async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sessions, "patience", 0.02)
+    face = LittleFace()
+    async with session(face) as client, streamed(client, call("wait")) as told:
+        assert [await anext(told), await anext(told)] == [None, None]
+        face.go_on.set()
+        heard = [each async for each in told if each is not None]
+    assert [each["result"]["structuredContent"] for each in heard] == [{"value": "waited"}]
+
+
+@pytest.mark.parametrize("patience", [0.02, 5.0], ids=["in a stream", "before anything"])
+async def test_a_session_that_is_deleted_answers_its_call_with_an_error(
+    monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    monkeypatch.setattr(Sessions, "patience", patience)
+    face = LittleFace()
+    heard: list[Any] = []
+
+    async def wait() -> None:
+        async with streamed(client, call("wait")) as told:
+            heard.extend([each async for each in told if each is not None])
+
+    async with session(face) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await face.started.wait()
+            assert (await client.delete("/mcp")).status_code == 200
+        await face.cancelled.wait()
+        assert (await client.post("/mcp", json=call("echo"))).status_code == 404
+    assert [each["id"] for each in heard] == [7]
+    assert heard[0]["error"] == {"code": -32000, "message": "the session ended before the call did"}
+
+
+async def test_an_id_that_is_in_use_is_refused_and_one_that_was_is_not() -> None:
+    face = LittleFace()
+    answers: list[httpx.Response] = []
+
+    async def wait() -> None:
+        answers.append(await client.post("/mcp", json=call("wait")))
+
+    async with session(face) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await face.started.wait()
+            twice = await client.post("/mcp", json=call("echo"))
+            other = await client.post("/mcp", json=call("echo", "8"))
+            face.go_on.set()
+        again = await client.post("/mcp", json=call("echo"))
+    assert twice.status_code == 400
+    assert twice.json()["error"]["message"] == "Request id is in use"
+    assert (other.json()["id"], again.json()["id"]) == ("8", 7)
+    assert answers[0].json()["result"]["structuredContent"] == {"value": "waited"}
+
+
+async def test_a_call_that_is_cancelled_is_told_so() -> None:
+    face = LittleFace()
+    heard: list[Any] = []
+
+    async def wait() -> None:
+        async with streamed(client, call("wait")) as told:
+            heard.extend([each async for each in told])
+
+    async with session(face) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await face.started.wait()
+        note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+        assert (await client.post("/mcp", json=note)).status_code == 202
+        await face.cancelled.wait()
+    assert [(each["id"], "error" in each) for each in heard] == [(7, True)]
+
+
+async def test_calls_that_are_not_as_they_should_be_are_refused() -> None:
+    async with session(LittleFace()) as client:
+        for content in (
+            b'{"method": "tools/call"',
+            b'["tools/call"]',
+            b'{"jsonrpc": "2.0", "x": "tools/call"}',
+        ):
+            assert (await client.post("/mcp", content=content)).status_code == 400
+        only = {"accept": "application/json"}
+        assert (await client.post("/mcp", json=call("echo"), headers=only)).status_code == 406
+        about = {"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {"_meta": {"x": "tools/call"}}}
+        assert '"echo"' in (await client.post("/mcp", json=about)).text
+        unknown = {"mcp-session-id": "nobody"}
+        assert (await client.post("/mcp", json=call("echo"), headers=unknown)).status_code == 404
+
+
+@pytest.mark.parametrize("within", [20.0, 0.2], ids=["answered", "broken off"])
+async def test_a_toolset_that_goes_away_waits_for_an_answer_to_its_question(
+    tmp_path: Path, within: float
+) -> None:
+    config = tmp_path / "toolcrib.toml"
+    text = f'store = "memory"\n[gateway]\nwatch = false\nshutdown_timeout = {within}\n'
+    config.write_text(text + "[toolsets.some]\n")
+    face = LittleFace()
+    with anyio.fail_after(30):
+        async with (
+            Gateway(config, faces=lambda *_: face) as gateway,
+            serving(gateway) as url,
+            httpx.AsyncClient(base_url=url, headers=HEADERS) as client,
+        ):
+            await opened(client, ASKING, "/mcp/some")
+            async with streamed(client, call("wipe"), "/mcp/some") as told:
+                asked = await anext(told)
+                config.write_text(text)
+                await gateway.reload()
+                if within > 1:
+                    said = {"action": "accept", "content": {"confirm": True}}
+                    answer = {"jsonrpc": "2.0", "id": asked["id"], "result": said}
+                    assert (await client.post("/mcp/some", json=answer)).status_code == 202
+                heard = [each async for each in told if each is not None]
+            others = {"mcp-session-id": ""}
+            assert (await client.post("/mcp/some", json=HELLO, headers=others)).status_code == 404
+    assert asked["method"] == "elicitation/create"
+    if within > 1:
+        assert heard[-1]["result"]["structuredContent"] == {"value": ["accepted"]}
+    else:
+        assert (heard[-1]["id"], heard[-1]["error"]["code"]) == (7, -32000)
