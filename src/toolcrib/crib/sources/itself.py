@@ -1,11 +1,11 @@
 """A server that is toolcrib with the very configuration it stands in: it would start itself without end."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from toolcrib.crib.config.locating import find_config
+from toolcrib.crib.config.ourselves import told_us
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp import ServerConfig
@@ -17,8 +17,6 @@ DEPTH = "TOOLCRIB_DEPTH"
 """The variable that tells a server within how many others it is started."""
 DEEPEST = 5
 """Deeper than this nothing is opened: configurations that name each other would go on for ever."""
-_OURS = re.compile(r"toolcrib(?:\.cli)?(?:\.exe)?(?:\[[\w,]*\])?(?:[=@<>~!].*)?", re.IGNORECASE)
-_LAUNCHER = re.compile(r"(?:uvx?|pipx|py|python[\d.]*)(?:\.exe)?", re.IGNORECASE)
 _VERB = "serve"
 _TAKE_A_VALUE = frozenset({"--config", "--toolset"})
 
@@ -43,7 +41,7 @@ def is_itself(server: ServerConfig, source: str | None, environ: Mapping[str, st
     >>> is_itself(ServerConfig(command="toolcrib", args=["serve", "--config", "a.toml"]), "b.toml", {})
     False
     """
-    if source is None or server.command is None or _VERB not in server.args:
+    if source is None or server.command is None:
         return False
     try:
         server = server.expanded(environ)
@@ -55,8 +53,7 @@ def is_itself(server: ServerConfig, source: str | None, environ: Mapping[str, st
 
 def _served(server: ServerConfig) -> Path | None:
     """Return the configuration that a server serves; None where it is not toolcrib that serves one."""
-    words = _own_words([server.command or "", *server.args])
-    options = dict(_options(words))
+    options = dict(_options(told_us([server.command or "", *server.args]) or ()))
     if options.get("") != _VERB:
         return None
     folder = Path(server.cwd).expanduser() if server.cwd else Path.cwd()
@@ -65,18 +62,6 @@ def _served(server: ServerConfig) -> Path | None:
     if "--demo" in options:
         return None
     return find_config(folder, server_environment(os.environ, server.env))
-
-
-def _own_words(words: Sequence[str]) -> Sequence[str]:
-    """Return what toolcrib is told on a command line; nothing where it is another program's."""
-    names = [PurePath(word.replace("\\", "/")).name for word in words]
-    if _OURS.fullmatch(names[0]):
-        return words[1:]
-    ours = [at for at, name in enumerate(names) if _OURS.fullmatch(name)]
-    if not ours or not _LAUNCHER.fullmatch(names[0]) or _VERB in words[: ours[0]]:
-        return ()
-    has_two = len(ours) > 1 and ours[1] == ours[0] + 1  # such as in `uvx --from toolcrib[cli] toolcrib serve`
-    return words[ours[0] + 1 + has_two :]
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,83 @@
+"""Know toolcrib on a command line, however it is started."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePath
+
+__all__ = ["told_us"]
+
+_OURS = re.compile(r"toolcrib(?:\.exe)?(?:\[[\w,]*\])?(?:[=@<>~!].*)?", re.IGNORECASE)
+_MODULE = re.compile(r"toolcrib(?:\.cli(?:\.__main__)?)?")
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|py", re.IGNORECASE)
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "fish", "ksh", "cmd", "powershell", "pwsh"})
+_RUNNERS = {
+    "uvx": frozenset[str](),
+    "uv": frozenset({"run", "tool", "x"}),
+    "pipx": frozenset({"run"}),
+    "poetry": frozenset({"run"}),
+    "pdm": frozenset({"run"}),
+    "hatch": frozenset({"run"}),
+    "rye": frozenset({"run"}),
+    "env": frozenset[str](),
+}
+"""Programs that start another one, and the words that may stand before that."""
+_WITH_VALUE = frozenset({"--from", "--with", "--python", "-p", "--directory", "--project", "--spec"})
+"""Options of theirs after which a word follows that belongs to them."""
+
+
+def told_us(words: Sequence[str]) -> list[str] | None:
+    """Return what toolcrib is told on a command line; None where another program is started.
+
+    >>> told_us(["uvx", "--from", "toolcrib[cli]", "toolcrib", "serve"])
+    ['serve']
+    >>> told_us(["docs", "serve", "/src/toolcrib"]) is None
+    True
+    """
+    if not words:
+        return None
+    program, rest = PurePath(words[0].replace("\\", "/")).name, list(words[1:])
+    if _OURS.fullmatch(program):
+        return rest
+    name = program.lower().removesuffix(".exe")
+    if name in _SHELLS:
+        return _told_by_shell(rest)
+    if _PYTHON.fullmatch(name):
+        return _told_module(rest)
+    return told_us(_run_by(rest, _RUNNERS[name])) if name in _RUNNERS else None
+
+
+def _run_by(words: list[str], verbs: frozenset[str]) -> list[str]:
+    """Return what a runner starts: what follows its own words and options."""
+    while words:
+        word = words[0]
+        if word == "--":
+            return words[1:]
+        if word in _WITH_VALUE:
+            words = words[2:]
+        elif word.startswith("-") or word in verbs or re.fullmatch(r"\w+=.*", word):
+            words = words[1:]
+        else:
+            return words
+    return []
+
+
+def _told_module(words: list[str]) -> list[str] | None:
+    for place, word in enumerate(words):
+        if word.startswith("-m"):
+            after = [word[2:], *words[place + 1 :]] if word != "-m" else words[place + 1 :]
+            return after[1:] if after and _MODULE.fullmatch(after[0]) else None
+        if not word.startswith("-"):
+            return None  # a script, whatever it is called
+    return None
+
+
+def _told_by_shell(words: list[str]) -> list[str] | None:
+    try:
+        said = shlex.split(" ".join(words).replace(";", " ; "))
+    except ValueError:  # a quote that does not end
+        said = " ".join(words).split()
+    begins = [place + 1 for place, word in enumerate(said) if word in {"&&", "||", ";", "exec"}]
+    first = [place for place, word in enumerate(said) if not word.startswith(("-", "/c", "/C"))][:1]
+    found = (told_us(said[place:]) for place in [*first, *begins])
+    return next((told for told in found if told is not None), None)
