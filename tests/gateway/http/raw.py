@@ -1,5 +1,6 @@
 """A gateway over a little face, and clients that send it bytes of their own."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from gateway.little_face import LittleFace, serving
 
 from toolcrib.gateway import Gateway
 
-__all__ = ["HEADERS", "HELLO", "connected", "everything", "site"]
+__all__ = ["HEADERS", "HELLO", "call", "connected", "everything", "site", "streamed"]
 
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 HELLO = {
@@ -51,3 +52,26 @@ async def everything(stream: SocketStream) -> bytes:
                 heard += await stream.receive()
         except (anyio.EndOfStream, anyio.BrokenResourceError):
             return heard
+
+
+def call(name: str, number: Any = 7, **meta: Any) -> dict[str, Any]:
+    params = {"name": name, "arguments": {}, **({"_meta": meta} if meta else {})}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+@asynccontextmanager
+async def streamed(
+    client: httpx.AsyncClient, message: Any, path: str = "/mcp"
+) -> AsyncIterator[AsyncIterator[Any]]:
+    """Yield what a call tells, one after the other; a ping is None."""
+
+    async def told() -> AsyncIterator[Any]:
+        async for line in answer.aiter_lines():
+            if line.startswith(":"):
+                yield None
+            elif line.startswith("data:"):
+                yield json.loads(line[5:])
+
+    async with client.stream("POST", path, json=message, timeout=30) as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        yield told()

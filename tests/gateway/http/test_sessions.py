@@ -1,6 +1,5 @@
 """How calls within sessions of the handshake era are answered, whatever becomes of them."""
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.http.raw import HEADERS, HELLO, site
+from gateway.http.raw import HEADERS, HELLO, call, site, streamed
 from gateway.little_face import LittleFace, serving
 
 from toolcrib.gateway import Gateway
@@ -17,11 +16,6 @@ from toolcrib.gateway.http.sessions import Sessions
 
 pytestmark = pytest.mark.anyio
 ASKING = {**HELLO, "params": {**HELLO["params"], "capabilities": {"elicitation": {}}}}  # type: ignore[dict-item]
-
-
-def call(name: str, number: Any = 7, **meta: Any) -> dict[str, Any]:
-    params = {"name": name, "arguments": {}, **({"_meta": meta} if meta else {})}
-    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
 async def opened(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mcp") -> None:
@@ -37,24 +31,6 @@ async def session(face: LittleFace, **options: Any) -> AsyncIterator[httpx.Async
         async with site(face=face, **options) as client:
             await opened(client)
             yield client
-
-
-@asynccontextmanager
-async def streamed(
-    client: httpx.AsyncClient, message: Any, path: str = "/mcp"
-) -> AsyncIterator[AsyncIterator[Any]]:
-    """Yield what a call tells, one after the other; a ping is None."""
-
-    async def told() -> AsyncIterator[Any]:
-        async for line in answer.aiter_lines():
-            if line.startswith(":"):
-                yield None
-            elif line.startswith("data:"):
-                yield json.loads(line[5:])
-
-    async with client.stream("POST", path, json=message, timeout=30) as answer:
-        assert answer.headers["content-type"] == "text/event-stream"
-        yield told()
 
 
 async def test_a_call_that_says_nothing_before_its_answer_gets_json() -> None:

@@ -20,6 +20,7 @@ from mcp.server.streamable_http import (
     check_accept_headers,
 )
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -31,8 +32,11 @@ from mcp_types import (
     RequestId,
     jsonrpc_message_adapter,
 )
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
+
+from toolcrib.gateway.http.exchanges import answer_call
 
 __all__ = ["Sessions"]
 
@@ -61,6 +65,15 @@ class Sessions(StreamableHTTPSessionManager):
         for session_id, session in list(self._server_instances.items()):
             await self._discard_session(session_id, session)
 
+    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            if await answer_call(self.app, self._lifespan_state, request, send, self.patience):
+                return
+            receive = _again(await request.body(), receive)
+        await super()._handle_request(scope, receive, send)
+
     def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
         admitted = super()._admit_session(requestor)
         if admitted is None or admitted.mcp_session_id is None:
@@ -73,6 +86,17 @@ class Sessions(StreamableHTTPSessionManager):
         )
         self._server_instances[admitted.mcp_session_id] = session
         return session
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read once more, and then what comes after it."""
+    rest = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def give() -> Message:
+        found = next(rest, None)
+        return await receive() if found is None else found
+
+    return give
 
 
 class _Session(StreamableHTTPServerTransport):

@@ -1,0 +1,88 @@
+"""How calls of the stateless era are answered, each by itself."""
+
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from gateway.http.raw import call, site, streamed
+from gateway.little_face import LittleFace
+
+from toolcrib.gateway.http.sessions import Sessions
+
+pytestmark = pytest.mark.anyio
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def stateless(client: httpx.AsyncClient, name: str, **meta: Any) -> dict[str, Any]:
+    """Return a call, for which the client sends the headers that it needs."""
+    client.headers.update(
+        {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name}
+    )
+    return call(name, **META, **meta)
+
+
+async def test_a_call_that_says_nothing_before_its_answer_gets_json() -> None:
+    async with site(face=LittleFace()) as client:
+        answer = await client.post("/mcp", json=stateless(client, "echo"))
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert "mcp-session-id" not in answer.headers
+    assert answer.json()["result"]["structuredContent"] == {"value": {}}
+
+
+async def test_progress_comes_in_a_stream_before_the_answer() -> None:
+    face = LittleFace()
+    async with (
+        site(face=face) as client,
+        streamed(client, stateless(client, "count", progressToken="p")) as told,
+    ):
+        heard = [each async for each in told]
+    assert [each.get("method") for each in heard] == ["notifications/progress"] * 3 + [None]
+    assert heard[-1]["result"]["structuredContent"] == {"value": 3}
+
+
+async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sessions, "patience", 0.02)
+    face = LittleFace()
+    async with site(face=face) as client, streamed(client, stateless(client, "wait")) as told:
+        assert [await anext(told), await anext(told)] == [None, None]
+        face.go_on.set()
+        heard = [each async for each in told if each is not None]
+    assert [each["result"]["structuredContent"] for each in heard] == [{"value": "waited"}]
+
+
+async def test_a_client_that_leaves_ends_its_call() -> None:
+    face = LittleFace()
+    with anyio.fail_after(30):
+        async with site(face=face) as client:
+            message = stateless(client, "wait")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: client.post("/mcp", json=message, timeout=30))
+                await face.started.wait()
+                tasks.cancel_scope.cancel()
+            await face.cancelled.wait()
+
+
+async def test_what_is_not_as_it_must_be_is_refused_as_the_protocol_says() -> None:
+    async with site(face=LittleFace()) as client:
+        message = stateless(client, "echo")
+        cases: dict[int, list[dict[str, str]]] = {
+            400: [
+                {"mcp-name": "count"},
+                {"mcp-method": "tools/list"},
+                {"mcp-protocol-version": "2030-01-01"},
+            ],
+            406: [{"accept": "text/html"}],
+        }
+        for status, headers in [(status, each) for status, all_of in cases.items() for each in all_of]:
+            answer = await client.post("/mcp", json=message, headers=headers)
+            assert answer.status_code == status, (headers, answer.text)
+        broken = await client.post("/mcp", content=b'{"method": "tools/call",')
+        assert broken.status_code == 400
+        unknown = await client.post("/mcp", json=stateless(client, "nobody"))
+        assert unknown.json()["error"]["code"] == -32602
