@@ -291,10 +291,10 @@ async def test_a_server_that_was_replaced_tells_nobody_of_its_tools() -> None:
 
 async def test_a_server_that_was_only_listed_is_stopped_when_idle_and_listed_again_when_called() -> None:
     told: list[str] = []
-    config = tiny(idle_timeout=0.2)
+    config, before = tiny(idle_timeout=0.2), started()
     async with McpServers({"one": config}, on_tools=lambda name, _: told.append(name)) as servers:
         await servers.tools("one")
-        await until(lambda: not started(), "it was stopped")
+        await until(lambda: started() <= before, "it was stopped")
         assert servers.status()["one"].tools == 4
         told.clear()
         await call(servers, "echo")
