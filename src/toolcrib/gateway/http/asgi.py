@@ -8,6 +8,8 @@ from mcp_types import CONNECTION_CLOSED
 
 __all__ = [
     "CLOSE",
+    "PING",
+    "STREAM",
     "App",
     "Headers",
     "Message",
@@ -31,7 +33,14 @@ Headers = list[tuple[bytes, bytes]]
 CLOSE: Headers = [(b"connection", b"close")]
 """Says that nothing more is read from a connection."""
 _JSON = b"application/json"
-_STREAM = b"text/event-stream"
+PING = b": ping\r\n\r\n"
+"""What a stream of events shows that it lives with."""
+STREAM: Headers = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+"""What says that an answer is a stream of events."""
 
 
 async def reply(send: Send, status: int, said: str | dict[str, Any], headers: Headers | None = None) -> None:
@@ -83,7 +92,7 @@ class Response:
         if self._begun is None:
             told: Any = said if request_id is None else error(request_id, said)
             await reply(self, 503, told, CLOSE)
-        elif (b"content-type", _STREAM) in _kinds(self._begun):
+        elif STREAM[0] in _kinds(self._begun):
             last = b"" if request_id is None else event(error(request_id, said))
             await self({"type": "http.response.body", "body": last})
 

@@ -27,16 +27,9 @@ from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from toolcrib.gateway.http.asgi import Receive, Send, send_bytes
+from toolcrib.gateway.http.asgi import PING, STREAM, Receive, Send, send_bytes
 
 __all__ = ["answer_call"]
-
-_STREAM = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
-_PING = b": ping\r\n\r\n"
 
 
 async def answer_call(server: Server[Any], state: Any, request: Request, send: Send, patience: float) -> bool:
@@ -107,7 +100,7 @@ class _Answer:
         """Send something before the answer."""
         if not self._is_stream:
             self._is_stream = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+            await self._send({"type": "http.response.start", "status": 200, "headers": STREAM})
         await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
     async def watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
@@ -118,7 +111,7 @@ class _Answer:
                     pass
                 scope.cancel()
                 return
-            await self.send(_PING)
+            await self.send(PING)
 
     async def end(self, given: JSONRPCResponse | JSONRPCError, request: Request) -> None:
         """Send the answer."""

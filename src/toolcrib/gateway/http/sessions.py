@@ -36,17 +36,12 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
+from toolcrib.gateway.http.asgi import PING, STREAM
 from toolcrib.gateway.http.exchanges import answer_call
 
 __all__ = ["Sessions"]
 
 _CALL = "tools/call"
-_STREAM = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
-_PING = b": ping\r\n\r\n"
 _Told = MemoryObjectReceiveStream[EventMessage]
 
 
@@ -140,7 +135,7 @@ class _Session(StreamableHTTPServerTransport):
 
     async def _stream(self, call: RequestId, message: JSONRPCMessage | None, told: _Told, send: Send) -> None:
         session = (MCP_SESSION_ID_HEADER.encode(), str(self.mcp_session_id).encode())
-        await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM, session]})
+        await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, session]})
         while not isinstance(message, JSONRPCResponse | JSONRPCError):
             await send({"type": "http.response.body", "body": _event(message), "more_body": True})
             message = await self._next(call, told)
@@ -170,6 +165,6 @@ def _read_call(body: bytes) -> JSONRPCRequest | None:
 
 def _event(message: JSONRPCMessage | None) -> bytes:
     if message is None:
-        return _PING
+        return PING
     data = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     return b"event: message\r\ndata: " + data + b"\r\n\r\n"
