@@ -23,7 +23,8 @@ BUSY = "print('busy')\nwhile True:\n    pass"
 
 
 def folders() -> set[str]:
-    return {entry.name for entry in Path(tempfile.gettempdir()).glob("toolcrib-monty-*")}
+    """Return the folders of this process: those beside it may come and go."""
+    return {entry.name for entry in Path(tempfile.gettempdir()).glob(f"toolcrib-monty-*-{os.getpid()}-*")}
 
 
 @pytest.mark.anyio
