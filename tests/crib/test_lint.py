@@ -231,6 +231,7 @@ def test_tools_of_one_catalogue_can_be_told_apart() -> None:
     assert rules(*named) == []
 
 
+@pytest.mark.untraced
 def test_real_tools_raise_no_false_alarm(shared_data: Path) -> None:
     servers = {"server-everything", "server-filesystem", "server-memory", "playwright", "github", "time"}
     tools = []

@@ -90,13 +90,13 @@ def use_and_drop() -> None:
 
 
 def test_a_crib_that_is_dropped_ends_its_thread() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     use_and_drop()
-    eventually(lambda: threading.active_count() <= before)
+    eventually(lambda: not set(threading.enumerate()) - before)
 
 
 def test_a_loop_that_is_collected_by_its_own_thread_ends() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     dropped = threading.Event()
 
     async def collect() -> None:
@@ -114,7 +114,7 @@ def test_a_loop_that_is_collected_by_its_own_thread_ends() -> None:
         circle[0].ask(begin)
         del circle
         dropped.set()
-        eventually(lambda: threading.active_count() <= before, collect=False)
+        eventually(lambda: not set(threading.enumerate()) - before, collect=False)
     finally:
         gc.enable()
 

@@ -1,9 +1,12 @@
 """Every searcher keeps the one contract."""
 
+import pytest
 from contracts.searcher import SearcherContract
 from discovery.support import WordEmbedder
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
+
+pytestmark = pytest.mark.untraced
 
 
 class TestBm25Searcher(SearcherContract):

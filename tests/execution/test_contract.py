@@ -18,6 +18,7 @@ from toolcrib.execution.records import Call
 from toolcrib.model import LocalBackend, McpBackend, ProviderBackend, Tool, ToolBackend
 from toolcrib.model.context import Context
 
+pytestmark = pytest.mark.untraced
 NAMES = ("add", "keep", "fail", "hang", "meet", "progress")
 
 

@@ -68,7 +68,7 @@ class Attack:
     code: str
     expected: Mapping[str, Outcome]
     limits: Mapping[str, Any] = field(default_factory=dict)
-    timeout: float = 12.0
+    timeout: float = 30.0
     calls: int | None = None
     """How many calls of tools the host must have seen, whatever the code says."""
 
@@ -105,28 +105,28 @@ TIME = (
         "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
         _all(slow),
     ),
-    _made("time", "`time.sleep`", "import time\ntime.sleep(60)", _all(deadline), timeout=1.5),
-    _made("time", "`asyncio.sleep`", "import asyncio\nawait asyncio.sleep(60)", _all(deadline), timeout=1.5),
+    _made("time", "`time.sleep`", "import time\ntime.sleep(60)", _all(deadline), timeout=0.5),
+    _made("time", "`asyncio.sleep`", "import asyncio\nawait asyncio.sleep(60)", _all(deadline), timeout=0.5),
     _made(
         "time",
         "sleeping in small steps",
         "import time\nwhile True:\n    time.sleep(0.01)",
         _all(deadline),
-        timeout=1.5,
+        timeout=0.5,
     ),
     _made(
         "time",
         "waiting for what never comes",
         "import asyncio\nawait asyncio.Event().wait()",
         {"monty": unsupported, "process": deadline, "unsafe": deadline},
-        timeout=1.5,
+        timeout=0.5,
     ),
     _made(
         "time",
         "a tool that never answers",
         "await odd.hang(key='attack')",
         _all(deadline),
-        timeout=1.5,
+        timeout=1.5,  # in which a busy machine must have made the call
         calls=1,
     ),
     _made(
@@ -134,7 +134,7 @@ TIME = (
         "a tool that never answers, caught",
         "while True:\n    try:\n        await odd.hang(key='attack')\n    except BaseException:\n        pass",
         _all(deadline),
-        timeout=1.5,
+        timeout=0.5,
     ),
     _made(
         "time",
@@ -641,7 +641,6 @@ LANGUAGE = (
         "code with very many lines",
         "x = 1\n" * 100000 + "__out = x",
         _both(harmless | memory),
-        limits={"cpu": 10.0},
     ),
     _made(
         "language",
@@ -654,7 +653,6 @@ LANGUAGE = (
         "deep objects left to be freed",
         "x = None\nfor _ in range(1000000):\n    x = (x,)\ndel x\n__out = 'freed'",
         {"monty": unsupported, "process": gives("harmless", lambda value: value == "freed") | memory},
-        limits={"cpu": 10.0},
     ),
     _made(
         "language",
@@ -686,7 +684,6 @@ LANGUAGE = (
             "monty": unsupported,
             "process": gives("nothing of the host's", lambda leaked: leaked is False) | memory | unsupported,
         },
-        limits={"cpu": 10.0},
     ),
     _made(
         "language",
@@ -705,22 +702,18 @@ OUTPUT = (
         "50 MB printed at once",
         "print('x' * (50 << 20))\n__out = 'printed'",
         _all(gives("cut", lambda value: value == "printed") | memory),
-        limits={"cpu": 10.0},
     ),
     _made(
         "output",
         "50 MB printed in lines",
         "for _ in range(50):\n    print('x' * (1 << 20))\n__out = 'printed'",
         _all(gives("cut", lambda value: value == "printed")),
-        limits={"cpu": 10.0},
     ),
     _made(
         "output",
         "very many prints",
         "for n in range(200000):\n    print(n)\n__out = 'printed'",
         _all(gives("cut", lambda value: value == "printed")),
-        limits={"cpu": 10.0},
-        timeout=20.0,
     ),
     _made(
         "output",
@@ -738,7 +731,6 @@ OUTPUT = (
             "process": gives("cut", lambda value: value == "printed"),
             "unsafe": gives("cut", lambda value: value == "printed"),
         },
-        limits={"cpu": 10.0},
     ),
     _made(
         "output",
@@ -808,7 +800,6 @@ OUTPUT = (
         "`__out` of a million members",
         "__out = [0] * 1000000",
         _all(stopped("output_bytes")),
-        limits={"cpu": 10.0},
     ),
     _made(
         "output",
@@ -877,7 +868,6 @@ TOOLS = (
         "flood of calls that nobody awaits",
         "for n in range(20000):\n    calc.add(a=1, b=n)\n__out = 'none was made'",
         _all(_NONE_MADE),
-        limits={"cpu": 10.0},
         calls=0,
     ),
     _made(
@@ -952,8 +942,6 @@ TOOLS = (
         "flood of searches",
         "while True:\n    await search_tools('price')",
         _all(stopped("lookups")),
-        timeout=10.0,
-        limits={"cpu": 10.0},
     ),
     _made(
         "tools",
@@ -975,14 +963,12 @@ TOOLS = (
         "await odd.big(size=100 << 20)",
         _all(raises("RuntimeError")),
         calls=1,
-        timeout=10.0,
     ),
     _made(
         "tools",
         "many large results",
         "x = []\nwhile True:\n    x.append(await odd.big(size=5 << 20))",
         _both(memory | slow | stopped("max_tool_calls")),
-        timeout=10.0,
     ),
     _made(
         "tools",
@@ -1130,13 +1116,13 @@ FRAMES = (
         "half a frame, and nothing more",
         "import time\nsend(b'\\x00\\x00\\x01\\x00{\"done\"')\ntime.sleep(30)",
         deadline | violates,
-        timeout=1.5,
+        timeout=0.5,
     ),
     _frames(
         "half a frame, and a value",
         "send(b'\\x00\\x00\\x01\\x00{\"done\"')\n__out = 'went on'",
         deadline | violates,
-        timeout=1.5,
+        timeout=0.5,
     ),
     _frames("a forged `done`", "frame({'done': 'forged'})\n__out = 'real'", violates | _FORGED, calls=0),
     _frames(
@@ -1235,14 +1221,14 @@ FRAMES = (
         "large answers that nobody reads",
         "n = 0\nwhile n < 90:\n    n += 1\n    frame(call(n, 'odd.big', size=5 << 20))\nimport time\ntime.sleep(30)",
         deadline | violates,
-        timeout=3.0,
+        timeout=1.0,
     ),
     _frames("a flood of giving up", "while True:\n    frame({'cancel': 1})", violates | slow),
     _frames(
         "the way to the host closed",
         "for fd in ends:\n    os.close(fd)\nimport time\ntime.sleep(30)",
         violates | deadline,
-        timeout=1.5,
+        timeout=0.5,
     ),
     _frames(
         "the way to the host closed, and it computes",

@@ -26,6 +26,9 @@ START = 30.0
 SOON = 15.0
 """Seconds after which something that should happen soon is taken never to happen."""
 
+MEASURED = "COVERAGE_PROCESS_CONFIG"
+"""The variable by which a process knows that its coverage is measured: these have nothing of ours in them."""
+
 Config = dict[str, Any]
 
 
@@ -89,7 +92,8 @@ class HttpServer:
     def start(self) -> None:
         """Start it, on the port it had if it had one, and return once it can be reached."""
         command = [sys.executable, FAULTY, f"--{self._transport}", str(self.port), *self._flags]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
+        environ = {name: value for name, value in os.environ.items() if name != MEASURED}
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environ)
         stream = self._process.stdout
         assert stream is not None
         ready, _, _ = select.select([stream], [], [], START)

@@ -28,7 +28,7 @@ from toolcrib.adapter.rules.check import violations
 from toolcrib.errors.base import MAX_PROBLEMS
 
 MAX_CPU = 5.0
-"""Seconds, for schemas that are as large as the walk goes; coverage slows it several times."""
+"""Seconds, for schemas that are as large as the walk goes, on a busy machine."""
 
 TEXT = {"type": "string"}
 STRICT = (OPENAI_STRICT, ANTHROPIC_STRICT)
@@ -558,6 +558,7 @@ SCHEMAS = st.recursive(
 )
 
 
+@pytest.mark.untraced
 @given(schema=st.dictionaries(WORDS | st.text(max_size=3), SCHEMAS, max_size=6), rules=st.sampled_from(ALL))
 def test_any_json_gets_an_answer_and_the_same_twice(schema: dict[str, Any], rules: Rules) -> None:
     problems = violations(schema, rules)
@@ -585,6 +586,7 @@ def ladder(rungs: int) -> dict[str, Any]:
     return root({"a": {"$ref": "#/$defs/d0"}}, **{"$defs": {**links, f"d{rungs}": {"$ref": "#/$defs/d0"}}})
 
 
+@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("rules", ALL, ids=lambda rules: rules.title)
 @pytest.mark.parametrize(
@@ -608,6 +610,7 @@ def test_no_schema_takes_long(schema: dict[str, Any], rules: Rules) -> None:
     assert time.process_time() - start < MAX_CPU
 
 
+@pytest.mark.untraced
 def test_a_schema_that_holds_itself_is_cut_short() -> None:
     schema = root()
     schema["properties"]["a"] = schema
@@ -688,6 +691,7 @@ def accepted(schemas: list[dict[str, Any]]) -> dict[str, int]:
     return {name: sum(not violations(schema, rules) for schema in schemas) for name, rules in RULES.items()}
 
 
+@pytest.mark.untraced
 def test_as_many_real_tools_are_taken_as_they_are(real_schemas: list[dict[str, Any]]) -> None:
     assert len(real_schemas) == 1_163
     assert accepted(real_schemas) == {
@@ -701,6 +705,7 @@ def test_as_many_real_tools_are_taken_as_they_are(real_schemas: list[dict[str, A
     }
 
 
+@pytest.mark.untraced
 def test_most_refusals_of_real_tools_are_for_naming_their_dialect(real_schemas: list[dict[str, Any]]) -> None:
     bare = [{word: value for word, value in schema.items() if word != "$schema"} for schema in real_schemas]
     assert accepted(bare) == {
@@ -714,6 +719,7 @@ def test_most_refusals_of_real_tools_are_for_naming_their_dialect(real_schemas: 
     }
 
 
+@pytest.mark.untraced
 def test_real_tools_are_refused_in_strict_mode_for_being_open(real_schemas: list[dict[str, Any]]) -> None:
     reasons = Counter(
         keyword

@@ -113,6 +113,7 @@ def test_the_order_and_the_grouping_of_results_do_not_matter(
     assert other.json_schema() == learnt.json_schema()
 
 
+@pytest.mark.untraced
 @settings(deadline=None, max_examples=40)
 @given(st.lists(JSON, min_size=1, max_size=6))
 def test_every_result_fits_what_was_learnt(values: list[Any]) -> None:
@@ -150,6 +151,7 @@ def grown(chance: random.Random, depth: int) -> Any:
     return {name: grown(chance, depth - 1) for name in names}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(8))
 def test_neither_matters_when_the_bounds_are_met(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - no secret
@@ -253,6 +255,7 @@ def test_what_is_too_large_is_refused() -> None:
         ObservedShape.of([0] * 50_000)
 
 
+@pytest.mark.untraced
 @pytest.mark.attack
 def test_the_largest_results_are_looked_at_in_a_moment() -> None:
     row = {"id": 1, "name": "x", "tags": ["a", "b"], "owner": {"login": "a", "id": 3}, "url": None}

@@ -314,6 +314,7 @@ HOSTILE: dict[str, Any] = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.attack
 @pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_schema_is_told_in_bounded_time_and_size(schema: Any) -> None:
@@ -338,6 +339,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.untraced
 @settings(deadline=None)
 @given(st.dictionaries(WORDS, JSON, max_size=6))
 def test_any_json_object_is_told_without_being_changed(schema: dict[str, Any]) -> None:

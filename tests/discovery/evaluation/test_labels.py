@@ -162,6 +162,7 @@ def test_a_set_is_a_folder(tmp_path: Path) -> None:
     assert load_set(tmp_path).name == tmp_path.name
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", ["metatool_single", "bfcl", "sealtools_dev"])
 def test_real_sets_load_and_what_does_not_compile_is_repaired(shared_data: Path, name: str) -> None:
     folder = shared_data / "retrieval" / name
@@ -177,6 +178,7 @@ def test_real_sets_load_and_what_does_not_compile_is_repaired(shared_data: Path,
     assert all(compiles(tool.input_schema, DefaultValidator()) for tool in changed)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", ["scale_toolsdk", "scale_docker"])
 def test_real_tools_under_any_name_load(shared_data: Path, name: str) -> None:
     catalogue = load_tools(shared_data / "retrieval" / name / "tools.jsonl", lenient=True)

@@ -89,6 +89,7 @@ def test_a_view_answers_as_an_index_that_has_nothing_else(
             assert seen == outcome(lambda: getattr(alone, ask)(ref))  # noqa: B023
 
 
+@pytest.mark.untraced
 @quick
 @given(st.lists(tools, max_size=14), scopes, texts | names | st.just("a ticket"), st.integers(1, 4))
 def test_a_search_finds_what_a_search_among_the_same_tools_finds_in_the_same_order(

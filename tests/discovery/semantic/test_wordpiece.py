@@ -72,6 +72,7 @@ HARD = st.sampled_from(
 TEXTS = st.text(SETTLED | EMOJI | HARD | st.sampled_from("abcAB '-_.#"), max_size=60)
 
 
+@pytest.mark.untraced
 def test_real_descriptions_of_tools_are_read_alike(real: Pair, shared_data: Path) -> None:
     texts = [
         f"{tool['name']}: {tool.get('description')}"
@@ -119,6 +120,7 @@ def test_the_names_of_special_tokens_are_words_like_any_other() -> None:
     assert pieces.ids("[CLS]") == [2, 4, 3]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "text",
     [

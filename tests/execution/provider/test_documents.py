@@ -175,6 +175,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.untraced
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_document_with_anything_anywhere_gives_tools_or_a_typed_error(data: st.DataObject) -> None:

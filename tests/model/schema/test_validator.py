@@ -315,6 +315,7 @@ def rows(file: Path) -> list[dict[str, Any]]:
         ]
 
 
+@pytest.mark.untraced
 def test_the_schemas_of_every_real_tool_compile(shared_data: Path) -> None:
     validator = DefaultValidator()
     refused = {}
@@ -402,6 +403,7 @@ def schemas() -> st.SearchStrategy[Any]:
     )
 
 
+@pytest.mark.untraced
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schemas(), schemas(), JSON)
 def test_the_verdict_is_that_of_the_reference_implementation_in_python(

@@ -22,6 +22,7 @@ async def checker() -> AsyncIterator[Checker]:
         yield checker
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("name", "code", "engine"), ALL, ids=[f"{name} ({engine})" for name, _, engine in ALL]
 )
@@ -31,6 +32,7 @@ async def test_a_program_that_works_passes(checker: Checker, name: str, code: st
     assert await checker.check(code, STUBS, engine=engine) is None
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("engine", ["monty", "python"])
 @pytest.mark.parametrize("name", PURCHASES)
 async def test_a_program_that_reads_objects_in_objects_passes(
