@@ -62,8 +62,11 @@ clean:  ## Remove everything that the other targets made.
 	@$(PYTHON) -c 'import sys; sys.exit("toolcrib needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(if $(filter dev,$*),--editable packages/toolcrib-minilm)
 	@touch $@
+
+# The tests search with the models that users install beside toolcrib.
+.venv/dev-installed: packages/toolcrib-minilm/pyproject.toml
 
 # A stock embedding model, made from its weights once: tests and benchmarks search with it.
 .models/minilm/model.onnx: .venv/dev-installed requirements/minilm.txt training/export.py

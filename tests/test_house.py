@@ -70,10 +70,15 @@ def tracked(root: Path) -> list[Path]:
     return [root / name for name in listed.split("\0") if name and (root / name).is_file()]
 
 
+def sources(root: Path) -> list[Path]:
+    """Return every module that is installed: ours, and those of the distributions beside it."""
+    return [file for folder in (root / "src", root / "packages") for file in folder.rglob("*.py")]
+
+
 def test_no_module_is_longer_than_anyone_reads(root: Path) -> None:
     long = {
         str(file.relative_to(root)): lines
-        for file in (root / "src").rglob("*.py")
+        for file in sources(root)
         if (lines := len(file.read_text().splitlines())) > MAX_LINES
     }
     assert long == {}
@@ -82,7 +87,7 @@ def test_no_module_is_longer_than_anyone_reads(root: Path) -> None:
 def test_every_module_says_what_it_is_for(root: Path) -> None:
     silent = [
         str(file.relative_to(root))
-        for file in (root / "src").rglob("*.py")
+        for file in sources(root)
         if not ast.get_docstring(ast.parse(file.read_text()))
     ]
     assert silent == []
@@ -126,6 +131,7 @@ def test_the_root_lists_just_what_it_offers() -> None:
         _ = toolcrib.Toool
 
 
+@pytest.mark.untraced
 def test_the_table_of_features_is_up_to_date(root: Path) -> None:
     subprocess.run([sys.executable, root / "scripts" / "feature_table.py", "--check"], check=True)
 
@@ -140,6 +146,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded.isdisjoint({"mcp", "mcp_types", "numpy", "click", "rich", "httpx", "anyio", "pydantic"})
 
 
+@pytest.mark.untraced
 def test_using_every_floor_loads_no_extra() -> None:
     # Modules that speak to an SDK are loaded when they are first needed; what users import never is one.
     floors = [module.name for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib.") if module.ispkg]

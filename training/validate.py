@@ -22,7 +22,12 @@ from toolcrib.discovery import (
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, finder_of
 from toolcrib.discovery.protocols import LocalEmbedder
 
-__all__ = ["report", "validate"]
+__all__ = ["embedder_of", "report", "validate"]
+
+
+def embedder_of(folder: Path) -> LocalEmbedder:
+    """Return the model in a folder."""
+    return OnnxEmbedder(folder) if (folder / "model.onnx").exists() else StaticEmbedder(folder)
 
 
 def validate(make: Callable[[], Searcher], sets: Sequence[LabelledSet]) -> dict[str, float]:
@@ -59,8 +64,7 @@ def main() -> None:
     )
     parser.add_argument("folders", nargs="+", type=Path)
     folders: list[Path] = parser.parse_args().folders
-    kinds = {True: OnnxEmbedder, False: StaticEmbedder}
-    print(report({one.name: kinds[(one / "model.onnx").exists()](one) for one in folders}, Corpus.read()))
+    print(report({one.name: embedder_of(one) for one in folders}, Corpus.read()))
 
 
 if __name__ == "__main__":

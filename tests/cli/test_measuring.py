@@ -21,9 +21,10 @@ def questions() -> str:
 def test_search_is_measured_on_the_catalogue(toolcrib: Any, questions: str) -> None:
     told = toolcrib("eval", questions, "--demo")
     assert told.exit_code == 0
-    header, row = [line.split() for line in told.stdout.splitlines()]
+    header, row, meaning = [line.split() for line in told.stdout.splitlines()]
     assert header[:4] == ["SEARCHER", "QUESTIONS", "TOOLS", "HIT@1"]
     assert row[:4] == ["bm25", "2", "12", "1.000"]
+    assert meaning[:3] == ["hybrid", "2", "12"]
 
 
 def test_the_measures_as_json(toolcrib: Any, questions: str) -> None:
@@ -41,13 +42,15 @@ def test_a_set_brings_its_own_tools(toolcrib: Any) -> None:
     assert [told["name"], told["tools"], told["mrr"]] == ["set", 1, 1]
 
 
-def test_a_searcher_by_meaning_is_measured_beside_words(toolcrib: Any, questions: str, root: Path) -> None:
-    model = root / ".models" / "minilm"
-    if not model.is_dir():
-        pytest.skip("the model is not made: make test makes it")
-    Path("toolcrib.toml").write_text(f"[search]\nmodel = {json.dumps(str(model))}\n")
+@pytest.mark.parametrize(
+    ("search", "searchers"), [('model = "minilm"', ["bm25", "hybrid"]), ('searcher = "bm25"', ["bm25"])]
+)
+def test_what_is_measured_is_what_the_configuration_says(
+    toolcrib: Any, questions: str, search: str, searchers: list[str]
+) -> None:
+    Path("toolcrib.toml").write_text(f"[search]\n{search}\n")
     told = json.loads(toolcrib("eval", questions, "--demo", "--config", "toolcrib.toml", "--json").stdout)
-    assert list(told["searchers"]) == ["bm25", "hybrid"]
+    assert list(told["searchers"]) == searchers
 
 
 def test_no_questions_are_told(toolcrib: Any) -> None:

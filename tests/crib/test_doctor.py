@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -194,6 +195,39 @@ async def test_servers_that_are_switched_off_are_named_and_left_alone() -> None:
 async def test_names_that_are_nearly_the_same_are_told() -> None:
     found = await offline({"mcpServers": {"My-App": {"command": "sh"}, "my_app": {"command": "sh"}}})
     assert said(found, "servers") == ["the names 'My-App', 'my_app' are nearly the same"]
+
+
+@pytest.mark.parametrize(
+    ("search", "severity", "why"),
+    [
+        ({"model": "minlm"}, "warning", "did you mean 'minilm'?"),
+        ({"model": "minlm", "searcher": "hybrid"}, "error", "there are static"),
+        ({"model": "./no/model"}, "error", "there is no such folder"),
+    ],
+)
+async def test_a_model_that_cannot_be_used_is_told(search: dict[str, str], severity: str, why: str) -> None:
+    (finding,) = [each for each in (await offline({"search": search})).findings if each.subject == "search"]
+    assert (finding.severity, finding.what) == (severity, f"the model {search['model']!r} cannot be used")
+    assert why in finding.why
+    assert finding.remedy == "install it, or mend search.model"
+
+
+@pytest.mark.parametrize("search", [{}, {"model": "minilm"}, {"model": "minlm", "searcher": "bm25"}])
+async def test_nothing_is_said_of_a_model_that_serves_or_is_not_wanted(search: dict[str, str]) -> None:
+    assert said(await offline({"search": search}), "search") == []
+
+
+def test_the_extra_of_a_model_is_told_where_it_is_missing(tmp_path: Path) -> None:
+    code = (
+        "import sys, anyio; sys.modules['onnxruntime'] = None\n"
+        "from toolcrib.crib.doctor import diagnose\n"
+        "async def main():\n"
+        "    found = await diagnose({'search': {'model': 'minilm'}}, environ={}, offline=True)\n"
+        "    print(*(each.remedy for each in found.warnings if each.subject == 'search'))\n"
+        "anyio.run(main)\n"
+    )
+    told = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path)
+    assert told == "pip install 'toolcrib[semantic]'\n"
 
 
 async def test_the_document_of_an_api_must_be_there(tmp_path: Path) -> None:

@@ -349,6 +349,28 @@ def test_our_own_file_is_read(read: Any, tmp_path: Path) -> None:
     assert settings.source == str(tmp_path / "toolcrib.toml")
 
 
+@pytest.mark.parametrize(
+    ("model", "kept"),
+    [
+        ("static", "static"),
+        ("minilm", "minilm"),
+        ("x" * 5000, "x" * 5000),
+        ("mine", "{here}/mine"),
+        ("./static", "{here}/static"),
+        ("models/minilm", "{here}/models/minilm"),
+        ("~", "{home}"),
+        ("~/minilm", "{home}/minilm"),
+        ("/srv/minilm", "/srv/minilm"),
+        ("${PLACE}/minilm", "${PLACE}/minilm"),
+    ],
+)
+def test_a_model_is_a_name_unless_it_is_a_folder(read: Any, tmp_path: Path, model: str, kept: str) -> None:
+    for folder in ("static", "mine"):
+        (tmp_path / folder).mkdir()
+    said = read(f"[search]\nmodel = {json.dumps(model)}", "toolcrib.toml").search.model
+    assert said == kept.replace("{here}", str(tmp_path)).replace("{home}", str(Path.home()))
+
+
 def test_a_folder_that_is_a_variable_or_absolute_stays(read: Any) -> None:
     text = (
         '{"mcpServers": {"a": {"command": "x", "cwd": "${PLACE}/x"}, "b": {"command": "x", "cwd": "/srv"}}}'
@@ -409,7 +431,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         ("servers = 5", "toolcrib.toml", "/servers", "must be a table of servers"),
         ('[servers."a b"]\ncommand = "x"', "toolcrib.toml", "/servers", "the name 'a b' may contain only letters"),
         ("[servers]\na = 5", "toolcrib.toml", "/servers/a", "must be an object"),
-        ('[search]\nsearcher = "hybrid"', "toolcrib.toml", "/search", "the searcher 'hybrid' needs the folder of a model"),
+        ('[search]\nmodel = ""', "toolcrib.toml", "/search/model", "must not be empty"),
         ('[servers.a]\ncommand="x"\n[openapi.a]\ndocument="x"', "toolcrib.toml", "", "'a' cannot be both a server and an API"),
         ('[openapi.a]\ndocument = "https://x.org/openapi.json"', "toolcrib.toml", "/openapi/a/document", "a document is a file; download it first"),
         ('[audit]\npaht = "x"', "toolcrib.toml", "/audit/paht", "is not a setting; did you mean 'path'?"),

@@ -51,9 +51,58 @@ async def test_tools_are_found_by_meaning_where_there_is_a_model(tmp_path: Path)
     assert (await words.search("weather")).items[0].score_type == "bm25"
 
 
-async def test_a_model_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("search", "score_type"),
+    [({}, "hybrid"), ({"searcher": "hybrid"}, "hybrid"), ({"searcher": "bm25"}, "bm25")],
+)
+async def test_without_a_model_the_built_in_one_finds_tools_by_meaning(
+    search: dict[str, Any], score_type: str
+) -> None:
+    crib = Crib({"search": search})
+    crib.discovery.register(made("forecast", description="Tell the weather."))
+    assert (await crib.search("weather")).items[0].score_type == score_type
+
+
+@pytest.mark.parametrize("searcher", ["auto", "hybrid"])
+async def test_a_model_that_is_not_there_is_told_at_once(tmp_path: Path, searcher: str) -> None:
     with pytest.raises(EmbeddingError):
-        Crib({"search": {"model": str(tmp_path / "none")}})
+        Crib({"search": {"searcher": searcher, "model": str(tmp_path / "none")}})
+
+
+async def test_a_model_that_is_not_installed_is_done_without_unless_it_is_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(EmbeddingError, match="did you mean 'minilm'"):
+        Crib({"search": {"searcher": "hybrid", "model": "minlm"}})
+    with caplog.at_level(logging.WARNING):
+        crib = Crib({"search": {"model": "minlm"}})
+    assert "tools are found with the built-in model: embedding with 'minlm' failed" in caplog.text
+    crib.discovery.register(made("forecast", description="Tell the weather."))
+    assert (await crib.search("weather")).items[0].score_type == "hybrid"
+
+
+@pytest.mark.parametrize("name", ["mine", "./mine", "mine/"])
+async def test_a_folder_may_be_written_as_a_name_where_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    StaticEmbedder.save(
+        tmp_path / "mine", ["[UNK]", "umbrella", "weather"], np.array([[0, 0], [1, 0], [1, 0.1]])
+    )
+    monkeypatch.chdir(tmp_path)
+    crib = Crib({"search": {"searcher": "hybrid", "model": name}})
+    crib.discovery.register(made("forecast", description="Tell the weather."))
+    assert (await crib.search("umbrella")).items[0].summary.name == "forecast"
+
+
+@pytest.mark.parametrize("searcher", ["auto", "hybrid"])
+def test_a_folder_that_is_called_as_the_built_in_model_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, searcher: str
+) -> None:
+    (tmp_path / "static").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Crib({"search": {"searcher": searcher, "model": "static"}})
+    with pytest.raises(EmbeddingError, match=r"the folder has no 'vocab\.txt'"):
+        Crib({"search": {"searcher": searcher, "model": "./static"}})
 
 
 def said_by(code: str, folder: Path) -> list[str]:
@@ -61,8 +110,10 @@ def said_by(code: str, folder: Path) -> list[str]:
     return ran.stdout.splitlines()
 
 
-@pytest.mark.parametrize(("searcher", "said"), [("auto", "bm25"), ("hybrid", "MissingExtraError")])
-def test_without_the_extra_of_the_model_words_must_do(tmp_path: Path, searcher: str, said: str) -> None:
+@pytest.mark.parametrize(("searcher", "said"), [("auto", "hybrid"), ("hybrid", "MissingExtraError")])
+def test_without_the_extra_of_the_model_the_built_in_one_must_do(
+    tmp_path: Path, searcher: str, said: str
+) -> None:
     (tmp_path / "model.onnx").write_bytes(b"")
     code = (
         "import sys; sys.modules['onnxruntime'] = None\n"

@@ -214,7 +214,7 @@ async def test_before_it_is_entered_everything_is_taken_up(little: Any, tmp_path
 
     with pytest.raises(ToolcribError):
         await crib.reload({"search": {"model": str(tmp_path / "none")}})
-    assert crib.settings.search.model is None
+    assert crib.settings.search.model == "static"
     told = await crib.reload({"mcpServers": {"more": little()}, "store": str(tmp_path / "catalogue.db")})
     assert told == Reload(added=("more",), removed=("text",))
     async with crib:

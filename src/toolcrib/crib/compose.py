@@ -20,13 +20,21 @@ from toolcrib.discovery import (
     SqliteStore,
     StaticEmbedder,
     Store,
+    load_embedder,
 )
-from toolcrib.errors import MissingExtraError, StoreError
+from toolcrib.errors import EmbeddingError, MissingExtraError, StoreError
 from toolcrib.execution import Middleware, Observer
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
 from toolcrib.execution.trace import Audit, JsonLines, OpenTelemetry, available
 
-__all__ = ["make_discovery", "make_middleware", "make_observers", "open_store"]
+__all__ = [
+    "can_do_without",
+    "make_discovery",
+    "make_embedder",
+    "make_middleware",
+    "make_observers",
+    "open_store",
+]
 
 _LOG = logging.getLogger("toolcrib.crib")
 
@@ -59,22 +67,41 @@ def make_discovery(settings: Settings, store: Store | None, why: Why) -> tuple[D
     return Discovery(index, DocStore(reach, texts=store), store=store), reach
 
 
-def _searcher(settings: SearchSettings, store: Store | None) -> Searcher | None:
-    """Return what ranks; None for the index's own choice, which is by words."""
-    if settings.model is None or settings.searcher == "bm25":
-        return None
-    try:
-        embedder = _embedder(Path(settings.model).expanduser())
-    except MissingExtraError as error:
-        if settings.searcher == "hybrid":
-            raise
-        _LOG.warning("tools are found by words alone: %s", error)
-        return None
-    return HybridSearcher(Bm25Searcher(cache=store), EmbeddingSearcher(embedder, cache=store))
+def make_embedder(settings: SearchSettings) -> LocalEmbedder:
+    """Return the model that the settings name, or the one in their folder.
 
-
-def _embedder(folder: Path) -> LocalEmbedder:
+    Raises:
+        EmbeddingError: there is no such model, or what offers it is broken.
+        MissingExtraError: what runs it is not installed.
+    """
+    folder = settings.folder()
+    if folder is None:
+        return load_embedder(settings.model)
     return OnnxEmbedder(folder) if (folder / "model.onnx").exists() else StaticEmbedder(folder)
+
+
+def can_do_without(settings: SearchSettings, error: EmbeddingError | MissingExtraError) -> bool:
+    """Return whether the built-in model stands in for one that failed.
+
+    What is installed differs from machine to machine; a folder that is no model is a mistake.
+    """
+    wrong_folder = isinstance(error, EmbeddingError) and settings.folder() is not None
+    return settings.searcher == "auto" and not wrong_folder
+
+
+def _searcher(settings: SearchSettings, store: Store | None) -> Searcher:
+    """Return what ranks."""
+    words = Bm25Searcher(cache=store)
+    if settings.searcher == "bm25":
+        return words
+    try:
+        embedder = make_embedder(settings)
+    except (EmbeddingError, MissingExtraError) as error:
+        if not can_do_without(settings, error):
+            raise
+        _LOG.warning("tools are found with the built-in model: %s", error)
+        embedder = load_embedder()
+    return HybridSearcher(words, EmbeddingSearcher(embedder, cache=store))
 
 
 def make_middleware(settings: Settings) -> list[Middleware]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.view import View
-from toolcrib.discovery import Index
+from toolcrib.discovery import Bm25Searcher, Index
 from toolcrib.discovery.evaluation import (
     Catalogue,
     Finder,
@@ -81,14 +81,13 @@ def of_view(view: View, file: str | Path) -> Measurement:
     labelled = LabelledSet(Path(file).stem, Catalogue.of(tools), questions)
     index: Any = view.index  # a view has nothing to add tools with, and no finder adds any
     own = IndexFinder(index)
-    search = view.settings.search
-    if search.model is None or search.searcher == "bm25":
+    if view.settings.search.searcher == "bm25":
         return Measurement({"bm25": own}, labelled)
     return Measurement({"bm25": finder_of(_index(tools)), "hybrid": own}, labelled)
 
 
 def _index(tools: Iterable[Tool]) -> Index:
-    index = Index()
+    index = Index(Bm25Searcher())
     index.register_many([(tool, None) for tool in tools])
     return index
 

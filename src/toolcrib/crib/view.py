@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Shared", "View"]
 
 _LARGE = 10_000
-"""From how many tools on a search goes to a worker thread: it takes a millisecond or more, a thread 0.1."""
+"""From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
+millisecond or more, a thread 0.1."""
 
 
 @dataclass(slots=True)
@@ -80,7 +81,8 @@ class View:
         await self._waiting.for_listing(options)
         options.setdefault("min_confidence", self.settings.search.min_confidence)
         index = self.index
-        if len(self._engine.discovery.index) < _LARGE and self.settings.search.model is None:
+        by_words = self.settings.search.searcher == "bm25"
+        if by_words and len(self._engine.discovery.index) < _LARGE:
             return index.search(query, **options)
         return await to_thread.run_sync(lambda: index.search(query, **options))
 

@@ -19,7 +19,13 @@ from toolcrib.discovery.records import (
     SearchDoc,
     Summary,
 )
-from toolcrib.discovery.semantic import EmbeddingSearcher, HttpEmbedder, OnnxEmbedder, StaticEmbedder
+from toolcrib.discovery.semantic import (
+    EmbeddingSearcher,
+    HttpEmbedder,
+    OnnxEmbedder,
+    StaticEmbedder,
+    load_embedder,
+)
 from toolcrib.discovery.store import MemoryStore, SqliteStore, Store, StoredTool
 from toolcrib.model import CanonicalProvider, SchemaInfo, ToolDoc, ToolExample
 
@@ -65,6 +71,7 @@ __all__ = [
     "alike",
     "document_of",
     "doubt",
+    "load_embedder",
     "search_doc",
     "summarize",
 ]

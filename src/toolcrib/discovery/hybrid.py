@@ -4,7 +4,6 @@ import logging
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
 from typing import Literal
@@ -12,24 +11,20 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.discovery.blend import FLOOR, Blend, Candidates
 from toolcrib.discovery.confidence import by_words_and_meaning
+from toolcrib.discovery.judge import Evidence
 from toolcrib.discovery.lexical import Bm25Searcher
 from toolcrib.discovery.lexical.look import Look
-from toolcrib.discovery.protocols import Hit, Indexed, Ranking
+from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
 from toolcrib.discovery.sample import Sample
-from toolcrib.discovery.semantic import EmbeddingSearcher
+from toolcrib.discovery.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.errors import EmbeddingError, Problem, ValidationError
 
-__all__ = ["HybridSearcher"]
+__all__ = ["HybridSearcher", "default_searcher"]
 
 _DEPTH = 200
 """How many of the best of either way are compared."""
-_LEAST_SHARE, _MOST_SHARE = 0.3, 0.55
-"""What words decide where they cover little of the question, and where they cover much."""
-_LITTLE, _MUCH = 0.2, 0.6
-_PARTS = 2
-"""A question of more parts than this is a list of errands, which one vector cannot stand for."""
-_PARTS_SHARE = 0.5
 _FOREIGN_SHARE = 0.3
 _READ = 10_000
 _LETTER = re.compile(r"[^\W\d_]")
@@ -40,6 +35,7 @@ _PAUSE = 30.0
 _LOG = logging.getLogger("toolcrib.discovery")
 
 Floats = NDArray[np.float32]
+_NONE: Floats = np.zeros(0, np.float32)
 
 
 class HybridSearcher:
@@ -48,7 +44,8 @@ class HybridSearcher:
     Either way's scores are measured in standard deviations above its average over the catalogue, which makes
     them comparable, and added up. Words decide more the more of the question they cover, so that a question
     in the catalogue's own words is answered as by words alone; and they decide everything where many letters
-    are of a script that the embedder is not known to read.
+    are of a script that the embedder is not known to read. What shares no word with the question, and is not
+    near to it either, is not found.
     """
 
     score_type: Literal["hybrid"] = "hybrid"
@@ -108,66 +105,76 @@ class HybridSearcher:
                 _LOG.warning("searching by words alone for %d s: %s", _PAUSE, error)
         return self._words.search(query, limit=limit, among=among, exclude=exclude)
 
+    def evidence(self, query: str, ids: Sequence[str]) -> Evidence | None:
+        """Return what is known of some tools and a question; nothing if that says nothing."""
+        with self._lock:
+            look = self._words.look(query, limit=0, others=ids)
+            words = np.array([look.others.get(one, 0.0) for one in ids], np.float32)
+            return self._evidence(query, look, Candidates(ids, words, self._meaning.cosines(query, ids)))
+
     def _search(
         self, query: str, limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
     ) -> Ranking:
         near = self._meaning.search(query, limit=max(limit, _DEPTH), among=among, exclude=exclude)
         if not near:
             return self._words.search(query, limit=limit, among=among, exclude=exclude)
-        others = [hit.id for hit in near]
-        look = self._words.look(query, limit=_DEPTH, among=among, exclude=exclude, others=others)
-        scores = look.others | dict(look.best)
-        cosines = {hit.id: hit.score for hit in near[:_DEPTH]}
-        missing = [tool_id for tool_id, _ in look.best if tool_id not in cosines]
-        sampled = self._sample.ids or list(cosines)  # none, if the searchers were filled before
-        found = self._meaning.cosines(query, [*missing, *sampled])
-        cosines.update(zip(missing, found.tolist(), strict=False))
-        blend = _Blend.of(look, found[len(missing) :])
-        blended = sorted((-blend.score(scores.get(one, 0.0), cosines[one]), one) for one in cosines)
+        listed = [hit.id for hit in near]
+        look = self._words.look(query, limit=_DEPTH, among=among, exclude=exclude, others=listed)
+        first = set(listed[:_DEPTH])
+        extra = [one for one, _ in look.best if one not in first]
+        typical = self._sample.ids or listed[:_DEPTH]  # none, if the searchers were filled before
+        cosines = self._meaning.cosines(query, [*extra, *typical])
+        blend = Blend.of(look, cosines[len(extra) :])
+        both = _candidates(look, [*listed[:_DEPTH], *extra], [hit.score for hit in near[:_DEPTH]], cosines)
+        both = both.worth_telling()
+        ranked = blend.order(both)
         # What is far down both lists follows by its cosine alone, so that every page continues the last.
-        rest = [hit for hit in near[_DEPTH:] if hit.id not in cosines]
-        below = -blended[-1][0] - 1.0
-        ranked = [*((one, -score) for score, one in blended), *((hit.id, below + hit.score) for hit in rest)]
-        cosines.update((hit.id, hit.score) for hit in rest)
-        hits = [
-            Hit(one, score, self._confidence(look, scores.get(one, 0.0), cosines[one]))
-            for one, score in ranked[:limit]
-        ]
-        return Ranking(hits, near.total)
+        taken = first.union(extra)
+        tail = [hit for hit in near[_DEPTH:] if hit.id not in taken]
+        rest = _candidates(look, [hit.id for hit in tail], [hit.score for hit in tail]).worth_telling()
+        below = (ranked[-1][0] if ranked else 0.0) - 1.0
+        scores = [score for score, _ in ranked] + [below + cosine for cosine in rest.cosines.tolist()]
+        told = both.take([at for _, at in ranked]).followed_by(rest)
+        unsaid = int((told.words == 0).sum())
+        ended = len(near) == near.total or near[-1].score < FLOOR
+        total = look.total + unsaid if ended else near.total
+        return Ranking(self._hits(query, look, told.take(range(limit)), scores), total)
 
-    def _confidence(self, look: Look, score: float, cosine: float) -> float:
-        return by_words_and_meaning(
-            matched=look.matched(score),
-            coverage=look.coverage(score),
-            meaning=self._meaning.exponent(cosine),
-        )
+    def _hits(self, query: str, look: Look, told: Candidates, scores: Sequence[float]) -> list[Hit]:
+        """Return candidates with their scores, and how far each can be trusted to fit."""
+        judge = self._meaning.judge
+        evidence = self._evidence(query, look, told)
+        if judge is None or evidence is None:
+            trust = [
+                by_words_and_meaning(
+                    matched=look.matched(words),
+                    coverage=look.coverage(words),
+                    meaning=self._meaning.exponent(cosine),
+                )
+                for words, cosine in zip(told.words.tolist(), told.cosines.tolist(), strict=True)
+            ]
+        else:
+            trust = judge.confidences(evidence)
+        return list(map(Hit, told.ids, scores, trust))
+
+    def _evidence(self, query: str, look: Look, told: Candidates) -> Evidence | None:
+        vectors = self._meaning.vectors(query, told.ids) if told.ids else None
+        if vectors is None:
+            return None
+        matched, coverage = look.matched(told.words), look.coverage(told.words)
+        return Evidence(matched, coverage, told.cosines, *vectors)
 
 
-@dataclass(frozen=True, slots=True)
-class _Blend:
-    """How the scores of one question are made comparable and added up."""
+def default_searcher(cache: Derived | None = None) -> HybridSearcher:
+    """Return what an index searches with unless told otherwise: words, and the table that is built in."""
+    return HybridSearcher(Bm25Searcher(cache=cache), EmbeddingSearcher(load_embedder(), cache=cache))
 
-    look: Look
-    share: float
-    """What words decide."""
-    mean: float
-    deviation: float
-    """Of the cosines."""
 
-    @classmethod
-    def of(cls, look: Look, cosines: Floats) -> "_Blend":
-        covered = look.coverage(look.best[0][1]) if look.best else 0.0
-        rise = min(max((covered - _LITTLE) / (_MUCH - _LITTLE), 0.0), 1.0)
-        share = _LEAST_SHARE + (_MOST_SHARE - _LEAST_SHARE) * rise
-        if look.parts > _PARTS:
-            share = max(share, _PARTS_SHARE)
-        return cls(look, share, float(cosines.mean()), float(cosines.std()))
-
-    def score(self, words: float, cosine: float) -> float:
-        """Return what a tool scores."""
-        by_words = (words - self.look.mean) / (self.look.deviation or 1.0)
-        by_meaning = (cosine - self.mean) / (self.deviation or 1.0)
-        return self.share * by_words + (1 - self.share) * by_meaning
+def _candidates(look: Look, ids: Sequence[str], cosines: Sequence[float], more: Floats = _NONE) -> Candidates:
+    """Return tools with their scores by words; their cosines may be in two pieces."""
+    known = look.others | dict(look.best)
+    words = np.array([known.get(one, 0.0) for one in ids], np.float32)
+    return Candidates(ids, words, np.concatenate((np.array(cosines, np.float32), more))[: len(ids)])
 
 
 def _is_latin(query: str) -> bool:

@@ -135,7 +135,7 @@ def _anchored(settings: Settings, path: Path) -> Settings:
     }
     if settings.store and settings.store != MEMORY:
         changes["store"] = _under(folder, settings.store)
-    if settings.search.model:
+    if settings.search.folder(folder) is not None:
         changes["search"] = settings.search.replace(model=_under(folder, settings.search.model))
     if settings.audit:
         changes["audit"] = settings.audit.replace(path=_under(folder, settings.audit.path))

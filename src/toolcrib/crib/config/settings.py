@@ -1,6 +1,8 @@
 """What can be configured, as one record."""
 
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -8,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
+from toolcrib.discovery.semantic.named import BUILT_IN
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.scrub import host_of
 from toolcrib.model.record import JsonObject
@@ -72,17 +75,27 @@ class SearchSettings(Section):
     """How tools are found."""
 
     searcher: Literal["auto", "bm25", "hybrid"] = "auto"
-    """By words, or by words and meaning; `auto` does what the model and the installed extras allow."""
-    model: FilePath | None = None
-    """The folder of an embedding model."""
+    """By words alone (`bm25`), or by words and meaning. Where what the model needs is not installed, `auto`
+    takes the built-in one, and `hybrid` is an error."""
+    model: FilePath = BUILT_IN
+    """What knows the meaning: `static`, which is built in, `minilm`, which `pip install toolcrib-minilm`
+    brings, the name of another model that is installed, or the folder of one."""
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     """What a result needs at least, where a search does not say."""
 
-    @model_validator(mode="after")
-    def _has_model(self) -> "SearchSettings":
-        if self.searcher == "hybrid" and self.model is None:
-            raise PydanticCustomError("model", "the searcher 'hybrid' needs the folder of a model")
-        return self
+    def folder(self, beside: Path | None = None) -> Path | None:
+        """Return the folder of the model, relative to another; None where the model is called by its name.
+
+        What has a separator is a folder, and so is what is one; but `static` is always what is built in.
+
+        >>> SearchSettings(model="minilm").folder(), str(SearchSettings(model="models/mine").folder())
+        (None, 'models/mine')
+        """
+        if self.model == BUILT_IN:
+            return None
+        path = (beside or Path()) / Path(self.model).expanduser()
+        is_folder = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where a name is too long
+        return path if is_folder or Path(self.model).name != self.model else None
 
 
 class CacheSettings(Section):

@@ -8,17 +8,25 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from toolcrib.crib.compose import can_do_without, make_embedder
 from toolcrib.crib.config.gateway import is_loopback, token_of
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.config.shapes import SERVER_KEYS, THEIRS
 from toolcrib.crib.doctor.findings import Finding, error, good, warning
 from toolcrib.crib.installing.itself import is_toolcrib
-from toolcrib.errors import ConfigError
+from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.variables import has_variables
 from toolcrib.model.suggest import did_you_mean, nearest
 
-__all__ = ["check_extras", "check_gateway", "check_server", "check_servers", "check_toolset_names"]
+__all__ = [
+    "check_extras",
+    "check_gateway",
+    "check_search",
+    "check_server",
+    "check_servers",
+    "check_toolset_names",
+]
 
 _INSTALLS = {
     "npx": "install Node.js, which brings npx",
@@ -132,7 +140,6 @@ def check_extras(settings: Settings) -> Iterator[Finding]:
     wanted = [
         ("mcp", "servers", ("mcp",) if active else ()),
         ("openapi", "APIs", (*(("httpx",) if settings.openapi else ()), *(("yaml",) if yaml else ()))),
-        ("semantic", "search", ("onnxruntime", "tokenizers") if settings.search.model else ()),
         ("code", "code", ("pydantic_monty",) if settings.gateway.code else ()),
         ("cli", "gateway", ("uvicorn", "prometheus_client")),
     ]
@@ -144,6 +151,20 @@ def check_extras(settings: Settings) -> Iterator[Finding]:
             yield report(
                 subject, f"the extra {extra!r} is not installed", why, f"pip install 'toolcrib[{extra}]'"
             )
+
+
+def check_search(settings: Settings) -> Iterator[Finding]:
+    """Yield why tools are not found with the model that a configuration asks for."""
+    search = settings.search
+    try:
+        if search.searcher != "bm25":
+            make_embedder(search)
+    except (EmbeddingError, MissingExtraError) as failure:
+        remedy = "install it, or mend search.model"
+        if isinstance(failure, MissingExtraError):
+            remedy = f"pip install 'toolcrib[{failure.extra}]'"
+        report = warning if can_do_without(search, failure) else error
+        yield report("search", f"the model {search.model!r} cannot be used", str(failure), remedy)
 
 
 def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:

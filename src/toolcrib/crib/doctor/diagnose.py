@@ -11,6 +11,7 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.doctor.config import (
     check_extras,
     check_gateway,
+    check_search,
     check_server,
     check_servers,
     check_toolset_names,
@@ -105,6 +106,7 @@ async def _on_thread(checks: Callable[[], Iterator[Finding]]) -> list[Finding]:
 def _at_rest(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield from check_servers(settings)
     yield from check_extras(settings)
+    yield from check_search(settings)
     yield from check_gateway(settings, environ)
     yield from check_toolset_names(settings)
     yield from check_folder(environ)

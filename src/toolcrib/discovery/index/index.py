@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from os import urandom
 from typing import Any
 
+from toolcrib.discovery.hybrid import default_searcher
 from toolcrib.discovery.index.arguments import (
     check_count,
     check_parts,
@@ -22,7 +23,6 @@ from toolcrib.discovery.index.reading import Reader, Shared
 from toolcrib.discovery.index.scope import Scope
 from toolcrib.discovery.index.view import IndexView
 from toolcrib.discovery.keys import key_of
-from toolcrib.discovery.lexical import Bm25Searcher
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.store import Store
 from toolcrib.errors import StoreError, ToolcribError
@@ -53,13 +53,13 @@ class Index(Reader):
         store: Store | None = None,
         validator: SchemaValidator | None = None,
     ) -> None:
-        """Open the catalogue of a store, or an empty one; the default searcher ranks by words.
+        """Open the catalogue of a store, or an empty one; the default searcher ranks by words and meaning.
 
         Raises:
             StoreError: the store cannot be read.
         """
         check_parts(searcher, store)
-        self._searcher: Searcher = Bm25Searcher(cache=store) if searcher is None else searcher
+        self._searcher: Searcher = default_searcher(store) if searcher is None else searcher
         self._catalogue = Catalogue()
         super().__init__(self._catalogue, Shared(self._searcher), urandom(16))
         self._store = store

@@ -1,10 +1,18 @@
 """What the words of a question say about the tools."""
 
 from dataclasses import dataclass
+from math import inf
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from toolcrib.discovery.confidence import by_words
 
 __all__ = ["Look"]
+
+Score = TypeVar("Score", float, NDArray[np.float32])
+"""One, or those of several tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +36,13 @@ class Look:
     rarest: float
     """What a word counts that no tool says."""
 
-    def matched(self, score: float) -> float:
+    def matched(self, score: Score) -> Score:
         """Return how many of the rarest words a score is worth."""
         return score / self.rarest
 
-    def coverage(self, score: float) -> float:
+    def coverage(self, score: Score) -> Score:
         """Return the share of the question that a score is worth."""
-        return score / self.ideal if self.ideal else 0.0
+        return score / (self.ideal or inf)
 
     def confidence(self, score: float) -> float:
         """Return how far a tool with this score can be trusted to fit."""

@@ -4,9 +4,17 @@ Importing it loads none of the extras; each is imported where it is first used.
 """
 
 from toolcrib.discovery.semantic.http import HttpEmbedder
+from toolcrib.discovery.semantic.named import load_embedder
 from toolcrib.discovery.semantic.onnx import OnnxEmbedder
 from toolcrib.discovery.semantic.searcher import EmbeddingSearcher
 from toolcrib.discovery.semantic.static import StaticEmbedder
 from toolcrib.discovery.semantic.text import DocumentText
 
-__all__ = ["DocumentText", "EmbeddingSearcher", "HttpEmbedder", "OnnxEmbedder", "StaticEmbedder"]
+__all__ = [
+    "DocumentText",
+    "EmbeddingSearcher",
+    "HttpEmbedder",
+    "OnnxEmbedder",
+    "StaticEmbedder",
+    "load_embedder",
+]

@@ -103,6 +103,15 @@ class DocumentVectors:
         found[known] = self.table.cosines(query, slots[known])
         return found
 
+    def vectors(self, ids: Iterable[str]) -> Floats:
+        """Return the vector of each of these documents, of the length one; zeros for one that is unknown."""
+        slots = self._find(ids)
+        known = slots >= 0
+        found = np.zeros((len(slots), self.table.dimensions), np.float32)
+        packed = self.table.packed(slots[known])
+        found[known] = packed.rows * packed.shares[:, None]
+        return found
+
     def similarities(self, query: NDArray[Any]) -> tuple[tuple[str, ...], Floats]:
         """Return the ids of all documents and the cosine of a query to each.
 

@@ -7,6 +7,7 @@ the true ten best and always the first, where looking at each vector takes 10 ms
 """
 
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -75,9 +76,13 @@ class Neighbours:
             self._slots[place] = -1
 
     def near(self, query: NDArray[Any], count: int) -> Slots:
-        """Return about `count` slots whose vectors are near to a query, fewer where many are stale."""
-        keys = self._index.search(_bytes(query[None])[0], count, threads=1).keys
-        slots = np.array([self._slots[key] for key in keys.tolist()], np.intp)
+        """Return about `count` slots whose vectors are near to a query, fewer where many are stale.
+
+        Of a query of several rows, about as many for each.
+        """
+        rows = _bytes(np.atleast_2d(query))
+        found = [self._index.search(row, count, threads=1).keys.tolist() for row in rows]
+        slots = np.array([self._slots[key] for key in dict.fromkeys(chain(*found))], np.intp)
         return slots[slots >= 0]
 
 

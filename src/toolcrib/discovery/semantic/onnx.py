@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
@@ -13,6 +14,7 @@ import numpy as np
 from anyio import to_thread
 from numpy.typing import NDArray
 
+from toolcrib.discovery.judge import Judge, read_judge
 from toolcrib.discovery.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
 from toolcrib.discovery.semantic.text import clean
 from toolcrib.discovery.semantic.units import unit_vectors
@@ -83,6 +85,11 @@ class OnnxEmbedder:
                 files = [self._folder / _TOKENIZER, *self._folder.glob(f"{_MODEL}*")]
                 self._key = key_of("onnx", files, (self._max_tokens, self._batch))
             return self._key
+
+    @cached_property
+    def judge(self) -> Judge | None:
+        """What tells whether a tool does what a question asks, if the folder holds it."""
+        return read_judge(self._folder)
 
     @property
     def dimensions(self) -> int:

@@ -13,13 +13,14 @@ import numpy as np
 from anyio import CapacityLimiter, from_thread, to_thread
 
 from toolcrib.discovery.confidence import by_meaning
+from toolcrib.discovery.judge import Judge
 from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
 from toolcrib.discovery.records import ScoreType
 from toolcrib.discovery.semantic.documents import DocumentVectors, Method
 from toolcrib.discovery.semantic.live import LiveVectors
 from toolcrib.discovery.semantic.loop import PrivateLoop
 from toolcrib.discovery.semantic.source import TextOf, VectorSource, Ways
-from toolcrib.discovery.semantic.text import MAX_QUERY, clean, document_text
+from toolcrib.discovery.semantic.text import MAX_QUERY, clean, document_text, errands
 from toolcrib.discovery.semantic.vectors import Floats, Precision
 from toolcrib.errors import EmbeddingError
 
@@ -35,6 +36,9 @@ _MAX_QUERIES = 256
 
 class EmbeddingSearcher:
     """Ranks tools by the cosine of their vectors to the question's.
+
+    A question that asks for several things has a vector for each of them, beside its own: a tool's score is
+    the mean of its cosine to the whole and of the highest to a part.
 
     An update is only noted. The vectors it asks for are made by the first search after it, or by `prepare`
     ahead of any; each content hash is embedded once, by whichever thread comes first, and the others wait for
@@ -79,6 +83,12 @@ class EmbeddingSearcher:
         self._lock = threading.Lock()
         self._queries: OrderedDict[str, Floats] = OrderedDict()
         """The vectors of the latest questions, the latest last."""
+
+    @property
+    def judge(self) -> Judge | None:
+        """What tells whether a tool does what is asked, where the embedder brings it."""
+        judge = getattr(self._embedder, "judge", None)
+        return judge if isinstance(judge, Judge) else None
 
     @property
     def pending(self) -> int:
@@ -142,6 +152,15 @@ class EmbeddingSearcher:
         found = self._ask(self._here(), query, lambda documents, vector: documents.cosines(vector, wanted))
         return np.zeros(len(wanted), np.float32) if found is None else found
 
+    def vectors(self, query: str, ids: Iterable[str]) -> tuple[Floats, Floats] | None:
+        """Return the vector of a query and those of these tools; nothing if the query says nothing."""
+        wanted = list(ids)
+        return self._ask(
+            self._here(),
+            query,
+            lambda documents, vector: (np.atleast_2d(vector)[0], documents.vectors(wanted)),
+        )
+
     def similarities(self, query: str) -> tuple[tuple[str, ...], Floats]:
         """Return the ids of all tools, and the cosine of a query to each; none if the query says nothing.
 
@@ -199,7 +218,8 @@ class EmbeddingSearcher:
             if text in self._queries:
                 self._queries.move_to_end(text)
                 return self._queries[text]
-        vector: Floats = self._source.vectors(ways, [text])[0]
+        vectors = self._source.vectors(ways, [text, *errands(text)])
+        vector: Floats = vectors if len(vectors) > 1 and vectors.any(axis=1).all() else vectors[0]
         with self._lock:
             self._queries[text] = vector
             if len(self._queries) > _MAX_QUERIES:

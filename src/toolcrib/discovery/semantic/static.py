@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from anyio import to_thread
 from numpy.typing import ArrayLike, NDArray
 
+from toolcrib.discovery.judge import Judge, read_judge
 from toolcrib.discovery.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
 from toolcrib.discovery.semantic.units import unit_vectors
 from toolcrib.discovery.semantic.wordpiece import WordPiece
@@ -60,6 +62,11 @@ class StaticEmbedder:
             if self._key is None:
                 self._key = key_of("static", [self._folder / name for name in _FILES], self._max_tokens)
             return self._key
+
+    @cached_property
+    def judge(self) -> Judge | None:
+        """What tells whether a tool does what a question asks, if the folder holds it."""
+        return read_judge(self._folder)
 
     @property
     def dimensions(self) -> int:

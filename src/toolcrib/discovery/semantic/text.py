@@ -4,14 +4,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.discovery.protocols import Indexed
+from toolcrib.discovery.text.clauses import clauses
 from toolcrib.discovery.text.words import split_identifier
 from toolcrib.model import Tool
 
-__all__ = ["MAX_QUERY", "DocumentText", "clean", "document_text"]
+__all__ = ["MAX_QUERY", "DocumentText", "clean", "document_text", "errands"]
 
 MAX_QUERY = 8_000
 """How many characters of a question are embedded; no model reads as many."""
 _MAX_PARAMETERS = 40
+_FEWEST_ERRANDS, _MOST_ERRANDS = 3, 12
+_FEWEST_WORDS = 3
 
 
 def clean(text: str, limit: int) -> str:
@@ -22,6 +25,18 @@ def clean(text: str, limit: int) -> str:
     """
     whole = text[:limit].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return " ".join(whole.replace("\x00", " ").split())
+
+
+def errands(question: str) -> list[str]:
+    """Return the parts of a question that asks for so many things that one vector cannot stand for them.
+
+    >>> errands("Book a flight to Oslo, find a hotel near the station, and then tell Ann about it.")
+    ['Book a flight to Oslo', 'find a hotel near the station', 'tell Ann about it']
+    >>> errands("Book a flight to Oslo, please")
+    []
+    """
+    parts = [part for part in clauses(question) if len(part.split()) >= _FEWEST_WORDS]
+    return parts[:_MOST_ERRANDS] if len(parts) >= _FEWEST_ERRANDS else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,16 +142,17 @@ class VectorTable:
     def cosines(self, query: NDArray[Any], slots: Slots | None = None) -> Floats:
         """Return the cosine of a query to the vector in each slot; without slots, in the order of `slots()`.
 
-        A vector of zeros, or a query of zeros, has the cosine 0 to everything.
+        A vector of zeros, or a query of zeros, has the cosine 0 to everything. A query of several rows is a
+        whole and its parts: what counts is the mean of the cosine to the whole and the highest to a part.
         """
         whole, share = self._whole(query)
         if slots is not None or self._count < self._size:
             slots = self.slots() if slots is None else slots
-            found = self._products(whole, slots) * self._shares[slots]
+            found = (self._products(whole, slots) * share).T * self._shares[slots]
         else:
-            found = self._products(whole, None) * self._shares[: self._size]
-        found *= share
-        return np.clip(found, -1, 1, out=found)
+            found = (self._products(whole, None) * share).T * self._shares[: self._size]
+        np.clip(found, -1, 1, out=found)
+        return found if found.ndim == 1 else (found[0] + found[1:].max(axis=0)) / 2
 
     def best(self, query: NDArray[Any], count: int, slots: Slots | None = None) -> tuple[Slots, Floats]:
         """Return the `count` slots with the highest cosines, and these, in no order.
@@ -166,20 +167,19 @@ class VectorTable:
         kept = np.flatnonzero(cosines >= least)
         return found[kept], cosines[kept]
 
-    def _whole(self, query: NDArray[Any]) -> tuple[Floats, np.float32]:
-        """Return a query in whole numbers, and one over its length."""
+    def _whole(self, query: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Return a query in whole numbers, each row of it as a column, and one over their lengths."""
         exact = np.asarray(query, np.float64)
-        length = np.linalg.norm(exact)
-        if not length:
-            return np.zeros(self.dimensions, np.float32), np.float32(0)
-        whole = np.rint(exact * (self._reach / length))
-        return whole.astype(np.float32), np.float32(1 / np.linalg.norm(whole))
+        length = np.linalg.norm(exact, axis=-1, keepdims=True)
+        scale = np.divide(self._reach, length, out=np.zeros_like(length), where=length > 0)
+        whole = np.rint(exact * scale)
+        return np.ascontiguousarray(whole.T, np.float32), _share(np.linalg.norm(whole, axis=-1))
 
     def _products(self, whole: Floats, slots: Slots | None) -> Floats:
         """Return the products of a query and the rows in the slots, or in all slots up to the last."""
         count = self._size if slots is None else len(slots)
         step = max(1, _BLOCK // self.dimensions)
-        products = np.empty(count, np.float32)
+        products = np.empty((count, *whole.shape[1:]), np.float32)
         block = np.empty((min(step, count), self.dimensions), np.float32)
         for start in range(0, count, step):
             part = slice(start, min(start + step, count))
@@ -216,4 +216,7 @@ _NO_SLOTS: Slots = np.zeros(0, np.intp)
 
 def _share(lengths: NDArray[np.float64]) -> Floats:
     """Return one over each length, and 0 for none."""
-    return np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0).astype(np.float32)
+    found: Floats = np.asarray(
+        np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0), np.float32
+    )
+    return found
