@@ -11,8 +11,11 @@ __all__ = ["ENGINES", "OURS", "builder"]
 OURS = {
     "toolcrib": "search_ours.build",
     "toolcrib, Bm25Searcher alone": "search_ours.build_searcher",
-    "toolcrib, MiniLM alone": "search_minilm.build_embedding",
-    "toolcrib, words and MiniLM": "search_minilm.build_hybrid",
+    "toolcrib, words alone": "search_ours.build_words",
+    "toolcrib, table alone": "search_models.build_table",
+    "toolcrib, MiniLM alone": "search_models.build_minilm",
+    "toolcrib, words and MiniLM": "search_models.build_words_and_minilm",
+    "toolcrib, words and stock MiniLM": "search_models.build_words_and_stock",
 }
 """Ours; the first is what `Index()` gives."""
 ENGINES = OURS | {

@@ -8,7 +8,7 @@ from toolcrib.discovery.evaluation import IndexFinder, finder_of
 from toolcrib.discovery.text import FIELD_WEIGHTS, field_texts, forms, question_terms, words
 from toolcrib.model import Tool
 
-__all__ = ["build", "build_searcher", "query_tokens", "tool_tokens"]
+__all__ = ["build", "build_searcher", "build_words", "query_tokens", "tool_tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ def build(tools: Iterable[Tool], searcher: Searcher | None = None) -> IndexFinde
     index = Index() if searcher is None else Index(searcher=searcher)
     index.register_many((tool, None) for tool in tools)
     return finder_of(index)
+
+
+def build_words(tools: Iterable[Tool]) -> IndexFinder:
+    """Index words, and no vectors."""
+    return build(tools, Bm25Searcher())
 
 
 def build_searcher(tools: Iterable[Tool]) -> Bm25Searcher:

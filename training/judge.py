@@ -186,17 +186,20 @@ def _catalogues(tools: dict[str, set[str]], *, held: bool) -> Iterator[set[str]]
         }
 
 
+def make(corpus: Corpus, folder: Path) -> str:
+    """Fit the judge of a model, put it into the model's folder, and return how good it is."""
+    judge = fit(collect(corpus, folder, held=False))
+    judge.save(folder)
+    return "\n".join(report(judge, collect(corpus, folder, held=True)))
+
+
 def main() -> None:
-    """Fit a judge, put it beside its model, and say how good it is."""
+    """Fit the judge of the model in a folder, and say how good it is."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, help="where the model is")
-    folder: Path = parser.parse_args().folder
-    corpus = Corpus.read()
-    judge = fit(collect(corpus, folder, held=False))
-    judge.save(folder)
-    print(*report(judge, collect(corpus, folder, held=True)), sep="\n")
+    print(make(Corpus.read(), parser.parse_args().folder))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,15 @@
 """The verbs `search` and `list`."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+
+from toolcrib.discovery.confidence import LOW_CONFIDENCE
+
+OFF_TOPIC = "which composer gave his symphony the title Eroica"
+"""A question that no tool of the demonstration answers, though one says a word of it."""
 
 
 def test_a_search_shows_the_tools_that_fit_with_their_confidence(toolcrib: Any) -> None:
@@ -11,7 +17,7 @@ def test_a_search_shows_the_tools_that_fit_with_their_confidence(toolcrib: Any) 
     assert found.exit_code == 0
     header, first = found.stdout.splitlines()[:2]
     assert header.split() == ["ID", "CONFIDENCE", "DESCRIPTION"]
-    assert first.startswith("math:convert_length  0.")
+    assert re.match(r"math:convert_length +0\.\d\d  +Convert a length", first)
 
 
 def test_a_search_as_json_is_one_document(toolcrib: Any) -> None:
@@ -38,10 +44,25 @@ def test_a_threshold_leaves_only_what_is_near_to_name(toolcrib: Any) -> None:
 
 
 def test_guesses_are_called_guesses(toolcrib: Any) -> None:
-    found = toolcrib("--demo", "search", "translate a text into french")
-    assert "text:count_words" in found.stdout
-    assert "nothing clearly fits" in found.stderr
+    found = toolcrib("--demo", "search", OFF_TOPIC)
+    guesses = found.stdout.splitlines()[1:]
+    assert [line for line in guesses if line.startswith("text:make_slug ")]
+    assert all(float(line.split()[1]) <= LOW_CONFIDENCE for line in guesses)
+    said = f"note: nothing clearly fits {OFF_TOPIC!r}, these are guesses; the nearest namespace"
+    assert found.stderr.startswith(said)
+    assert "text" in found.stderr.removeprefix(said)
     assert "nothing clearly fits" not in toolcrib("--demo", "search", "convert miles to kilometres").stderr
+
+
+def test_a_guess_of_one_namespace_names_it_alone(toolcrib: Any) -> None:
+    found = toolcrib("--demo", "search", OFF_TOPIC, "--namespace", "text")
+    assert found.stderr.endswith("these are guesses; the nearest namespace is text\n")
+
+
+def test_guesses_are_called_guesses_in_json(toolcrib: Any) -> None:
+    found = json.loads(toolcrib("--demo", "--json", "search", OFF_TOPIC).stdout)
+    assert found["tools"]
+    assert found["note"].startswith("nothing clearly fits")
 
 
 def test_that_nothing_fits_is_a_note_in_json(toolcrib: Any) -> None:
@@ -66,9 +87,12 @@ def test_an_empty_question_is_refused(toolcrib: Any, words: list[str]) -> None:
 
 
 def test_a_long_question_is_not_repeated_whole(toolcrib: Any) -> None:
-    found = toolcrib("--demo", "search", "zzyzx" * 1000)
+    found = toolcrib("--demo", "search", "zzyzx" * 1000, "--min-confidence", "0.05")
     assert "zzyzx..." in found.stdout
     assert len(found.stdout) < 200
+    guessed = toolcrib("--demo", "search", "title" + " zzyzx" * 1000)
+    assert "zz...', these are guesses" in guessed.stderr
+    assert len(guessed.stderr) < 250
 
 
 def test_a_list_is_in_the_order_of_the_ids(toolcrib: Any) -> None:

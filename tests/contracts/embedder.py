@@ -117,6 +117,9 @@ class EmbedderContract:
 class LocalEmbedderContract(EmbedderContract):
     """The same for embedders that compute here."""
 
+    burden = 500
+    """How many times it can be given the texts and not be done at once."""
+
     def test_it_is_a_local_embedder(self, embedder: Embedder) -> None:
         assert isinstance(embedder, LocalEmbedder)
 
@@ -127,7 +130,7 @@ class LocalEmbedderContract(EmbedderContract):
     def test_a_caller_may_give_up(self, embedder: LocalEmbedder) -> None:
         async def main() -> bool:
             with anyio.move_on_after(0.02) as scope:
-                await embedder.embed(TEXTS * 500)
+                await embedder.embed(TEXTS * self.burden)
             return scope.cancelled_caught
 
         assert anyio.run(main)

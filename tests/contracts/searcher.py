@@ -132,6 +132,27 @@ class SearcherContract:
         assert searcher.search(query, limit=20, among=among) == searcher.search(query, limit=20)
 
     @law
+    @given(catalogue=catalogues, query=queries, limit=st.integers(1, 15), data=st.data())
+    def test_how_many_there_are_does_not_depend_on_how_many_are_given(
+        self, catalogue: list[Entry], query: str, limit: int, data: st.DataObject
+    ) -> None:
+        ids = st.frozensets(st.sampled_from([*(entry.id for entry in catalogue), "unknown"]))
+        among, exclude = data.draw(st.none() | ids), data.draw(ids)
+        searcher = self.fill(catalogue)
+        whole = searcher.search(query, limit=20, among=among, exclude=exclude)
+        few = searcher.search(query, limit=limit, among=among, exclude=exclude)
+        assert few.total == whole.total == len(whole)
+        assert not {hit.id for hit in whole} & exclude
+
+    @law
+    @given(catalogue=catalogues, query=queries)
+    def test_a_tool_is_trusted_the_same_in_whatever_company(self, catalogue: list[Entry], query: str) -> None:
+        searcher = self.fill(catalogue)
+        for hit in searcher.search(query, limit=20):
+            [alone] = searcher.search(query, limit=1, among={hit.id})
+            assert (alone.id, alone.confidence) == (hit.id, hit.confidence)
+
+    @law
     @given(catalogue=catalogues, query=queries, data=st.data())
     def test_the_order_in_which_tools_came_does_not_matter(
         self, catalogue: list[Entry], query: str, data: st.DataObject

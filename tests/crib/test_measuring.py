@@ -55,5 +55,6 @@ def test_a_set_brings_its_own_tools(tmp_path: Path) -> None:
         {"query": "a hole", "relevant": ["1"]},
         {"query": "drill", "relevant": ["1"]},
     )
-    (measured,) = of_set(tmp_path).measure(sample=1)
-    assert [measured.report.queries, measured.report.mrr] == [1, 1]
+    for measured in of_set(tmp_path).measure(sample=1):
+        assert [measured.report.queries, measured.report.mrr] == [1, 1]
+    assert [measured.name for measured in of_set(tmp_path).measure(sample=1)] == ["bm25", "hybrid"]

@@ -146,7 +146,7 @@ def test_words_of_a_name_find_it_without_any_setting() -> None:
     crib = Discovery()
     crib.register(make("create_issue", "git"))
     (result,) = crib.search("create issue").items
-    assert (result.score_type, result.summary.id) == ("bm25", "git:create_issue")
+    assert (result.score_type, result.summary.id) == ("hybrid", "git:create_issue")
     assert result.score > 0
 
 
@@ -177,7 +177,7 @@ def test_an_index_that_is_given_keeps_what_it_has() -> None:
 
 
 def test_a_tool_is_found_by_what_its_examples_say() -> None:
-    crib = Discovery()
+    crib = Discovery(searcher=Bm25Searcher())
     crib.register_many((one, None) for one in SHELF)
     assert crib.search("grandmother holidays").items == ()
     crib.register_examples("send_mail", [GRANDMOTHER])
@@ -211,7 +211,7 @@ def test_a_tool_that_comes_after_its_examples_is_found_by_them(in_a_batch: bool)
 
 
 def test_examples_of_all_versions_find_all_versions() -> None:
-    crib = Discovery()
+    crib = Discovery(searcher=Bm25Searcher())
     for version in ("1.0.0", "2.0.0+b5"):
         crib.register(MERGE.replace(version=version))
     crib.register_examples("github:merge", [GRANDMOTHER])
@@ -340,7 +340,7 @@ def test_an_error_inside_a_with_block_passes_and_the_store_is_let_go() -> None:
 @given(st.lists(st.sampled_from(["grandmother", "rivers", "oceans", ""]), max_size=4), st.booleans())
 def test_documentation_before_or_after_the_tool_is_the_same(titles: list[str], is_first: bool) -> None:
     examples = [ToolExample(title=title) for title in titles]
-    crib = Discovery()
+    crib = Discovery(searcher=Bm25Searcher())
     if is_first:
         crib.register_examples(MAIL.id, examples)
         crib.register(MAIL)

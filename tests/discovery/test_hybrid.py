@@ -1,7 +1,7 @@
 """Search by words and by meaning at once."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from discovery.support import Entry, WordEmbedder, indexed, make
+from discovery.support import DictCache, Entry, WordEmbedder, indexed, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, load_set
 from toolcrib.discovery.semantic import OnnxEmbedder
-from toolcrib.errors import ValidationError
+from toolcrib.errors import StoreError, ValidationError
 
 CATALOGUE = [
     make("get_weather", "Tell the weather forecast 天气预报 погода"),
@@ -79,6 +79,12 @@ def by_words(catalogue: Sequence[Entry] = CATALOGUE) -> Bm25Searcher:
     return searcher
 
 
+def by_meaning(catalogue: Sequence[Entry] = CATALOGUE) -> EmbeddingSearcher:
+    searcher = EmbeddingSearcher(WordEmbedder())
+    searcher.update(catalogue, [])
+    return searcher
+
+
 # The script
 
 
@@ -135,12 +141,17 @@ def test_words_that_cover_the_question_outweigh_meaning() -> None:
 
 @settings(deadline=None)
 @given(sentences, st.integers(1, 5))
-def test_scores_are_finite_and_fall_and_every_tool_may_be_found(query: str, limit: int) -> None:
+def test_what_shares_a_word_or_is_near_is_found_and_scores_are_finite_and_fall(
+    query: str, limit: int
+) -> None:
     found = hybrid().search(query, limit=limit)
     assert all(isfinite(hit.score) and 0 <= hit.confidence <= 1 for hit in found)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
-    assert len(found) == (min(limit, len(CATALOGUE)) if query else 0)
-    assert found.total == (len(CATALOGUE) if query else 0)
+    said = {hit.id for hit in by_words().search(query, limit=4)}
+    expected = said | {hit.id for hit in by_meaning().search(query, limit=4) if hit.score >= 0.1}
+    assert found.total == len(expected)
+    assert len(found) == min(limit, len(expected))
+    assert {hit.id for hit in found} <= expected
 
 
 def test_a_tool_is_trusted_the_same_in_whatever_company_it_is_asked_for() -> None:
@@ -151,13 +162,16 @@ def test_a_tool_is_trusted_the_same_in_whatever_company_it_is_asked_for() -> Non
         assert (alone.id, alone.confidence) == (hit.id, hit.confidence)
     rest = searcher.search("send the weather", limit=4, exclude={everything[0].id})
     assert {hit.id for hit in rest} == {hit.id for hit in everything[1:]}
-    assert rest.total == 3
+    assert len(everything) > 1
+    assert rest.total == len(everything) - 1
 
 
 def test_a_tool_far_down_by_meaning_is_found_by_its_words() -> None:
     crowd = [make(f"tool_{number}", "send the message by mail") for number in range(400)]
     searcher = hybrid([*crowd, make("zzz", "platypus " + "unrelated words " * 20)], WordEmbedder())
-    assert searcher.search("platypus send message mail", limit=1)[0].id == "zzz"
+    alone = by_meaning([*crowd, make("zzz", "platypus " + "unrelated words " * 20)])
+    assert "zzz" not in [hit.id for hit in alone.search("platypus", limit=200)]
+    assert searcher.search("platypus", limit=1)[0].id == "zzz"
 
 
 def test_searchers_that_were_filled_before_can_be_combined() -> None:
@@ -178,7 +192,7 @@ def test_one_tool_is_found() -> None:
 
 
 def test_what_fits_is_trusted_more_than_what_does_not() -> None:
-    fitting, *_, last = hybrid().search("tell the weather forecast", limit=4)
+    fitting, *_, last = hybrid().search("tell somebody the weather forecast", limit=4)
     assert fitting.id == "get_weather"
     assert fitting.confidence > 0.5 > last.confidence
 
@@ -219,6 +233,44 @@ def test_many_hits_begin_with_the_few(limit: int) -> None:
     assert searcher.search("weather mail", limit=limit) == everything[:limit]
     assert [hit.score for hit in everything] == sorted((hit.score for hit in everything), reverse=True)
     assert everything.total == 600
+
+
+@pytest.mark.parametrize("count", [40, 150, 300, 1_200])
+@pytest.mark.parametrize("query", ["weather mail", "umbrella", "platypus send", "weather"])
+def test_every_page_continues_the_last_and_says_how_many_there_are(count: int, query: str) -> None:
+    chance = random.Random(3)  # noqa: S311 - a sample is no secret
+    words = ["weather", "send", "mail", "issue", *(f"other{number}" for number in range(40))]
+    crowd = [make(f"tool_{number}", " ".join(chance.choices(words, k=6))) for number in range(count)]
+    searcher = hybrid(crowd)
+    everything = searcher.search(query, limit=10_000)
+    assert everything.total == len(everything) == len({hit.id for hit in everything})
+    assert everything == sorted(everything, key=lambda hit: (-hit.score, hit.id))
+    for limit in (1, 99, 100, 101, 130, 250, 1_100):
+        found = searcher.search(query, limit=limit)
+        assert found == everything[:limit]
+        assert found.total == everything.total
+    assert {hit.id for hit in by_words(crowd).search(query, limit=10_000)} <= {hit.id for hit in everything}
+    among = frozenset(entry.id for entry in crowd[: count // 2])
+    half = searcher.search(query, limit=10_000, among=among)
+    assert half.total == len(half) == searcher.search(query, limit=3, among=among).total
+
+
+def test_many_that_are_all_equally_near_go_by_their_ids() -> None:
+    crowd = [make(f"tool_{number}", "Anything.") for number in range(500)]
+    found = hybrid(crowd, OneVector()).search("umbrella", limit=1_000)
+    assert len(found) == 500
+    assert found == sorted(found, key=lambda hit: (-hit.score, hit.id))
+
+
+def test_where_the_store_cannot_keep_vectors_words_alone_decide(caplog: pytest.LogCaptureFixture) -> None:
+    class Closed(DictCache):
+        def derived(self, kind: str, hashes: Collection[str]) -> dict[str, bytes]:
+            raise StoreError("catalogue.db", f"it is closed; {len(hashes)} of {kind!r} are not read")
+
+    searcher = HybridSearcher(Bm25Searcher(), EmbeddingSearcher(WordEmbedder(), cache=Closed()))
+    searcher.update(CATALOGUE)
+    assert searcher.search("weather", limit=4) == by_words().search("weather", limit=4)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 # Real questions and a real model

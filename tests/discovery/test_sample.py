@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from toolcrib.discovery.sample import Sample
 
-SIZE = 512
+SIZE = 256
 ids = st.text(max_size=3) | st.sampled_from(["a", "b", "c", "ns:d", "\ud800"])
 updates = st.lists(st.tuples(st.lists(ids, max_size=6), st.lists(ids, max_size=6)), max_size=8)
 

@@ -5,6 +5,7 @@ from contracts.searcher import SearcherContract
 from discovery.support import WordEmbedder
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
+from toolcrib.discovery.hybrid import default_searcher
 
 pytestmark = pytest.mark.untraced
 
@@ -17,3 +18,8 @@ class TestBm25Searcher(SearcherContract):
 class TestHybridSearcher(SearcherContract):
     def make(self) -> HybridSearcher:
         return HybridSearcher(Bm25Searcher(), EmbeddingSearcher(WordEmbedder()))
+
+
+class TestDefaultSearcher(SearcherContract):
+    def make(self) -> HybridSearcher:
+        return default_searcher()

@@ -97,7 +97,7 @@ async def _about(view: "View", query: str, page: "Page[Result]") -> str:
     near = page if page.items else await view.search(query, limit=20, min_confidence=0.0)
     close = list(dict.fromkeys(each.summary.namespace for each in near if each.summary.namespace))
     known = close or [name for name in await view.namespaces() if name]
-    which = "the nearest namespaces are" if close else "the namespaces are"
+    which = f"the {'nearest ' if close else ''}{'namespaces are' if len(known) > 1 else 'namespace is'}"
     there = f"{which} {', '.join(known[:_NAMED])}" if known else "the catalogue is empty"
     said = "nothing clearly fits {!r}, these are guesses" if page.items else "nothing fits {!r}"
     return f"{said.format(shortened(query))}; {there}"

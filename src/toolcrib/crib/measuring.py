@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.view import View
-from toolcrib.discovery import Bm25Searcher, Index
+from toolcrib.discovery import Bm25Searcher, Index, Searcher
 from toolcrib.discovery.evaluation import (
     Catalogue,
     Finder,
@@ -65,9 +65,12 @@ class Measurement:
 
 
 def of_set(folder: str | Path) -> Measurement:
-    """Return what measures search by words on a set that brings its own tools."""
+    """Return what measures search by words, and by words and meaning, on a set that brings its own tools."""
     labelled = load_set(folder, lenient=True)
-    return Measurement({"bm25": finder_of(_index(labelled.catalogue.tools))}, labelled)
+    tools = labelled.catalogue.tools
+    searchers = {"bm25": Bm25Searcher(), "hybrid": None}
+    finders = {name: finder_of(_index(tools, searcher)) for name, searcher in searchers.items()}
+    return Measurement(finders, labelled)
 
 
 def of_view(view: View, file: str | Path) -> Measurement:
@@ -83,11 +86,11 @@ def of_view(view: View, file: str | Path) -> Measurement:
     own = IndexFinder(index)
     if view.settings.search.searcher == "bm25":
         return Measurement({"bm25": own}, labelled)
-    return Measurement({"bm25": finder_of(_index(tools)), "hybrid": own}, labelled)
+    return Measurement({"bm25": finder_of(_index(tools, Bm25Searcher())), "hybrid": own}, labelled)
 
 
-def _index(tools: Iterable[Tool]) -> Index:
-    index = Index(Bm25Searcher())
+def _index(tools: Iterable[Tool], searcher: Searcher | None) -> Index:
+    index = Index(searcher)
     index.register_many([(tool, None) for tool in tools])
     return index
 

@@ -1,6 +1,6 @@
 """Scores by words and by meaning, made comparable and added up."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,10 +32,26 @@ class Candidates:
     """Their scores by words."""
     cosines: Floats
 
-    def worth_telling(self) -> "Candidates":
-        """Return those that share a word with the question, or are at least faintly near to it."""
-        kept = np.flatnonzero((self.words > 0) | (self.cosines >= FLOOR))
-        return self.take(kept.tolist())
+    @classmethod
+    def of(
+        cls, cosines: Mapping[str, float], words: Mapping[str, float], floor: float = FLOOR
+    ) -> "Candidates":
+        """Return those of some tools that share a word with the question, or are faintly near to it."""
+        kept = [one for one, cosine in cosines.items() if cosine >= floor or words.get(one, 0.0) > 0]
+        return cls(
+            kept,
+            np.array([words.get(one, 0.0) for one in kept], np.float32),
+            np.array([cosines[one] for one in kept], np.float32),
+        )
+
+    @property
+    def unsaid(self) -> int:
+        """How many share no word with the question."""
+        return int((self.words == 0).sum())
+
+    def take(self, places: Sequence[int]) -> "Candidates":
+        """Return those at these places, in this order."""
+        return Candidates([self.ids[place] for place in places], self.words[places], self.cosines[places])
 
     def followed_by(self, others: "Candidates") -> "Candidates":
         """Return these, and then the others."""
@@ -44,11 +60,6 @@ class Candidates:
             np.concatenate((self.words, others.words)),
             np.concatenate((self.cosines, others.cosines)),
         )
-
-    def take(self, places: Sequence[int]) -> "Candidates":
-        """Return those at these places, in this order."""
-        rows = [place for place in places if place < len(self.ids)]
-        return Candidates([self.ids[row] for row in rows], self.words[rows], self.cosines[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +83,18 @@ class Blend:
             share = max(share, _PARTS_SHARE)
         return cls(look, share, float(cosines.mean()), float(cosines.std()))
 
-    def order(self, candidates: Candidates) -> list[tuple[float, int]]:
-        """Return the score and the place of each candidate, the best first, equal ones by id."""
-        by_words = (candidates.words.astype(np.float64) - self.look.mean) / (self.look.deviation or 1.0)
-        by_meaning = (candidates.cosines.astype(np.float64) - self.mean) / (self.deviation or 1.0)
-        scores = (self.share * by_words + (1 - self.share) * by_meaning).tolist()
-        ids = candidates.ids
-        return [(scores[at], at) for at in sorted(range(len(ids)), key=lambda at: (-scores[at], ids[at]))]
+    def best(self, both: Candidates, rest: Candidates, limit: int) -> tuple[Candidates, list[float]]:
+        """Return the best candidates and their scores, equal ones by id; the rest follow by their cosines."""
+        by_words = (both.words.astype(np.float64) - self.look.mean) / (self.look.deviation or 1.0)
+        by_meaning = (both.cosines.astype(np.float64) - self.mean) / (self.deviation or 1.0)
+        scores = self.share * by_words + (1 - self.share) * by_meaning
+        last = np.partition(scores, -limit)[-limit] if limit < len(scores) else -np.inf
+        top = np.flatnonzero(scores >= last).tolist()
+        order = sorted(top, key=lambda place: (-scores[place], both.ids[place]))[:limit]
+        told, listed = both.take(order), scores[order].tolist()
+        left = range(min(limit - len(order), len(rest.ids)))
+        below = (listed[-1] if listed else 0.0) - 2.0  # so that even a cosine of 1 stays below
+        return told.followed_by(rest.take(left)), [
+            *listed,
+            *(below + cosine for cosine in rest.cosines[left].tolist()),
+        ]

@@ -4,9 +4,10 @@ import logging
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,12 @@ from toolcrib.discovery.lexical.look import Look
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
 from toolcrib.discovery.sample import Sample
 from toolcrib.discovery.semantic import EmbeddingSearcher, load_embedder
-from toolcrib.errors import EmbeddingError, Problem, ValidationError
+from toolcrib.discovery.semantic.documents import DocumentVectors
+from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 
 __all__ = ["HybridSearcher", "default_searcher"]
 
-_DEPTH = 200
+_DEPTH = 100
 """How many of the best of either way are compared."""
 _FOREIGN_SHARE = 0.3
 _READ = 10_000
@@ -35,7 +37,6 @@ _PAUSE = 30.0
 _LOG = logging.getLogger("toolcrib.discovery")
 
 Floats = NDArray[np.float32]
-_NONE: Floats = np.zeros(0, np.float32)
 
 
 class HybridSearcher:
@@ -45,7 +46,7 @@ class HybridSearcher:
     them comparable, and added up. Words decide more the more of the question they cover, so that a question
     in the catalogue's own words is answered as by words alone; and they decide everything where many letters
     are of a script that the embedder is not known to read. What shares no word with the question, and is not
-    near to it either, is not found.
+    near to it either, is not found, unless so many tools are near that it only ends a long list.
     """
 
     score_type: Literal["hybrid"] = "hybrid"
@@ -93,88 +94,99 @@ class HybridSearcher:
     ) -> Ranking:
         """Return the tools that fit a question best in words and meaning.
 
-        Where the embedder fails, that is logged, and words alone decide until it has had time to recover.
+        Where the embedder fails, or the store that keeps its vectors, that is logged, and words alone decide
+        until it has had time to recover.
         """
         if limit > 0 and monotonic() >= self._resumes and (self._reads_every_script or _is_latin(query)):
             try:
                 self._meaning.warm(query)  # what takes long happens before the lock is held
                 with self._lock:
-                    return self._search(query, limit, among, exclude)
-            except EmbeddingError as error:
+                    found = self._meaning.consult(
+                        query, lambda *vectors: self._search(_Asked(query, *vectors), limit, among, exclude)
+                    )
+                if found is not None:
+                    return found
+            except (EmbeddingError, StoreError) as error:  # a store that cannot keep vectors, or is closed
                 self._resumes = monotonic() + _PAUSE
                 _LOG.warning("searching by words alone for %d s: %s", _PAUSE, error)
         return self._words.search(query, limit=limit, among=among, exclude=exclude)
 
     def evidence(self, query: str, ids: Sequence[str]) -> Evidence | None:
         """Return what is known of some tools and a question; nothing if that says nothing."""
-        with self._lock:
+
+        def found(*vectors: Any) -> Evidence:
+            asked = _Asked(query, *vectors)
             look = self._words.look(query, limit=0, others=ids)
+            cosines = asked.documents.cosines(asked.vector, ids)
             words = np.array([look.others.get(one, 0.0) for one in ids], np.float32)
-            return self._evidence(query, look, Candidates(ids, words, self._meaning.cosines(query, ids)))
+            return asked.evidence(look, Candidates(ids, words, cosines))
+
+        with self._lock:
+            return self._meaning.consult(query, found)
 
     def _search(
-        self, query: str, limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
-    ) -> Ranking:
-        near = self._meaning.search(query, limit=max(limit, _DEPTH), among=among, exclude=exclude)
-        if not near:
-            return self._words.search(query, limit=limit, among=among, exclude=exclude)
-        listed = [hit.id for hit in near]
-        look = self._words.look(query, limit=_DEPTH, among=among, exclude=exclude, others=listed)
-        first = set(listed[:_DEPTH])
-        extra = [one for one, _ in look.best if one not in first]
-        typical = self._sample.ids or listed[:_DEPTH]  # none, if the searchers were filled before
-        cosines = self._meaning.cosines(query, [*extra, *typical])
-        blend = Blend.of(look, cosines[len(extra) :])
-        both = _candidates(look, [*listed[:_DEPTH], *extra], [hit.score for hit in near[:_DEPTH]], cosines)
-        both = both.worth_telling()
-        ranked = blend.order(both)
-        # What is far down both lists follows by its cosine alone, so that every page continues the last.
-        taken = first.union(extra)
-        tail = [hit for hit in near[_DEPTH:] if hit.id not in taken]
-        rest = _candidates(look, [hit.id for hit in tail], [hit.score for hit in tail]).worth_telling()
-        below = (ranked[-1][0] if ranked else 0.0) - 1.0
-        scores = [score for score, _ in ranked] + [below + cosine for cosine in rest.cosines.tolist()]
-        told = both.take([at for _, at in ranked]).followed_by(rest)
-        unsaid = int((told.words == 0).sum())
-        ended = len(near) == near.total or near[-1].score < FLOOR
-        total = look.total + unsaid if ended else near.total
-        return Ranking(self._hits(query, look, told.take(range(limit)), scores), total)
-
-    def _hits(self, query: str, look: Look, told: Candidates, scores: Sequence[float]) -> list[Hit]:
-        """Return candidates with their scores, and how far each can be trusted to fit."""
-        judge = self._meaning.judge
-        evidence = self._evidence(query, look, told)
-        if judge is None or evidence is None:
-            trust = [
-                by_words_and_meaning(
-                    matched=look.matched(words),
-                    coverage=look.coverage(words),
-                    meaning=self._meaning.exponent(cosine),
-                )
-                for words, cosine in zip(told.words.tolist(), told.cosines.tolist(), strict=True)
-            ]
-        else:
-            trust = judge.confidences(evidence)
-        return list(map(Hit, told.ids, scores, trust))
-
-    def _evidence(self, query: str, look: Look, told: Candidates) -> Evidence | None:
-        vectors = self._meaning.vectors(query, told.ids) if told.ids else None
-        if vectors is None:
+        self, asked: "_Asked", limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
+    ) -> Ranking | None:
+        near = asked.documents.near(asked.vector, max(limit, _DEPTH), among, exclude)
+        if not near.found:
             return None
-        matched, coverage = look.matched(told.words), look.coverage(told.words)
-        return Evidence(matched, coverage, told.cosines, *vectors)
+        # Where few are near, what shares a word may be anywhere; where many are, all that is left follows.
+        few = near.total <= _DEPTH or near.found[_DEPTH - 1][1] < FLOOR
+        if few and limit > _DEPTH and len(near.found) < near.total:
+            near = asked.documents.near(asked.vector, near.total, among, exclude)
+        listed = [one for one, _ in near.found]
+        look = self._words.look(asked.query, limit=_DEPTH, among=among, exclude=exclude, others=listed)
+        words = look.others | dict(look.best)
+        first = dict(near.found[:_DEPTH])
+        extra = [one for one, _ in look.best if one not in first]
+        typical = self._sample.ids or list(first)  # none, if the searchers were filled before
+        cosines = asked.documents.cosines(asked.vector, [*extra, *typical])
+        first.update(zip(extra, cosines[: len(extra)].tolist(), strict=True))
+        both = Candidates.of(first, words)
+        # What is far down both lists follows by its cosine alone, so that every page continues the last.
+        left = {one: cosine for one, cosine in near.found[_DEPTH:] if one not in first}
+        rest = Candidates.of(left, words, FLOOR if few else -1.0)
+        told, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, limit)
+        total = look.total + both.unsaid if few else near.total
+        return Ranking(map(Hit, told.ids, scores, self._confidences(asked, look, told)), total)
+
+    def _confidences(self, asked: "_Asked", look: Look, told: Candidates) -> list[float]:
+        """Return how far each of some tools can be trusted to fit."""
+        judge = self._meaning.judge
+        if judge is not None:
+            return judge.confidences(asked.evidence(look, told))
+        return [
+            by_words_and_meaning(
+                matched=look.matched(words),
+                coverage=look.coverage(words),
+                meaning=self._meaning.exponent(cosine),
+            )
+            for words, cosine in zip(told.words.tolist(), told.cosines.tolist(), strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question, and the vectors that it is compared with."""
+
+    query: str
+    documents: DocumentVectors
+    vector: Floats
+
+    def evidence(self, look: Look, told: Candidates) -> Evidence:
+        """Return what is known of some tools."""
+        return Evidence(
+            look.matched(told.words),
+            look.coverage(told.words),
+            told.cosines,
+            np.atleast_2d(self.vector)[0],
+            self.documents.vectors(told.ids),
+        )
 
 
 def default_searcher(cache: Derived | None = None) -> HybridSearcher:
     """Return what an index searches with unless told otherwise: words, and the table that is built in."""
     return HybridSearcher(Bm25Searcher(cache=cache), EmbeddingSearcher(load_embedder(), cache=cache))
-
-
-def _candidates(look: Look, ids: Sequence[str], cosines: Sequence[float], more: Floats = _NONE) -> Candidates:
-    """Return tools with their scores by words; their cosines may be in two pieces."""
-    known = look.others | dict(look.best)
-    words = np.array([known.get(one, 0.0) for one in ids], np.float32)
-    return Candidates(ids, words, np.concatenate((np.array(cosines, np.float32), more))[: len(ids)])
 
 
 def _is_latin(query: str) -> bool:

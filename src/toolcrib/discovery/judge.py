@@ -8,7 +8,10 @@ fitted on questions with and without an answer; `docs/model-card.md` says how we
 
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
+from zipfile import BadZipFile
+from zlib import error as CorruptError  # noqa: N812 - it is a class
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +59,20 @@ class Judge:
     bias: float
 
     def confidences(self, evidence: Evidence) -> list[float]:
-        """Return how likely each tool is to answer the question."""
-        odds = np.clip(evidence.features @ self.weights + self.bias, -_STEEPEST, _STEEPEST)
-        found: list[float] = (1 / (1 + np.exp(-odds.astype(np.float64)))).tolist()
+        """Return how likely each tool is to answer the question.
+
+        Raises:
+            EmbeddingError: it was fitted on vectors of another length.
+        """
+        if evidence.features.shape[1] != len(self.weights):
+            raise EmbeddingError(
+                f"{JUDGE!r} has {len(self.weights)} weights, and vectors of {len(evidence.question)} numbers"
+                f" need {evidence.features.shape[1]}; fit it for this model"
+            )
+        # Row by row: what a matrix product adds up depends, in its last bits, on how many rows there are.
+        weighed = (evidence.features * self.weights).astype(np.float64).sum(axis=1)
+        odds = np.clip(weighed + self.bias, -_STEEPEST, _STEEPEST)
+        found: list[float] = (1 / (1 + np.exp(-odds))).tolist()
         return found
 
     def save(self, folder: Path) -> None:
@@ -76,9 +90,10 @@ def read_judge(folder: Path) -> Judge | None:
     if not file.exists():
         return None
     try:
-        with np.load(file, allow_pickle=False) as found:
-            judge = Judge(np.asarray(found["weights"]), float(found["bias"]))
-    except (OSError, ValueError, KeyError, EOFError) as error:
+        # From memory, because numpy leaves a file open that turns out to be no archive.
+        with np.load(BytesIO(file.read_bytes()), allow_pickle=False) as found:
+            judge = Judge(np.asarray(found["weights"], np.float32), float(found["bias"]))
+    except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile, CorruptError) as error:
         raise EmbeddingError(f"{JUDGE!r} cannot be read: {error}", repr(str(folder))) from error
     if judge.weights.ndim != 1 or not np.isfinite([*judge.weights, judge.bias]).all():
         raise EmbeddingError(f"{JUDGE!r} must hold a row of finite weights", repr(str(folder)))

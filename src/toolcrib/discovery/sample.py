@@ -7,7 +7,7 @@ from zlib import crc32
 
 __all__ = ["Sample"]
 
-_SIZE = 512
+_SIZE = 256
 _FEW = 1_000
 """Up to how many ids are put in their places one by one; more are sorted in."""
 
@@ -21,7 +21,7 @@ class Sample:
 
     @property
     def ids(self) -> list[str]:
-        """At most 512 of the ids."""
+        """At most 256 of the ids."""
         with self._lock:
             return [tool_id for _, tool_id in self._order[:_SIZE]]
 

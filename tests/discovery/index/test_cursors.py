@@ -9,7 +9,7 @@ from discovery.index.support import SHELF, filled, ids, make, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.discovery import Index, Page
+from toolcrib.discovery import Bm25Searcher, Index, Page
 from toolcrib.errors import InvalidCursorError
 
 INDEX = filled(make(f"paint_{number:02}", "xy"[number % 2], tags=["a", "b"]) for number in range(12))
@@ -78,7 +78,8 @@ def test_a_cursor_may_be_used_twice() -> None:
 
 def test_the_same_confidence_is_the_same_question() -> None:
     one: Any = 1
-    index = filled([make("a", meta={"aliases": ["z"]}), make("b", meta={"aliases": ["z"]})])
+    twins = [make("a", meta={"aliases": ["z"]}), make("b", meta={"aliases": ["z"]})]
+    index = filled(twins, searcher=Bm25Searcher())
     cursor = index.search("z", limit=1, min_confidence=one).next_cursor
     assert cursor is not None
     assert ids(index.search("z", min_confidence=1.0, cursor=cursor)) == ["b"]

@@ -7,7 +7,7 @@ import pytest
 from discovery.index.support import ACME, GITHUB, HERE, MIRROR, ids, make
 from naming import named
 
-from toolcrib.discovery import Index
+from toolcrib.discovery import Bm25Searcher, Index
 from toolcrib.errors import ValidationError
 from toolcrib.model import McpBackend, ToolAnnotations, ToolBackend
 
@@ -169,7 +169,7 @@ def test_the_order_in_which_a_filter_is_written_does_not_matter_to_a_cursor(inde
 
 
 def test_a_filter_sees_each_change_at_once() -> None:
-    index = Index()
+    index = Index(Bm25Searcher())
     index.register_many(
         (make(f"t{number:02}", "x", tags=["even"] * (number % 2 == 0)), None) for number in range(20)
     )

@@ -223,7 +223,8 @@ def test_only_results_that_are_sure_enough_are_given() -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize("count", [499, 500, 501, 2_100])
 def test_however_many_results_are_sure_enough_all_are_given(count: int) -> None:
-    index = filled(make(f"t{number:04}", description="Paint walls in colours.") for number in range(count))
+    crowd = (make(f"t{number:04}", description="Paint walls in colours.") for number in range(count))
+    index = filled(crowd, searcher=Bm25Searcher())
     index.register(make("other", description="Walls."))
     least = index.search("paint walls in colours", limit=1).items[0].confidence
     pages = list(
@@ -323,7 +324,7 @@ def test_a_result_shows_a_summary_and_never_a_schema() -> None:
     (result,) = filled([ISSUE.replace(input_schema={"properties": {"secretive": {}}})]).search("issue").items
     assert result.summary.id == "github:create_issue"
     assert "secretive" not in str(result.to_json())
-    assert result.score_type == "bm25"
+    assert result.score_type == "hybrid"
 
 
 @pytest.mark.parametrize(

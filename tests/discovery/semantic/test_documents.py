@@ -199,6 +199,42 @@ def test_documents_that_went_between_are_not_put_in_the_graph() -> None:
     assert len(documents) == 299
 
 
+def test_a_question_of_several_parts_is_found_by_the_graph_with_the_cosines_of_the_table() -> None:
+    documents = filled(vectors(2000))
+    questions = vectors(80, seed=11).reshape(20, 4, DIMENSIONS)
+    expected = [documents.best(question, 10, None) for question in questions]
+    link(documents)
+    assert documents.method == "graph"
+    shared = 0
+    for question, exactly in zip(questions, expected, strict=True):
+        best = documents.best(question, 10, None)
+        ids = [name for name, _ in best]
+        assert [cosine for _, cosine in best] == documents.cosines(question, ids).tolist()
+        shared += len(set(best) & set(exactly))
+    assert shared / 200 > 0.95
+
+
+def test_vectors_come_in_the_order_asked_for_with_the_length_one() -> None:
+    rows = vectors(50)
+    documents = filled(rows)
+    found = documents.vectors(["tool_00007", "unknown", "tool_00003", "tool_00007"])
+    assert (found.dtype, found.shape) == (np.float32, (4, DIMENSIONS))
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    assert found[0] == pytest.approx(units[7], abs=0.01)
+    assert found[2] == pytest.approx(units[3], abs=0.01)
+    assert np.linalg.norm(found, axis=1).tolist() == pytest.approx([1, 0, 1, 1])
+    assert found[0].tolist() == found[3].tolist()
+    assert documents.vectors([]).shape == (0, DIMENSIONS)
+
+
+def test_a_vector_is_the_same_whoever_else_is_asked_for() -> None:
+    documents = filled(vectors(300))
+    ids = [f"tool_{number:05}" for number in range(300)]
+    whole = documents.vectors(ids)
+    for row, name in enumerate(ids[:50]):
+        assert documents.vectors([name])[0].tolist() == whole[row].tolist()
+
+
 def test_without_usearch_every_vector_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     assert Neighbours.of(4) is None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Embedder
 from toolcrib.discovery.semantic.searcher import EmbeddingSearcher
-from toolcrib.discovery.semantic.text import DocumentText
+from toolcrib.discovery.semantic.text import DocumentText, document_text
 from toolcrib.discovery.store import SqliteStore
 from toolcrib.errors import EmbeddingError, StoreError
 
@@ -684,3 +684,28 @@ def test_a_local_embedder_is_cancelled_between_batches() -> None:
     assert len(embedder.calls) == 1
     searcher.prepare()
     assert len(embedder.texts) == len(set(embedder.texts)) == 100
+
+
+# Questions that ask for several things
+
+ERRANDS = ["Open an issue there", "tell the weather forecast", "send a message to somebody"]
+LONG = f"{ERRANDS[0]}, {ERRANDS[1]}, and {ERRANDS[2]}"
+
+
+def test_a_question_of_several_errands_is_embedded_whole_and_in_parts_and_once() -> None:
+    embedder = WordEmbedder()
+    searcher = filled(embedder)
+    found = searcher.search(LONG, limit=3)
+    assert searcher.search(LONG, limit=3) == found
+    assert sorted(text for text in embedder.texts if text in {LONG, *ERRANDS}) == sorted([LONG, *ERRANDS])
+
+
+def test_it_is_as_near_as_its_whole_and_its_best_part_on_average() -> None:
+    searcher = filled(WordEmbedder())
+    ids = [entry.id for entry in TOOLS]
+    best = np.max([searcher.cosines(errand, ids) for errand in ERRANDS], axis=0)
+    asked, *tools = WordEmbedder().encode([LONG, *map(document_text, TOOLS)])
+    whole = [asked @ tool / np.linalg.norm(asked) / np.linalg.norm(tool) for tool in tools]
+    assert searcher.cosines(LONG, ids) == pytest.approx((best + whole) / 2, abs=0.01)
+    for hit in searcher.search(LONG, limit=3):
+        assert searcher.cosines(LONG, [hit.id]).tolist() == [hit.score]

@@ -35,7 +35,7 @@ def embedder(folder: Path) -> StaticEmbedder:
 
 
 class TestContract(LocalEmbedderContract):
-    pass
+    burden = 20_000
 
 
 def direction(*words: str) -> Any:

@@ -5,7 +5,7 @@ from discovery.support import make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.semantic.text import DocumentText, clean, document_text
+from toolcrib.discovery.semantic.text import DocumentText, clean, document_text, errands
 
 SCHEMA = {"type": "object", "properties": {"repoName": {}, "issue-title": {}, "labels": {}}}
 
@@ -63,3 +63,36 @@ def test_any_text_becomes_one_that_can_be_encoded(text: str, limit: int) -> None
     assert len(cleaned) <= limit
     assert "\x00" not in cleaned
     assert cleaned == cleaned.strip()
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("", []),
+        ("Book a flight to Oslo", []),
+        ("Book a flight to Oslo and find a hotel there", []),
+        ("apples, pears, plums and cherries", []),
+        (
+            "Book a flight to Oslo. Find a hotel there; tell Ann about it",
+            ["Book a flight to Oslo", "Find a hotel there", "tell Ann about it"],
+        ),
+        (
+            "Book a flight to Oslo, please, find a hotel there, and then tell Ann about it.",
+            ["Book a flight to Oslo", "find a hotel there", "tell Ann about it"],
+        ),
+    ],
+)
+def test_a_question_of_three_errands_has_as_many_parts(question: str, expected: list[str]) -> None:
+    assert errands(question) == expected
+
+
+def test_of_very_many_errands_the_first_are_told() -> None:
+    question = ", ".join(f"send mail number {number}" for number in range(100))
+    assert errands(question) == [f"send mail number {number}" for number in range(12)]
+
+
+@given(st.text(max_size=200))
+def test_the_errands_of_any_text_are_parts_of_it(text: str) -> None:
+    parts = errands(text)
+    assert len(parts) != 1
+    assert all(part in text and part.strip() == part != "" for part in parts)

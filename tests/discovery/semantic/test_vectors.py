@@ -163,3 +163,72 @@ def test_a_table_keeps_what_was_put_in_it(steps: list[tuple[str, int]]) -> None:
     for query in queries:
         expected = fresh.cosines(query)[[model[slot] for slot in live]]
         assert table.cosines(query).tolist() == expected.tolist()
+
+
+# A question of several parts
+
+
+@BOTH
+def test_of_several_rows_the_mean_of_the_whole_and_the_best_part_counts(precision: Precision) -> None:
+    vectors = random_vectors(500, 64)
+    query = random_vectors(4, 64, seed=7)
+    table = filled(vectors, precision)
+    whole, *parts = (table.cosines(row) for row in query)
+    found = table.cosines(query)
+    assert (found.dtype, found.shape) == (np.float32, (500,))
+    assert found.tolist() == ((whole + np.max(parts, axis=0)) / 2).tolist()
+
+
+@BOTH
+def test_with_several_rows_too_a_cosine_is_the_same_wherever_the_vector_stands(precision: Precision) -> None:
+    vectors = random_vectors(6000, 100)
+    query = random_vectors(5, 100, seed=8)
+    order = np.random.default_rng(9).permutation(6000)
+    straight = filled(vectors, precision).cosines(query)
+    table = filled(vectors[order], precision)
+    assert table.cosines(query).tolist() == straight[order].tolist()
+    slots = np.random.default_rng(10).permutation(6000)[:37]
+    assert table.cosines(query, slots).tolist() == straight[order][slots].tolist()
+    table.remove(np.arange(0, 6000, 3))
+    assert table.cosines(query).tolist() == straight[order][table.slots()].tolist()
+    best, cosines = table.best(query, 10)
+    assert sorted(cosines.tolist()) == sorted(straight[order][table.slots()].tolist())[-10:]
+    assert cosines.tolist() == straight[order][best].tolist()
+
+
+def test_zeros_and_equal_rows_among_several_stay_within_bounds() -> None:
+    vectors = random_vectors(50, 33)
+    table = filled(np.concatenate((vectors, np.zeros((1, 33), np.float32))))
+    alike = table.cosines(np.stack([vectors[0]] * 3))
+    assert alike.tolist() == table.cosines(vectors[0]).tolist()
+    assert alike[-1] == 0
+    assert np.abs(alike).max() <= 1
+
+
+# Leading numbers
+
+
+def leading_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
+    """Return vectors whose first quarter tells most of them."""
+    return random_vectors(count, 64, seed) * np.repeat([8, 1], [16, 48]).astype(np.float32)
+
+
+def test_where_the_first_numbers_tell_most_the_best_are_the_same() -> None:
+    vectors, queries = leading_vectors(5000), leading_vectors(20, seed=11)
+    plain, led = VectorTable(64), VectorTable(64, leading=16)
+    for table in (plain, led):
+        table.add(table.pack(vectors))
+    for query in [*queries, queries[:4]]:
+        expected, found = (sorted(table.best(query, 10)[0].tolist()) for table in (plain, led))
+        assert found == expected
+        assert led.cosines(query).tolist() == plain.cosines(query).tolist()
+
+
+def test_where_the_first_numbers_tell_most_no_slot_that_was_given_up_is_found() -> None:
+    vectors = leading_vectors(5000)
+    table = VectorTable(64, leading=16)
+    table.add(table.pack(vectors))
+    table.remove(np.arange(4950))
+    found, cosines = table.best(vectors[0], 20)
+    assert (len(found), len(cosines)) == (20, 20)
+    assert found.min() >= 4950

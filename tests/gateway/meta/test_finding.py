@@ -11,6 +11,7 @@ from gateway.meta.asking import crib_of_tools, face_of, given, refused
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
 from toolcrib.discovery import Scope
+from toolcrib.discovery.confidence import LOW_CONFIDENCE
 from toolcrib.gateway.meta import MetaFace
 from toolcrib.model import Tool, ToolExample
 
@@ -23,7 +24,7 @@ async def test_a_search_gives_summaries_with_scores() -> None:
     best = found["tools"][0]
     assert best["id"] == "shop:drop_order"
     assert best["shortDescription"] == "Delete an order for ever."
-    assert best["scoreType"] == "bm25"
+    assert best["scoreType"] == "hybrid"
     assert best["score"] > 0
     assert 0.05 < best["confidence"] <= 1
     assert "note" not in found
@@ -91,10 +92,19 @@ async def test_a_question_without_words_is_refused(query: str) -> None:
 
 
 async def test_nothing_that_fits_is_said_in_plain_words() -> None:
-    face = face_of(crib_of_tools())
+    face = face_of(crib_of_tools({"search": {"min_confidence": LOW_CONFIDENCE}}))
     nothing = await given(face, "search_tools", {"query": "zebra xylophone"})
     assert nothing["tools"] == []
     assert nothing["note"].startswith("No tool fits this question; look through shop")
+    empty = await given(face_of(Crib()), "search_tools", {"query": "anything"})
+    assert empty["note"] == "No tool fits this question; the catalogue is empty."
+    bare = Crib({"search": {"min_confidence": LOW_CONFIDENCE}})
+    bare.add(Tool(name="t", input_schema={}, backend={"kind": "local", "name": "x"}))
+    alone = await given(face_of(bare), "search_tools", {"query": "zebra xylophone"})
+    assert alone["note"] == "No tool fits this question; ask in other words."
+
+
+async def test_guesses_are_called_guesses_with_the_nearest_namespaces() -> None:
     crib = Crib()
     for place in ("weather", "mail"):
         crib.add(
@@ -106,17 +116,16 @@ async def test_nothing_that_fits_is_said_in_plain_words() -> None:
                 backend={"kind": "local", "name": "x"},
             )
         )
-    weak = await given(
-        face_of(crib), "search_tools", {"query": "in which city was the composer of the fugue born"}
-    )
-    assert weak["tools"]
-    assert "Nothing here clearly fits" in weak["note"]
-    assert "weather" in weak["note"]
-    empty = await given(face_of(Crib()), "search_tools", {"query": "anything"})
-    assert "The catalogue is empty" in empty["note"] or "the catalogue is empty" in empty["note"]
-    bare = Crib()
-    bare.add(Tool(name="t", input_schema={}, backend={"kind": "local", "name": "x"}))
-    assert "ask in other words" in (await given(face_of(bare), "search_tools", {"query": "anything"}))["note"]
+    asked = {"query": "which city has the oldest underground railway"}
+    weak = await given(face_of(crib), "search_tools", asked)
+    assert {each["id"] for each in weak["tools"]} == {"weather:weather_get", "mail:mail_get"}
+    assert all(each["confidence"] < LOW_CONFIDENCE for each in weak["tools"])
+    said = "Nothing here clearly fits this question, these are guesses; the nearest namespaces are "
+    near = weak["note"].removeprefix(said).split(". ")[0]
+    assert set(near.split(", ")) == {"weather", "mail"}
+    assert "tell the user that there is no such tool" in weak["note"]
+    one = await given(face_of(crib), "search_tools", {**asked, "namespace": "mail"})
+    assert "these are guesses; the nearest namespace is mail. Ask in other words" in one["note"]
 
 
 async def test_namespaces_are_told_with_their_counts() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from toolcrib.discovery.semantic.neighbours import Neighbours
 from toolcrib.discovery.semantic.vectors import Floats, Packed, Precision, Slots, VectorTable
 
-__all__ = ["Change", "DocumentVectors", "Method"]
+__all__ = ["Change", "DocumentVectors", "Method", "Near"]
 
 Method = Literal["exact", "graph"]
 
@@ -39,6 +39,15 @@ class Change:
     """Their vectors."""
 
 
+class Near(NamedTuple):
+    """The tools nearest to a question."""
+
+    found: list[tuple[str, float]]
+    """Their ids and cosines, the nearest first."""
+    total: int
+    """How many there are without a limit."""
+
+
 class DocumentVectors:
     """Documents by id, each with a vector and the hash of what the vector was made of.
 
@@ -48,8 +57,10 @@ class DocumentVectors:
     reads it.
     """
 
-    def __init__(self, dimensions: int, *, precision: Precision, exact_limit: int) -> None:
-        self.table = VectorTable(dimensions, precision=precision)
+    def __init__(
+        self, dimensions: int, *, precision: Precision, exact_limit: int, leading: int | None = None
+    ) -> None:
+        self.table = VectorTable(dimensions, precision=precision, leading=leading)
         self._exact_limit = exact_limit
         self._slots: dict[str, int] = {}
         self._ids: list[str] = []
@@ -130,6 +141,14 @@ class DocumentVectors:
         ids = self._ids
         pairs = [(-cosine, ids[slot]) for slot, cosine in zip(found.tolist(), cosines.tolist(), strict=True)]
         return [(name, -negative) for negative, name in sorted(pairs)[:count]]
+
+    def near(
+        self, query: NDArray[Any], limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
+    ) -> Near:
+        """Return the nearest documents among these, without the excluded ones."""
+        found = self.best(query, limit + len(exclude), among)
+        kept = [pair for pair in found if pair[0] not in exclude][:limit] if exclude else found
+        return Near(kept, self.count(among) - self.count(exclude, among))
 
     def count(self, ids: AbstractSet[str] | None, among: AbstractSet[str] | None = None) -> int:
         """Return how many of these ids, or of all, are known and among those."""

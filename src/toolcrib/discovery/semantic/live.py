@@ -147,7 +147,7 @@ class LiveVectors:
         missing = {one: put[name] for name, one in hashes.items() if held is None or held.holder(one) is None}
         made = self._source.fetch(ways, missing)
         if held is None and self._source.dimensions is not None:
-            held = self._new(self._source.dimensions)
+            held = self._new(self._source.dimensions, leading=self._source.leading)
         if held is None:
             return None
         names = sorted(hashes, key=lambda name: hashes[name] not in made)

@@ -6,6 +6,7 @@ the true ten best and always the first, where looking at each vector takes 10 ms
 384 has .977 in 0.6 ms. But putting one vector in takes 0.4 ms, so 40 seconds for all.
 """
 
+from contextlib import suppress
 from importlib import import_module
 from itertools import chain
 from typing import Any
@@ -46,6 +47,8 @@ class Neighbours:
     @classmethod
     def of(cls, dimensions: int) -> "Neighbours | None":
         """Return an empty graph, or nothing where usearch is not installed."""
+        with suppress(ImportError):  # usearch 2.26 crashes the process that loads onnxruntime after it
+            import_module("onnxruntime")
         try:
             usearch = import_module("usearch.index")
         except ImportError:

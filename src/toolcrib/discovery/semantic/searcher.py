@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import CancelledError
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,6 +75,7 @@ class EmbeddingSearcher:
         if not callable(getattr(embedder, "embed", None)):
             raise EmbeddingError(f"{type(embedder).__name__} has no method `async embed(texts)`")
         self._embedder = embedder
+        self._encode = embedder.encode if isinstance(embedder, LocalEmbedder) else None
         self._source = VectorSource(embedder, text=text, cache=cache, batch=batch)
         self._live = LiveVectors(self._source, precision=dtype, exact_limit=exact_limit)
         self._midpoint, self._slope = calibration
@@ -146,20 +146,19 @@ class EmbeddingSearcher:
         """Embed a query and what else is missing, so that the synchronous methods need not wait for it."""
         await _in_thread(self._ask, self._there(), query, _nothing)
 
+    def consult(self, query: str, question: Callable[[DocumentVectors, Floats], T]) -> T | None:
+        """Return what a function makes of the tools' vectors and the query's, which do not change meanwhile.
+
+        The query's are a row, or several: see `VectorTable.cosines`. Where nothing is asked or known, the
+        function is not called.
+        """
+        return self._ask(self._here(), query, question)
+
     def cosines(self, query: str, ids: Iterable[str]) -> Floats:
         """Return the cosine of a query to each of these tools, and 0 for one that is unknown."""
         wanted = list(ids)
         found = self._ask(self._here(), query, lambda documents, vector: documents.cosines(vector, wanted))
         return np.zeros(len(wanted), np.float32) if found is None else found
-
-    def vectors(self, query: str, ids: Iterable[str]) -> tuple[Floats, Floats] | None:
-        """Return the vector of a query and those of these tools; nothing if the query says nothing."""
-        wanted = list(ids)
-        return self._ask(
-            self._here(),
-            query,
-            lambda documents, vector: (np.atleast_2d(vector)[0], documents.vectors(wanted)),
-        )
 
     def similarities(self, query: str) -> tuple[tuple[str, ...], Floats]:
         """Return the ids of all tools, and the cosine of a query to each; none if the query says nothing.
@@ -196,13 +195,11 @@ class EmbeddingSearcher:
         if limit <= 0 or (among is not None and not among):
             return Ranking()
 
-        def best(documents: DocumentVectors, vector: Floats) -> Ranking:
-            near = documents.best(vector, limit + len(exclude), among)
-            kept = ((name, cosine) for name, cosine in near if name not in exclude)
-            hits = [Hit(name, cosine, self.confidence(cosine)) for name, cosine in islice(kept, limit)]
-            return Ranking(hits, documents.count(among) - documents.count(exclude, among))
-
-        return self._ask(ways, query, best) or Ranking()
+        near = self._ask(ways, query, lambda documents, vector: documents.near(vector, limit, among, exclude))
+        if near is None:
+            return Ranking()
+        hits = [Hit(name, cosine, self.confidence(cosine)) for name, cosine in near.found]
+        return Ranking(hits, near.total)
 
     def _ask(self, ways: Ways, query: str, question: Callable[[DocumentVectors, Floats], T]) -> T | None:
         """Return what the tools, as of the last update, answer; nothing where nothing is asked or known."""
@@ -228,14 +225,11 @@ class EmbeddingSearcher:
 
     def _here(self, progress: Progress | None = None) -> Ways:
         """Return how a synchronous caller waits."""
-        embedder = self._embedder
-        embed = embedder.encode if isinstance(embedder, LocalEmbedder) else self._in_loop
-        return Ways(embed, report=progress or _nothing)
+        return Ways(self._encode or self._in_loop, report=progress or _nothing)
 
     def _there(self, progress: Progress | None = None) -> Ways:
         """Return how a thread waits that works for an asynchronous caller."""
-        embedder = self._embedder
-        embed = embedder.encode if isinstance(embedder, LocalEmbedder) else partial(_in_event_loop, embedder)
+        embed = self._encode or partial(_in_event_loop, self._embedder)
         tell = progress or _nothing
         return Ways(embed, from_thread.check_cancelled, lambda *counts: from_thread.run_sync(tell, *counts))
 

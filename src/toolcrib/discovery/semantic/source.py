@@ -56,6 +56,12 @@ class VectorSource:
         self.dimensions: int | None = None
         """How many numbers a vector has, once that is known."""
 
+    @property
+    def leading(self) -> int | None:
+        """How many of the first numbers of a vector tell most of it, if the embedder knows."""
+        told = getattr(self._embedder, "leading", None)
+        return told if isinstance(told, int) and 0 < told < (self.dimensions or 0) else None
+
     def vectors(self, ways: Ways, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, each of the length one or of zeros.
 

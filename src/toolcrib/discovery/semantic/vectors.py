@@ -22,6 +22,7 @@ moves no measure of ranking. float16 is out: numpy converts it number by number.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -41,6 +42,11 @@ _LENGTH = 4096
 """The length of a row of int16: as much of the 24 bits as is left to the query."""
 _BLOCK = 2**18
 """How many numbers are made float32 at a time: they stay in a core's cache, and BLAS starts no thread."""
+_FEW = 64
+_LIKELY = 8
+"""How many times as many vectors are compared as are wanted, of those whose leading numbers are near."""
+_MANY = 16
+"""How many times as many vectors there must be for that to be worth it."""
 _GROWTH = 1.5
 _SMALLEST = 64
 
@@ -80,9 +86,19 @@ class VectorTable:
     [0.0, 1.0]
     """
 
-    def __init__(self, dimensions: int, *, precision: Precision = "int8") -> None:
+    def __init__(self, dimensions: int, *, precision: Precision = "int8", leading: int | None = None) -> None:
+        """Make a table of vectors.
+
+        Args:
+            dimensions: how many numbers a vector has.
+            precision: how they are kept.
+            leading: how many of the first of them tell most of it; where many vectors are looked at, these
+                are compared first, and the others only of those that come near.
+        """
         self.dimensions = dimensions
         self.precision = precision
+        self._heads: NDArray[Any] = np.zeros((0, leading or 0), precision)
+        """The leading numbers of each row, by themselves."""
         root = float(np.sqrt(dimensions))
         self._full = _LARGEST if precision == "int8" else _LENGTH
         longest_row = _LARGEST * root if precision == "int8" else _LENGTH + root / 2
@@ -101,7 +117,7 @@ class VectorTable:
     @property
     def nbytes(self) -> int:
         """How much memory the table holds."""
-        return self._rows.nbytes + self._shares.nbytes + self._live.nbytes
+        return self._rows.nbytes + self._heads.nbytes + self._shares.nbytes + self._live.nbytes
 
     def slots(self) -> Slots:
         """Return the slots that hold a vector, in order."""
@@ -130,6 +146,7 @@ class VectorTable:
     def replace(self, slots: Slots, packed: Packed) -> None:
         """Put vectors in place of those in the slots."""
         self._rows[slots] = packed.rows
+        self._heads[slots] = packed.rows[:, : self._heads.shape[1]]
         self._shares[slots] = packed.shares
 
     def remove(self, slots: Slots) -> None:
@@ -145,20 +162,17 @@ class VectorTable:
         A vector of zeros, or a query of zeros, has the cosine 0 to everything. A query of several rows is a
         whole and its parts: what counts is the mean of the cosine to the whole and the highest to a part.
         """
-        whole, share = self._whole(query)
-        if slots is not None or self._count < self._size:
-            slots = self.slots() if slots is None else slots
-            found = (self._products(whole, slots) * share).T * self._shares[slots]
-        else:
-            found = (self._products(whole, None) * share).T * self._shares[: self._size]
-        np.clip(found, -1, 1, out=found)
-        return found if found.ndim == 1 else (found[0] + found[1:].max(axis=0)) / 2
+        if slots is None and self._count < self._size:
+            slots = self.slots()
+        return self._compared(self._rows, query, slots)
 
     def best(self, query: NDArray[Any], count: int, slots: Slots | None = None) -> tuple[Slots, Floats]:
         """Return the `count` slots with the highest cosines, and these, in no order.
 
         Where the last of them ties with others, those are returned as well, for the caller to choose.
         """
+        if slots is None and self._heads.shape[1] and self._size > _MANY * max(count, _FEW):
+            slots = self._likely(query, _LIKELY * max(count, _FEW))
         found = self.slots() if slots is None else slots
         cosines = self.cosines(query, slots)
         if count >= len(found):
@@ -166,6 +180,21 @@ class VectorTable:
         least = np.partition(cosines, len(found) - count)[len(found) - count]
         kept = np.flatnonzero(cosines >= least)
         return found[kept], cosines[kept]
+
+    def _likely(self, query: NDArray[Any], count: int) -> Slots:
+        """Return about so many slots whose leading numbers are nearest to a query's, in order."""
+        cosines = self._compared(self._heads, query[..., : self._heads.shape[1]], None)
+        cosines[~self._live[: self._size]] = -np.inf
+        least = np.partition(cosines, len(cosines) - count)[len(cosines) - count]
+        return np.flatnonzero((cosines >= least) & self._live[: self._size])
+
+    def _compared(self, rows: NDArray[Any], query: NDArray[Any], slots: Slots | None) -> Floats:
+        """Return what counts of a query and the rows in the slots, or in all slots up to the last."""
+        whole, share = self._whole(query)
+        shares = self._shares[: self._size] if slots is None else self._shares[slots]
+        found = (self._products(rows, whole, slots) * share).T * shares
+        np.clip(found, -1, 1, out=found)
+        return found if found.ndim == 1 else (found[0] + reduce(np.maximum, found[1:])) / 2
 
     def _whole(self, query: NDArray[Any]) -> tuple[Floats, Floats]:
         """Return a query in whole numbers, each row of it as a column, and one over their lengths."""
@@ -175,15 +204,15 @@ class VectorTable:
         whole = np.rint(exact * scale)
         return np.ascontiguousarray(whole.T, np.float32), _share(np.linalg.norm(whole, axis=-1))
 
-    def _products(self, whole: Floats, slots: Slots | None) -> Floats:
+    def _products(self, table: NDArray[Any], whole: Floats, slots: Slots | None) -> Floats:
         """Return the products of a query and the rows in the slots, or in all slots up to the last."""
         count = self._size if slots is None else len(slots)
-        step = max(1, _BLOCK // self.dimensions)
+        step = max(1, _BLOCK // table.shape[1])
         products = np.empty((count, *whole.shape[1:]), np.float32)
-        block = np.empty((min(step, count), self.dimensions), np.float32)
+        block = np.empty((min(step, count), table.shape[1]), np.float32)
         for start in range(0, count, step):
             part = slice(start, min(start + step, count))
-            rows = self._rows[part] if slots is None else self._rows[slots[part]]
+            rows = table[part] if slots is None else table[slots[part]]
             floats = block[: len(rows)]
             np.copyto(floats, rows)
             np.matmul(floats, whole, out=products[part])
@@ -204,11 +233,13 @@ class VectorTable:
     def _resize(self, capacity: int) -> None:
         rows = np.zeros((capacity, self.dimensions), self.precision)
         rows[: self._size] = self._rows[: self._size]
+        heads = np.zeros((capacity, self._heads.shape[1]), self.precision)
+        heads[: self._size] = self._heads[: self._size]
         shares = np.zeros(capacity, np.float32)
         shares[: self._size] = self._shares[: self._size]
         live = np.zeros(capacity, np.bool_)
         live[: self._size] = self._live[: self._size]
-        self._rows, self._shares, self._live = rows, shares, live
+        self._rows, self._heads, self._shares, self._live = rows, heads, shares, live
 
 
 _NO_SLOTS: Slots = np.zeros(0, np.intp)

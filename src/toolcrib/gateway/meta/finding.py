@@ -88,8 +88,9 @@ class Finder:
             return ()
         if not unsure.guesses:
             return (f"no tool fits this question; {self._look([*unsure.near, *unsure.others])}",)
-        named = ", ".join(unsure.near[:_NAMED])
-        where = f"; the nearest namespaces are {named}" if named else ""
+        near = unsure.near[:_NAMED]
+        which = "the nearest namespaces are" if len(near) > 1 else "the nearest namespace is"
+        where = f"; {which} {', '.join(near)}" if near else ""
         said = (
             f"nothing here clearly fits this question, these are guesses{where}. Ask in other words, look "
             "through a namespace with list_tools, or tell the user that there is no such tool"

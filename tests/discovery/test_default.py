@@ -1,0 +1,152 @@
+"""What an index finds without any setting: by words, and by the table that is built in."""
+
+import subprocess
+import sys
+
+import pytest
+
+from toolcrib.discovery import Bm25Searcher, Index
+from toolcrib.model import Tool
+
+TOOLS = {
+    "send_message": "Post a message to a channel.",
+    "create_issue": "Open an issue in a repository.",
+    "get_weather": "Tell the weather forecast of a city. 天气预报 погода الطقس मौसम καιρός מזג האוויר อากาศ",
+    "book_flight": "Reserve a seat on a plane. 预订机票 билет на самолёт حجز رحلة उड़ान πτήση טיסה เที่ยวบิน",
+    "find_hotel": "Look for a room for the night. ホテルを探す гостиница فندق होटल ξενοδοχείο מלון โรงแรม",
+    "convert_currency": "Exchange an amount of money from one currency to another.",
+    "list_invoices": "List the unpaid bills of a customer.",
+    "play_song": "Play a track by its title.",
+    "translate_text": "Translate a text into another language.",
+    "create_event": "Add an appointment to a calendar.",
+    "resize_image": "Make a picture smaller or larger.",
+    "track_parcel": "Say where a package is.",
+}
+FOREIGN = {
+    "Chinese": "今天的天气预报怎么样",
+    "Japanese": "ホテルを探す",
+    "Korean": "내일 날씨 어때요",
+    "Russian": "какая завтра погода в Москве",
+    "Arabic": "ما هو الطقس غدا في القاهرة",
+    "Hindi": "कल दिल्ली में मौसम कैसा होगा",
+    "Greek": "τι καιρός θα κάνει αύριο",
+    "Hebrew": "מה מזג האוויר מחר",
+    "Thai": "จองเที่ยวบิน อากาศ โรงแรม",
+    "Chinese with a name": "帮我预订机票 Oslo 明天",
+    "Russian with a tool": "погода и билет на самолёт: weather",
+}
+ERRANDS = [
+    (
+        "fly me to Rome on Friday, find somewhere to sleep there, and message the others about it",
+        {"book_flight", "find_hotel", "send_message"},
+    ),
+    (
+        "how warm will it be tomorrow, play something by Abba, and find out where my parcel is",
+        {"get_weather", "play_song", "track_parcel"},
+    ),
+    (
+        "find out where my parcel is, put the delivery in my diary, and write to the team about it",
+        {"track_parcel", "create_event", "send_message"},
+    ),
+]
+
+WATCHING = """
+import sys
+opened = []
+sys.addaudithook(lambda event, args: event == "open" and opened.append(str(args[0])))
+from toolcrib.discovery import Index
+from toolcrib.model import Tool
+index = Index()
+index.register(Tool(name="send_mail", description="Send a message.", input_schema={}))
+index.tools(), index.search("", limit=5), index.search("天气"), index.resolve("send_mail")
+print([name for name in opened if "static_model" in name])
+index.search("tell somebody about it")
+print(sorted({name.rpartition("static_model")[2][1:] for name in opened if "static_model" in name}))
+"""
+
+
+def filled(index: Index) -> Index:
+    index.register_many(
+        (Tool(name=name, description=said, input_schema={}), None) for name, said in TOOLS.items()
+    )
+    return index
+
+
+@pytest.fixture(scope="module")
+def index() -> Index:
+    return filled(Index())
+
+
+@pytest.fixture(scope="module")
+def by_words() -> Index:
+    return filled(Index(Bm25Searcher()))
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("somewhere to sleep in lisbon", "find_hotel"),
+        ("what do they still owe us", "list_invoices"),
+        ("cash i still owe the landlord", "list_invoices"),
+        ("remind me about the dentist on friday", "create_event"),
+        ("say it in french", "translate_text"),
+    ],
+)
+def test_meaning_finds_first_what_words_do_not(
+    index: Index, by_words: Index, question: str, expected: str
+) -> None:
+    assert [result.summary.id for result in by_words.search(question, limit=1)] != [expected]
+    assert index.search(question, limit=1).items[0].summary.id == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("send a message", "send_message"),
+        ("open an issue", "create_issue"),
+        ("weather forecast", "get_weather"),
+        ("list unpaid bills", "list_invoices"),
+        ("translate_text", "translate_text"),
+    ],
+)
+def test_words_find_what_they_say(index: Index, question: str, expected: str) -> None:
+    result = index.search(question, limit=1).items[0]
+    assert (result.summary.id, result.score_type) == (expected, "hybrid")
+
+
+@pytest.mark.parametrize(("question", "expected"), ERRANDS)
+def test_a_question_of_three_errands_finds_all_three_tools_first(
+    index: Index, by_words: Index, question: str, expected: set[str]
+) -> None:
+    assert {result.summary.id for result in index.search(question, limit=3)} == expected
+    assert {result.summary.id for result in by_words.search(question, limit=3)} != expected
+
+
+@pytest.mark.parametrize("question", FOREIGN.values(), ids=FOREIGN)
+def test_what_the_table_cannot_read_is_answered_exactly_as_by_words(
+    index: Index, by_words: Index, question: str
+) -> None:
+    for limit in (3, 20):
+        found, expected = index.search(question, limit=limit), by_words.search(question, limit=limit)
+        assert found.total == expected.total
+        assert [(one.summary.id, one.score, one.confidence) for one in found] == [
+            (one.summary.id, one.score, one.confidence) for one in expected
+        ]
+
+
+def test_most_of_these_questions_are_answered(by_words: Index) -> None:
+    answered = [name for name, question in FOREIGN.items() if by_words.search(question).items]
+    assert set(FOREIGN) - set(answered) <= {"Korean"}
+
+
+def test_results_that_are_sure_enough_are_those_of_the_whole_answer(index: Index) -> None:
+    whole = index.search("tell the team about the weather", limit=50)
+    for least in (0.001, 0.01, 0.1, 0.9):
+        page = index.search("tell the team about the weather", limit=50, min_confidence=least)
+        assert list(page.items) == [result for result in whole.items if result.confidence >= least]
+        assert page.total == len(page)
+
+
+def test_no_model_is_opened_before_the_first_search_that_needs_it() -> None:
+    said = subprocess.check_output([sys.executable, "-c", WATCHING], text=True).splitlines()
+    assert said == ["[]", "['judge.npz', 'scales.npy', 'table.npy', 'vocab.txt']"]
