@@ -57,4 +57,4 @@ def test_a_set_brings_its_own_tools(tmp_path: Path) -> None:
     )
     for measured in of_set(tmp_path).measure(sample=1):
         assert [measured.report.queries, measured.report.mrr] == [1, 1]
-    assert [measured.name for measured in of_set(tmp_path).measure(sample=1)] == ["bm25", "hybrid"]
+    assert [measured.searcher for measured in of_set(tmp_path).measure(sample=1)] == ["bm25", "hybrid"]
