@@ -133,7 +133,8 @@ def ratios(cost: Cost) -> list[str]:
     lines: list[str] = []
     for size in sizes_of(cost):
         add_ratio(lines, "Bm25Searcher to bm25s with the same tokens", cost, (SEARCHER, SAME_TOKENS), size)
-        add_ratio(lines, "the whole Index to the same", cost, (DEFAULT, SAME_TOKENS), size)
+        add_ratio(lines, "an Index by words to the same", cost, (WORDS, SAME_TOKENS), size)
+        add_ratio(lines, "Index() to an Index by words", cost, (DEFAULT, WORDS), size)
         add_ratio(lines, "FastMCP search to toolcrib", cost, (FASTMCP, DEFAULT), size)
     largest = max(cost.get(DEFAULT, {}), default=0)
     if largest:

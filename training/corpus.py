@@ -25,8 +25,8 @@ LISTS = ("scale_toolsdk", "scale_docker")
 HELD_OUT = 15
 """The percentage of servers whose tools and questions are kept for measuring."""
 UNSEEN = ("metatool_unseen", "bfcl_unseen", "seal_val", "ace_unseen")
-"""The validation sets whose tools were mostly never trained on: none of the first, a sixth of the second, a few
-of the fourth; of seal_val, nearly half were, with other questions."""
+"""The validation sets whose tools were mostly never trained on: none of the first, a sixth of the second, a
+few of the fourth; of seal_val, nearly half were, with other questions."""
 TEXTS = (DocumentText(), DocumentText(parameters=False))
 """How a tool is told: as the product tells it, and without its parameters."""
 
