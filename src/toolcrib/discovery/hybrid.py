@@ -25,7 +25,7 @@ from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 
 __all__ = ["HybridSearcher", "default_searcher"]
 
-_DEPTH = 100
+_DEPTH = 64
 """How many of the best of either way are compared."""
 _FOREIGN_SHARE = 0.3
 _READ = 10_000

@@ -18,6 +18,9 @@ _LEAST = 300
 _PART_SHARE = 0.5
 """How much of a score the best part of a question decides, where it has several."""
 
+_STEPS = 4096
+"""How finely scores are told apart where they are added up."""
+
 Scores = NDArray[np.float32]
 Gains = dict[str, float]
 """What each term adds to a score, before its impact."""
@@ -36,13 +39,13 @@ class Scored:
     def spread(self, tools: int) -> tuple[float, float]:
         """Return the mean and the standard deviation over so many tools; free slots score nothing.
 
-        They are added up in order of size, so that the last digit does not depend on which tool came first.
+        They are added up as whole numbers, so that the last digit does not depend on which tool came first.
         """
         if not tools:
             return 0.0, 0.0
-        found = np.sort(self.scores[self.scores > 0]).astype(np.float64)
-        mean = float(found.sum()) / tools
-        return mean, sqrt(max(float((found * found).sum()) / tools - mean * mean, 0.0))
+        found = np.rint(self.scores * _STEPS).astype(np.int64)
+        mean = int(found.sum()) / tools / _STEPS
+        return mean, sqrt(max(int(found @ found) / tools / _STEPS**2 - mean * mean, 0.0))
 
 
 def score(question: Question, postings: Postings, slots: int) -> Scored:

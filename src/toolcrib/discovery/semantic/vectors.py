@@ -190,32 +190,38 @@ class VectorTable:
 
     def _compared(self, rows: NDArray[Any], query: NDArray[Any], slots: Slots | None) -> Floats:
         """Return what counts of a query and the rows in the slots, or in all slots up to the last."""
-        whole, share = self._whole(query)
-        shares = self._shares[: self._size] if slots is None else self._shares[slots]
-        found = (self._products(rows, whole, slots) * share).T * shares
+        whole, share = self._whole(np.atleast_2d(query))
+        found: Floats = self._products(rows, whole, slots)
+        found *= share[:, None]
+        found *= self._shares[: self._size] if slots is None else self._shares[slots]
         np.clip(found, -1, 1, out=found)
-        return found if found.ndim == 1 else (found[0] + reduce(np.maximum, found[1:])) / 2
+        first: Floats = found[0]
+        return first if len(found) == 1 else np.add(first, reduce(np.maximum, found[1:])) / np.float32(2)
 
     def _whole(self, query: NDArray[Any]) -> tuple[Floats, Floats]:
-        """Return a query in whole numbers, each row of it as a column, and one over their lengths."""
+        """Return the rows of a query in whole numbers, and one over their lengths."""
         exact = np.asarray(query, np.float64)
-        length = np.linalg.norm(exact, axis=-1, keepdims=True)
+        length = np.linalg.norm(exact, axis=1, keepdims=True)
         scale = np.divide(self._reach, length, out=np.zeros_like(length), where=length > 0)
         whole = np.rint(exact * scale)
-        return np.ascontiguousarray(whole.T, np.float32), _share(np.linalg.norm(whole, axis=-1))
+        return whole.astype(np.float32), _share(np.linalg.norm(whole, axis=1))
 
     def _products(self, table: NDArray[Any], whole: Floats, slots: Slots | None) -> Floats:
-        """Return the products of a query and the rows in the slots, or in all slots up to the last."""
+        """Return the products of each row of a query and the rows in the slots, or in all up to the last.
+
+        One row at a time: BLAS wakes its threads for a product of matrices, and they burn time long after it.
+        """
         count = self._size if slots is None else len(slots)
         step = max(1, _BLOCK // table.shape[1])
-        products = np.empty((count, *whole.shape[1:]), np.float32)
+        products = np.empty((len(whole), count), np.float32)
         block = np.empty((min(step, count), table.shape[1]), np.float32)
         for start in range(0, count, step):
             part = slice(start, min(start + step, count))
             rows = table[part] if slots is None else table[slots[part]]
             floats = block[: len(rows)]
             np.copyto(floats, rows)
-            np.matmul(floats, whole, out=products[part])
+            for row, found in zip(whole, products, strict=True):
+                np.matmul(floats, row, out=found[part])
         return products
 
     def _free(self, count: int) -> Slots:
