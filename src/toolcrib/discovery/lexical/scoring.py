@@ -18,7 +18,7 @@ _LEAST = 300
 _PART_SHARE = 0.5
 """How much of a score the best part of a question decides, where it has several."""
 
-_STEPS = 4096
+_STEPS = 2**15
 """How finely scores are told apart where they are added up."""
 
 Scores = NDArray[np.float32]
