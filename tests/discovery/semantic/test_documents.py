@@ -45,7 +45,8 @@ def link(documents: DocumentVectors) -> None:
 
 
 def exact(documents: DocumentVectors, query: NDArray[np.float32], count: int) -> list[tuple[str, float]]:
-    ids, cosines = documents.similarities(query)
+    ids = [documents._ids[slot] for slot in documents.table.slots().tolist()]
+    cosines = documents.cosines(query, ids)
     return sorted(zip(ids, cosines.tolist(), strict=True), key=lambda one: (-one[1], one[0]))[:count]
 
 

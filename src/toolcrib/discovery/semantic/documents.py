@@ -70,7 +70,6 @@ class DocumentVectors:
         self._graph: Neighbours | None = None
         self._loose: set[int] = set()
         """The slots that the graph does not hold."""
-        self._listed: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -93,7 +92,6 @@ class DocumentVectors:
         """Forget the removed documents and put the others in place of those with the same ids."""
         if not change.removed and not change.ids:
             return
-        self._listed = None
         gone = [self._slots.pop(name) for name in change.removed if name in self._slots]
         self._vacate(gone)
         self.table.remove(np.array(gone, np.intp))
@@ -122,15 +120,6 @@ class DocumentVectors:
         packed = self.table.packed(slots[known])
         found[known] = packed.rows * packed.shares[:, None]
         return found
-
-    def similarities(self, query: NDArray[Any]) -> tuple[tuple[str, ...], Floats]:
-        """Return the ids of all documents and the cosine of a query to each.
-
-        The ids are the same object until documents change.
-        """
-        if self._listed is None:
-            self._listed = tuple([self._ids[slot] for slot in self.table.slots().tolist()])
-        return self._listed, self.table.cosines(query)
 
     def best(
         self, query: NDArray[Any], count: int, among: AbstractSet[str] | None

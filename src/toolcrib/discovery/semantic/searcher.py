@@ -160,14 +160,6 @@ class EmbeddingSearcher:
         found = self._ask(self._here(), query, lambda documents, vector: documents.cosines(vector, wanted))
         return np.zeros(len(wanted), np.float32) if found is None else found
 
-    def similarities(self, query: str) -> tuple[tuple[str, ...], Floats]:
-        """Return the ids of all tools, and the cosine of a query to each; none if the query says nothing.
-
-        The ids are the same object until tools change, so that what was derived from them can be kept.
-        """
-        found = self._ask(self._here(), query, DocumentVectors.similarities)
-        return ((), np.zeros(0, np.float32)) if found is None else found
-
     def confidence(self, cosine: float) -> float:
         """Return how likely a tool with this cosine is to fit, in [0, 1]."""
         return by_meaning(self.exponent(cosine))
