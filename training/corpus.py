@@ -16,8 +16,9 @@ from typing import Any
 from toolcrib.discovery.evaluation import Catalogue, LabelledSet, ToolLine
 from toolcrib.discovery.evaluation import Question as Labelled
 from toolcrib.discovery.semantic.text import DocumentText
+from toolcrib.model import Tool
 
-__all__ = ["DATA", "QUESTIONS", "Corpus", "Pair", "held_out", "read_lines"]
+__all__ = ["DATA", "QUESTIONS", "Corpus", "Entry", "Pair", "held_out", "read_lines"]
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 QUESTIONS = Path(__file__).parent / "questions"
@@ -43,9 +44,21 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    tool: Any
+class Entry:
+    """A tool as an index hands it to its searcher."""
+
+    tool: Tool
     examples: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The tool id, as text."""
+        return str(self.tool.id)
+
+    @property
+    def content_hash(self) -> str:
+        """What no other tool of the corpus has."""
+        return self.id
 
 
 @dataclass(slots=True)
@@ -74,7 +87,7 @@ class Corpus:
     def texts(self, ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
         """Yield each tool in the ways that it is told."""
         for tool in Catalogue.of_lines(self.lines[one] for one in ids).tools:
-            yield tuple(text(_Entry(tool)) for text in TEXTS)
+            yield tuple(text(Entry(tool)) for text in TEXTS)
 
     def joined(self, count: int, chance: random.Random) -> list[Pair]:
         """Return questions with two errands, made of two questions of one source."""

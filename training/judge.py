@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from corpus import QUESTIONS, Corpus, held_out, read_lines
-from validate import embedder_of
+from corpus import QUESTIONS, Corpus, Entry, held_out, read_lines
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
 from toolcrib.discovery.evaluation import EVERYDAY, Catalogue, auc, calibrate
 from toolcrib.discovery.judge import Judge
-from toolcrib.model import Tool
+from toolcrib.discovery.semantic.named import embedder_in
 
 SHARES = {"answered": 1.0, "missing": 0.5, "unanswered": 0.75, "everyday": 0.5}
 """How much each kind of question weighs in all."""
@@ -28,16 +27,6 @@ GROUPS = 6
 """How many catalogues the servers that are learnt from make."""
 STRICTNESS = 1e-2
 ENOUGH = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A tool as an index hands it to its searcher."""
-
-    id: str
-    tool: Tool
-    content_hash: str
-    examples: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -72,7 +61,7 @@ class Asking:
         ]
         self.catalogue = Catalogue.of_lines(lines)
         self.searcher = HybridSearcher(Bm25Searcher(), model)
-        self.searcher.update([Entry(str(tool.id), tool, str(tool.id)) for tool in self.catalogue.tools])
+        self.searcher.update([Entry(tool) for tool in self.catalogue.tools])
         self.cases = cases
 
     def ask(self, kind: str, question: str, siblings: frozenset[str], right: frozenset[str]) -> None:
@@ -109,7 +98,7 @@ def collect(corpus: Corpus, folder: Path, *, held: bool) -> Cases:
             tools[corpus.lines[one].namespace or ""].add(one)
     cases = Cases()
     for servers in _catalogues(tools, held=held):
-        asking = Asking(corpus, servers, EmbeddingSearcher(embedder_of(folder)), cases)
+        asking = Asking(corpus, servers, EmbeddingSearcher(embedder_in(folder)), cases)
         ids = asking.catalogue.ids
         for row in answered:
             spaces = {corpus.lines[one].namespace or "" for one in row["relevant"]}

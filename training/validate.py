@@ -15,19 +15,13 @@ from toolcrib.discovery import (
     EmbeddingSearcher,
     HybridSearcher,
     Index,
-    OnnxEmbedder,
     Searcher,
-    StaticEmbedder,
 )
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, finder_of
 from toolcrib.discovery.protocols import LocalEmbedder
+from toolcrib.discovery.semantic.named import embedder_in
 
-__all__ = ["embedder_of", "report", "validate"]
-
-
-def embedder_of(folder: Path) -> LocalEmbedder:
-    """Return the model in a folder."""
-    return OnnxEmbedder(folder) if (folder / "model.onnx").exists() else StaticEmbedder(folder)
+__all__ = ["report", "validate"]
 
 
 def validate(make: Callable[[], Searcher], sets: Sequence[LabelledSet]) -> dict[str, float]:
@@ -64,7 +58,7 @@ def main() -> None:
     )
     parser.add_argument("folders", nargs="+", type=Path)
     folders: list[Path] = parser.parse_args().folders
-    print(report({one.name: embedder_of(one) for one in folders}, Corpus.read()))
+    print(report({one.name: embedder_in(one) for one in folders}, Corpus.read()))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,12 @@ from toolcrib.discovery import (
     HybridSearcher,
     Index,
     LocalEmbedder,
-    OnnxEmbedder,
     Searcher,
     SqliteStore,
-    StaticEmbedder,
     Store,
     load_embedder,
 )
+from toolcrib.discovery.semantic.named import embedder_in
 from toolcrib.errors import EmbeddingError, MissingExtraError, StoreError
 from toolcrib.execution import Middleware, Observer
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
@@ -75,9 +74,7 @@ def make_embedder(settings: SearchSettings) -> LocalEmbedder:
         MissingExtraError: what runs it is not installed.
     """
     folder = settings.folder()
-    if folder is None:
-        return load_embedder(settings.model)
-    return OnnxEmbedder(folder) if (folder / "model.onnx").exists() else StaticEmbedder(folder)
+    return load_embedder(settings.model) if folder is None else embedder_in(folder)
 
 
 def can_do_without(settings: SearchSettings, error: EmbeddingError | MissingExtraError) -> bool:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolcrib.discovery.protocols import LocalEmbedder
+from toolcrib.discovery.semantic.onnx import OnnxEmbedder
 from toolcrib.discovery.semantic.static import StaticEmbedder
 from toolcrib.errors import EmbeddingError, ToolcribError
 from toolcrib.model.suggest import did_you_mean, there_are
 
-__all__ = ["BUILT_IN", "ENTRY_POINTS", "load_embedder"]
+__all__ = ["BUILT_IN", "ENTRY_POINTS", "embedder_in", "load_embedder"]
 
 ENTRY_POINTS: Final = "toolcrib.embedders"
 """The group under which a distribution offers an embedder: a class or a function that returns one."""
@@ -48,6 +49,16 @@ def load_embedder(name: str = BUILT_IN) -> LocalEmbedder:
         both = " and ".join(repr(point.value) for point in points)
         raise EmbeddingError(f"{both} are both called that; uninstall one of them", shown)
     return _made(points[0], shown)
+
+
+def embedder_in(folder: Path) -> LocalEmbedder:
+    """Return the embedder of the model in a folder: an ONNX model, or else a table.
+
+    Raises:
+        EmbeddingError: the folder or a file of it is missing.
+        MissingExtraError: what runs an ONNX model is not installed.
+    """
+    return OnnxEmbedder(folder) if (folder / "model.onnx").exists() else StaticEmbedder(folder)
 
 
 @cache
