@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from toolcrib.adapter.loss import Losses, Part
+from toolcrib.adapter.paths import step
 from toolcrib.adapter.rewrite import Rewritten, SchemaTooLargeError, rewrite
 from toolcrib.adapter.rules import Rules
 from toolcrib.errors import ConversionError, InvalidToolError, ValidationError
@@ -223,15 +224,16 @@ def description_of(tool: CanonicalTool) -> str | None:
 def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None:
     """Note every part of a definition that a format has no place for; `kept` are those that it has."""
     inner = _within(tool)
-    for field in tool.model_fields_set & FIELDS.keys():
-        name, value = FIELDS[field], getattr(tool, field)
-        is_said = value is not None and (value not in _EMPTY or field == "output_schema")
-        if is_said and name not in kept and name not in tool.source_meta and name not in inner:
+    source = tool.source_meta
+    for field in tool.model_fields_set:
+        if (name := FIELDS.get(field)) is None or name in kept or name in source or name in inner:
+            continue
+        value = getattr(tool, field)
+        if value is not None and (value not in _EMPTY or field == "output_schema"):
             losses.note(name, f"/{name}", "has no place in this format, and is left out")
-    for name in tool.source_meta:
+    for name in source:
         if name not in kept and (name != "description" or tool.description is None):
-            path = name.replace("~", "~0").replace("/", "~1")
-            losses.note(name, f"/{path}", "has no place in this format, and is left out")
+            losses.note(name, step("", name), "has no place in this format, and is left out")
 
 
 def _within(tool: CanonicalTool) -> set[str]:

@@ -21,8 +21,8 @@ class NameRule:
     foreign: re.Pattern[str]
     """Any run of characters that may not stand in a name."""
     length: int
-    first: re.Pattern[str] = re.compile("")
-    """What a name must begin with."""
+    first: re.Pattern[str] | None = None
+    """What a name must begin with, if anything."""
     own: Callable[[CanonicalTool], str] = attrgetter("name")
     """What a tool would like to be called."""
 
@@ -33,7 +33,7 @@ class NameRule:
         'get_issue'
         """
         fitted = self.foreign.sub("_", name) or "tool"
-        if not self.first.match(fitted):
+        if self.first is not None and not self.first.match(fitted):
             fitted = f"_{fitted}"
         return fitted if len(fitted) <= self.length else self.mark(fitted, name)
 

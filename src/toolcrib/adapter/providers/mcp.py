@@ -82,24 +82,23 @@ class McpAdapter:
 
         That is a third of the time. It is for a caller who lets go of it before anybody can change them.
         """
+        if type(raw) is dict and _is_sound(raw):
+            rest = {key: value for key, value in raw.items() if key not in _OUTER}
+            return self._borrowed(raw["name"], raw["inputSchema"], raw.get("outputSchema"), rest)
         raw = raw.tool if isinstance(raw, LocalTool) else raw
         if isinstance(raw, Tool):
             schemas: tuple[Any, Any] = (raw.input_schema, raw.output_schema)
             return self._borrowed(raw.name, *schemas, raw.to_json(without=_OUTER_FIELDS))
-        if type(raw) is not dict or not _is_sound(raw):
-            return self.to_canonical(raw)
-        rest = {key: value for key, value in raw.items() if key not in _OUTER}
-        return self._borrowed(raw["name"], raw["inputSchema"], raw.get("outputSchema"), rest)
+        return self.to_canonical(raw)
 
     def _borrowed(self, name: str, schema: Any, output: Any, rest: dict[str, Any]) -> CanonicalTool:
-        said = {key: tuple(value) if type(value) is list else value for key, value in _fields(rest).items()}
         return CanonicalTool.of_checked(
             name=name,
             input_schema=schema,
             output_schema=output,
             source_meta=rest,
             source_format=self.name,
-            **said,
+            **_fields(rest),
         )
 
     def from_canonical(self, tool: CanonicalTool, **options: Any) -> dict[str, Any]:
@@ -193,7 +192,7 @@ def _in_meta(field: str, value: Any) -> Any:
     if field in _KINDS:
         return value if isinstance(value, _KINDS[field]) else None
     if field == "security_requirements":
-        return value if _are_requirements(value) else None
+        return tuple(value) if _are_requirements(value) else None
     return _texts(value)
 
 
@@ -204,8 +203,9 @@ def _are_requirements(value: Any) -> bool:
     )
 
 
-def _texts(value: Any) -> Any:
-    return value if isinstance(value, list) and all(isinstance(text, str) for text in value) else None
+def _texts(value: Any) -> tuple[str, ...] | None:
+    """Return a list of texts as a tuple; None if it is none."""
+    return tuple(value) if isinstance(value, list) and all(isinstance(text, str) for text in value) else None
 
 
 def _rest(tool: CanonicalTool, *, is_own: bool) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def rewrite(schema: dict[str, Any], rules: Rules, losses: Losses) -> Rewritten:
     """
     walk = Walk(Source(schema, modern=rules is not MCP), rules, losses)
     found, codec = rewrite_root(walk)
+    walk.alternatives.keep()
     return Rewritten(found, codec, _obstacle(walk))
 
 

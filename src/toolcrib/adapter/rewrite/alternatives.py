@@ -24,11 +24,15 @@ class Alternatives:
     def add(self, schemas: Sequence[Any]) -> "Fits":
         """Take the alternatives of one union, and return what says whether a value fits one of them."""
         start = len(self._schemas)
-        if not self._schemas:
-            self._root = _copy(self._root)  # asked about long after, when the original may have changed
-        self._schemas += _copy(list(schemas))
+        self._schemas += schemas
         self._validator = None  # a default may have been encoded before all alternatives were known
         return Fits(self, start)
+
+    def keep(self) -> None:
+        """Copy what is asked about long after, when the original may have changed."""
+        if self._schemas:
+            self._root, self._schemas = _copy((self._root, self._schemas))
+            self._validator = None
 
     def fits(self, index: int, value: Any) -> bool:
         """Return whether a value fits one of all alternatives."""

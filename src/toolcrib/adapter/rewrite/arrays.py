@@ -57,6 +57,7 @@ def _rewrite_tuple(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
             wider = walk.nullable(found)
             if wider is found:  # its null could not be told from its absence
                 walk.object_depth -= 1
+                walk.has_discarded = True
                 return None, None
             found = wider
         if rules.all_required or index < least:

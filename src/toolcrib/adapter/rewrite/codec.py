@@ -76,6 +76,8 @@ COMPACT: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 def to_text(value: Any) -> str:
     """Return a JSON value as compact text."""
+    if type(value) is int:
+        return str(value)
     return COMPACT.encode(value)
 
 

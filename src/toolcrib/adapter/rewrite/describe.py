@@ -10,6 +10,8 @@ __all__ = ["MAX_HINT", "add_text", "describe", "hint"]
 MAX_HINT: Final = 600
 """How much of a schema is quoted in a description, in characters."""
 _MAX_NOTE: Final = 300
+_FEW: Final = 40
+_CONTAINERS: Final = frozenset({dict, list})
 
 
 def describe(description: Any, said: Iterable[tuple[str, Any]]) -> str:
@@ -37,12 +39,29 @@ def hint(schema: dict[str, Any], *, left_out: frozenset[str]) -> str:
 def _short(value: Any, limit: int) -> str:
     """Return a value as text, written out no further than to a limit."""
     if isinstance(value, str):
-        return value if len(value) <= limit else f"{value[:limit]}…"
-    if not isinstance(value, dict | list):
+        text = value
+    elif not isinstance(value, dict | list):
         return to_text(value)
-    text = ""
-    for piece in COMPACT.iterencode(value):
-        text += piece
-        if len(text) > limit:
-            return f"{text[:limit]}…"
-    return text
+    elif _is_small(value):
+        text = to_text(value)
+    else:
+        text = ""
+        for piece in COMPACT.iterencode(value):
+            text += piece
+            if len(text) > limit:
+                break
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _is_small(value: Any) -> bool:
+    """Return whether a container holds so little that writing it out whole is the shortest way."""
+    pending = [value]
+    for held in pending:
+        pending += [
+            member
+            for member in (held.values() if type(held) is dict else held)
+            if type(member) in _CONTAINERS
+        ]
+        if len(held) > _FEW or len(pending) > _FEW:
+            return False
+    return True

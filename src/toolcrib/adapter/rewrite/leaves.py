@@ -11,30 +11,42 @@ from toolcrib.adapter.rewrite.source import SCALARS
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Walk
 
-__all__ = ["rewrite_leaf"]
+__all__ = ["rewrite_leaf", "widen_leaf"]
 
 _NULLABLE: Final = [[kind, "null"] for kind in ("string", "boolean", "number", "integer")]
-_SIMPLE: Final = frozenset({"type", "description"})
-_LIST: Final = _SIMPLE | {"items"}
-_ENUM: Final = _SIMPLE | {"enum"}
 _FEW_VALUES: Final = 100
+_TYPE_ALONE: Final = 1
+_TYPE_AND_MORE: Final = 2
 
 
-def rewrite_leaf(walk: "Walk", schema: dict[str, Any]) -> dict[str, Any] | None:
+def rewrite_leaf(walk: "Walk", schema: Any) -> dict[str, Any] | None:
     """Return a subschema converted; None where the long way must be taken."""
-    if type(schema.get("description", "")) is not str:
+    if type(schema) is not dict or type(schema.get("description", "")) is not str:
         return None
-    keys, kinds = schema.keys(), schema.get("type")
+    kinds, words = schema.get("type"), len(schema) - ("description" in schema)
     if type(kinds) is str:
-        if keys <= _SIMPLE:
+        if words == _TYPE_ALONE:
             return schema.copy() if kinds in SCALARS else None
-        if kinds == "array":
-            return _list(walk, schema) if keys <= _LIST else None
-        return _enum(walk, schema) if kinds == "string" and keys <= _ENUM else None
-    if type(kinds) is list and keys <= _SIMPLE and kinds in _NULLABLE and walk.rules.type_lists:
+        if words == _TYPE_AND_MORE and kinds == "array":
+            return _list(walk, schema)
+        return _enum(walk, schema) if words == _TYPE_AND_MORE and kinds == "string" else None
+    if words == _TYPE_ALONE and kinds in _NULLABLE and walk.rules.type_lists:
         walk.unions += 1
         return {**schema, "type": kinds.copy()}
     return None
+
+
+def widen_leaf(walk: "Walk", leaf: dict[str, Any]) -> bool:
+    """Make a converted leaf admit null too; return whether it did already."""
+    kinds = leaf["type"]
+    if type(kinds) is list:
+        return True
+    leaf["type"] = [kinds, "null"]
+    walk.unions += 1
+    if "enum" in leaf:
+        leaf["enum"].append(None)
+        walk.enum_values += 1
+    return False
 
 
 def _list(walk: "Walk", schema: dict[str, Any]) -> dict[str, Any] | None:
@@ -44,9 +56,9 @@ def _list(walk: "Walk", schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _enum(walk: "Walk", schema: dict[str, Any]) -> dict[str, Any] | None:
-    values = schema["enum"]
+    values = schema.get("enum")
     if type(values) is not list or not 0 < len(values) <= _FEW_VALUES or set(map(type, values)) != {str}:
         return None
     walk.enum_values += len(values)
-    walk.name_chars += sum(map(len, values))
+    walk.name_chars += len("".join(values))
     return {**schema, "enum": values.copy()}

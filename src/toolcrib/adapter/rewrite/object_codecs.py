@@ -1,7 +1,8 @@
 """The way there and back for objects, maps and tuples."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.adapter.paths import step
@@ -17,23 +18,41 @@ Field = tuple[str, Codec | None, bool]
 class ObjectCodec:
     """An object whose properties are renamed, always present, or look different."""
 
-    fields: Mapping[str, Field]
-    """By the original name."""
+    names: Sequence[str]
+    """Those of its properties, in the original."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What they are called in the converted object, where that is something else."""
+    codecs: Mapping[str, Codec] = field(default_factory=dict)
+    """By the original name, for those that look different."""
+    absent: AbstractSet[str] = frozenset()
+    """Those whose null stands for their absence."""
     extra: tuple[str, Codec | None] | None = None
     """The property that lists what the schema does not name."""
     opaque: bool = False
+    _fields: dict[str, Field] | None = None
     _names: dict[str, str] | None = None
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """All of that by the original name, put together for the first value that goes across."""
+        if self._fields is None:
+            self._fields = {
+                name: (self.keys.get(name, name), self.codecs.get(name), name in self.absent)
+                for name in self.names
+            }
+        return self._fields
 
     def encode(self, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return value
+        fields = self.fields
         found: dict[str, Any] = {}
-        for name, (key, codec, null_is_absent) in self.fields.items():
+        for name, (key, codec, null_is_absent) in fields.items():
             if name in value:
                 found[key] = encode(codec, value[name], step(path, name))
             elif null_is_absent:
                 found[key] = None
-        others = {name: member for name, member in value.items() if name not in self.fields}
+        others = {name: member for name, member in value.items() if name not in fields}
         if self.extra:
             found[self.extra[0]] = encode(self.extra[1], others, path)
         elif taken := others.keys() & found.keys():
@@ -47,13 +66,13 @@ class ObjectCodec:
             return value
         if self._names is None:
             self._names = {key: name for name, (key, _, _) in self.fields.items()}
-        names = self._names
+        names, fields = self._names, self.fields
         found: dict[str, Any] = {}
         for key, member in value.items():
             if self.extra and key == self.extra[0]:
                 continue
             name = names[key] if key in names else key  # noqa: SIM401 - narrower for the type checker
-            _, codec, null_is_absent = self.fields.get(name, (name, None, False))
+            _, codec, null_is_absent = fields.get(name, (name, None, False))
             if member is None and null_is_absent:
                 continue
             if name in found:

@@ -1,12 +1,13 @@
 """Objects: properties that are always there, other names, and open maps as lists of pairs."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.paths import step
 from toolcrib.adapter.rewrite.codec import Codec
-from toolcrib.adapter.rewrite.object_codecs import Field, MapCodec, ObjectCodec
+from toolcrib.adapter.rewrite.leaves import rewrite_leaf, widen_leaf
+from toolcrib.adapter.rewrite.object_codecs import MapCodec, ObjectCodec
 from toolcrib.adapter.rewrite.scalars import limit_values
 
 if TYPE_CHECKING:
@@ -39,17 +40,16 @@ def rewrite_object(
         if others is not False:
             return _rewrite_map(walk, node, others, path)
     walk.enter_object()
-    found, needed, fields, changes = _named(walk, node, properties, path, is_root=is_root)
+    found, needed, codec = _named(walk, node, properties, path, is_root=is_root)
     walk.object_depth -= 1
     if not found and not is_root and not walk.rules.empty_objects:
         return None, None
     if others is None and is_root and not found and "additionalProperties" in node:
         others = True
-    extra = None
     if others is not None and others is not False:
-        extra = _extra(walk, node, others, found, needed, path)
-    schema = _closed(walk, node, found, needed, path)
-    return schema, ObjectCodec(fields, extra) if changes or extra else None
+        codec = codec or ObjectCodec(tuple(found))
+        codec.extra = _extra(walk, node, others, found, needed, path)
+    return _closed(walk, node, found, needed, path), codec
 
 
 def _declared(node: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,9 @@ def _rewrite_map(walk: "Walk", node: dict[str, Any], others: Any, path: str) -> 
     walk.enter_object()
     if type(names) is dict and names and names.get("type", "string") == "string" and "$ref" not in names:
         key, codec = walk.below({**names, "type": "string"}, step(path, "propertyNames"))
-        key = key if codec is None else {"type": "string"}
+        if codec is not None:
+            walk.has_discarded = True
+            key = {"type": "string"}
     value, codec = walk.below(others, step(path, "additionalProperties"))
     walk.object_depth -= 1
     pair = walk.closed_object({"key": key, "value": value}, ["key", "value"])
@@ -93,43 +95,65 @@ def _rewrite_map(walk: "Walk", node: dict[str, Any], others: Any, path: str) -> 
 
 def _named(
     walk: "Walk", node: dict[str, Any], properties: dict[str, Any], path: str, *, is_root: bool
-) -> tuple[dict[str, Any], list[str], dict[str, Field], bool]:
-    """Return the named properties converted, the required ones, the way back, and if that is needed."""
+) -> tuple[dict[str, Any], list[str], ObjectCodec | None]:
+    """Return the named properties converted, the required ones, and the way back."""
     required = frozenset(node.get("required", ()))
     if not node.get("properties", {}).keys() >= required:
         walk.losses.note("required", path, "names properties that are not declared")
     keys = _keys(walk, properties, path, is_root=is_root)
+    if properties:
+        walk.visit(len(properties))
+    all_required = walk.rules.all_required
+    found, codecs, absent = _members(walk, properties, required if all_required else properties, path)
+    needed = list(found) if all_required else [name for name in found if name in required]
+    codec = None
+    if keys or codecs or absent:
+        codec = ObjectCodec(tuple(found), keys, codecs, frozenset(absent))
+    if keys:
+        found = {keys.get(name, name): schema for name, schema in found.items()}
+        needed = [keys.get(name, name) for name in needed]
+    return found, needed, codec
+
+
+def _members(
+    walk: "Walk", properties: dict[str, Any], always: Container[str], path: str
+) -> tuple[dict[str, Any], dict[str, Codec], list[str]]:
+    """Return properties converted, the codecs of some, and those whose null stands for their absence."""
     found: dict[str, Any] = {}
-    fields: dict[str, Field] = {}
-    needed: list[str] = []
+    codecs: dict[str, Codec] = {}
     optional: list[str] = []
     nullable: list[str] = []
-    changes = bool(keys)
     for name, given in properties.items():
-        if given is False:
-            walk.losses.note(
-                "properties", step(path, "properties", name), "is never allowed, and is left out"
-            )
-            continue
-        key = keys.get(name, name)
-        schema, codec = walk.schema(given, path, name)
-        null_is_absent = walk.rules.all_required and name not in required
-        if null_is_absent:
-            wider = walk.nullable(schema)
-            (nullable if wider is schema else optional).append(name)
-            schema = wider
-        if null_is_absent or name in required:
-            needed.append(key)
-        found[key] = schema
-        fields[name] = (key, codec, null_is_absent)
-        changes = changes or null_is_absent or codec is not None
+        is_absent = name not in always
+        leaf = rewrite_leaf(walk, given)
+        if leaf is not None:
+            found[name] = leaf
+            if is_absent:
+                (nullable if widen_leaf(walk, leaf) else optional).append(name)
+        elif given is False:
+            at = step(path, "properties", name)
+            walk.losses.note("properties", at, "is never allowed, and is left out")
+            walk.visited -= 1  # which counts what is converted
+        else:
+            schema, codec = walk.member(given, step(path, "properties", name))
+            if codec is not None:
+                codecs[name] = codec
+            found[name] = schema
+            if is_absent:
+                found[name] = wider = walk.nullable(schema)
+                (nullable if wider is schema else optional).append(name)
+    _note_absent(walk, path, optional, nullable)
+    return found, codecs, optional + nullable
+
+
+def _note_absent(walk: "Walk", path: str, optional: list[str], nullable: list[str]) -> None:
+    """Tell which properties of an object are null where they would be absent."""
     if optional:
         walk.losses.note_in("required", path, _NULL_IS_ABSENT, optional)
     if nullable:
         walk.losses.note_in(
             "nullable", path, f"{_NULL_IS_ABSENT}, and its own null is taken for that", nullable
         )
-    return found, needed, fields, changes
 
 
 def _keys(walk: "Walk", properties: dict[str, Any], path: str, *, is_root: bool) -> dict[str, str]:

@@ -22,13 +22,14 @@ _ALL: Final = frozenset(TYPES)
 class References:
     """The definitions of one converted schema, each converted once, when it is first referred to."""
 
+    root_stays = False
+    """Whether a reference to the root leads to the converted root."""
+    definitions_stay: tuple[str, ...] = ()
+    """The keywords whose definitions the converted schema has in the same place."""
+
     def __init__(self) -> None:
         self.definitions: dict[str, Any] = {}
         """By name; None while being converted."""
-        self.root_stays = False
-        """Whether a reference to the root leads to the converted root."""
-        self.definitions_stay: tuple[str, ...] = ()
-        """The keywords whose definitions the converted schema has in the same place."""
         self._codecs: dict[str, Codec | None] = {}
         self._names: dict[int, str] = {}
         self._done: dict[str, Found] = {}
@@ -37,12 +38,17 @@ class References:
         self._counts: dict[str, int] = {}
         self._open: set[int] = set()
 
+    def known(self, schema: dict[str, Any]) -> "Found | None":
+        """Return a reference and nothing else converted, where its definition has been."""
+        reference = schema.get("$ref")
+        if type(reference) is not str or reference not in self._done:
+            return None
+        found, codec = self._done[reference]
+        return found.copy(), codec
+
     def rewrite(self, walk: "Walk", node: dict[str, Any], path: str) -> "Found":
         """Return a subschema with a reference converted."""
         reference = node["$ref"]
-        if reference in self._done and len(node) == 1:
-            found, codec = self._done[reference]
-            return found.copy(), codec
         target = walk.source.find(reference)
         siblings = {word: value for word, value in node.items() if word != "$ref"}
         if target is None:

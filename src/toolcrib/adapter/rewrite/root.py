@@ -75,7 +75,7 @@ def _plain(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> "Foun
         return walk.finish(node, found or {}, codec, USED, ""), codec
     if not renamed:
         return carry(walk, node, ""), None
-    codec = ObjectCodec({name: (key, None, False) for name, key in renamed.items()})
+    codec = ObjectCodec(tuple(renamed), renamed)
     return carry(walk, _rename(walk, node, renamed), ""), codec
 
 
@@ -130,7 +130,7 @@ def _with_definitions(walk: "Walk", found: dict[str, Any]) -> dict[str, Any]:
             found[word] = {
                 name: walk.schema(member, step("", word, name))[0] for name, member in given.items()
             }
-    used = walk.references.used(found) if walk.has_text else walk.references.definitions
+    used = walk.references.used(found) if walk.has_discarded else walk.references.definitions
     for word in DEFINITIONS:
         given = walk.source.root.get(word)
         if type(given) is dict and word not in walk.references.definitions_stay:

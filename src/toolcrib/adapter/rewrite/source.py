@@ -51,9 +51,11 @@ _NEWER: Final = frozenset(
     | {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef"}
 )
 """What draft-07 does not know."""
-_OLDER_OR_NEWER: Final = _NEWER | {"dependencies", "$ref"}
+_OLDER: Final = frozenset({"dependencies", "$dynamicRef"})
+_OLDER_OR_NEWER: Final = _OLDER | _NEWER | {"$ref"}
 _MAX_DIGITS: Final = 9
 _NUMBERS: Final = frozenset({int, float})
+_STR: Final = frozenset({str})
 _TYPE_NAMES: Final = frozenset(TYPES)
 
 
@@ -102,7 +104,7 @@ def _is_schema(value: Any) -> bool:
 
 
 def _is_names(value: Any) -> bool:
-    return type(value) is list and all(type(name) is str for name in value)
+    return type(value) is list and set(map(type, value)) <= _STR
 
 
 _Shape = tuple[frozenset[type] | None, Callable[[Any], bool] | None]
@@ -126,18 +128,34 @@ _SHAPES: Final[Mapping[str, _Shape]] = (
     }
 )
 """What the value of each keyword must be: its type, and what else; others may be anything."""
+_USUAL: Final[Mapping[str, type]] = {
+    "description": str,
+    "title": str,
+    "format": str,
+    "pattern": str,
+    "$ref": str,
+    "properties": dict,
+    "items": dict,
+    "additionalProperties": bool,
+    "enum": list,
+    "minimum": int,
+    "maximum": int,
+}
+"""The type that spares most keywords a closer look."""
 
 
 class Source:
     """One schema to be rewritten, with its references. It is read, never changed."""
 
+    changed = False
+    """Whether anything was said in newer words than those of the schema's own draft."""
+
     def __init__(self, root: dict[str, Any], *, modern: bool = True) -> None:
         """Take the whole schema; `modern` asks for the words of 2020-12 throughout."""
         self.root = root
         self._modern = modern
-        self.changed = False
-        """Whether anything was said in newer words than those of the schema's own draft."""
-        self._is_draft_7 = "draft-07" in str(root.get("$schema", ""))
+        self._is_draft_7 = "$schema" in root and "draft-07" in str(root["$schema"])
+        self._unlike = _OLDER_OR_NEWER if self._is_draft_7 else _OLDER
         self._found: dict[str, Any] = {}
         self._anchors: dict[str, tuple[str, Any]] | None = None
 
@@ -148,10 +166,12 @@ class Source:
 
         What that changes is noted. The result may be the subschema itself: it is not to be changed.
         """
-        if self._modern and not _OLDER_OR_NEWER.isdisjoint(schema):
+        if self._modern and not self._unlike.isdisjoint(schema):
             schema = self._modernised(schema, note, path)
         read = schema
         for word, value in schema.items():
+            if type(value) is _USUAL.get(word):
+                continue
             kinds, fits = _SHAPES.get(word, _ANY)
             if kinds is None or (type(value) in kinds and (fits is None or fits(value))):
                 continue

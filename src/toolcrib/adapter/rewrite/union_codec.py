@@ -96,6 +96,6 @@ def hides(codec: Codec | None) -> bool:
         elif isinstance(one, UnionCodec):
             pending += [branch.codec for branch in one.branches]
         elif isinstance(one, ObjectCodec):
-            pending += [inner for _, inner, _ in one.fields.values()]
+            pending += one.codecs.values()
             pending += [one.extra[1]] if one.extra else []
     return False

@@ -79,6 +79,7 @@ def rewrite_union(walk: "Walk", node: dict[str, Any], path: str, *, noted: bool 
     if any(inner is not None for _, inner in found):
         kinds = [walk.references.kinds(schema) for schema, _ in found]
         if _could_be_mistaken(walk, members, found, kinds, path):
+            walk.has_discarded = True
             return walk.anything(node, path)
         codec = _codec(walk, members, found, kinds, path)
     if not found:

@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from toolcrib.adapter.loss import Losses
-from toolcrib.adapter.paths import step
 from toolcrib.adapter.rewrite import arrays, combine, objects, unions
 from toolcrib.adapter.rewrite.alternatives import Alternatives
 from toolcrib.adapter.rewrite.carry import carry
@@ -51,6 +50,18 @@ class SchemaTooLargeError(ValueError):
 class Walk:
     """The state of one walk. `schema` converts any subschema; the other modules convert one kind each."""
 
+    has_discarded = False
+    """Whether a subschema was converted in vain, so that a definition may be needed no more."""
+    recursive = False
+    """Whether the converted schema refers back to itself."""
+    level = 0
+    """How many members deep the walk is, whatever it went through on the way."""
+    object_depth = 0
+    """How many objects deep it is, in the root or in one definition."""
+    visited = 0
+    unions = optional = properties = enum_values = name_chars = depth = enum_chars = 0
+    _depth = _spent = 0
+
     def __init__(self, source: Source, rules: Rules, losses: Losses) -> None:
         self.source = source
         self.rules = rules
@@ -59,49 +70,18 @@ class Walk:
         self.references = References()
         self.said: dict[str, list[tuple[str, Any]]] = {}
         """What is still to be said in the description of the subschema at a path."""
-        self.has_text = False
-        """Whether anything is passed as JSON text, so that a definition may be needed no more."""
-        self.recursive = False
-        """Whether the converted schema refers back to itself."""
-        self.unions = self.optional = self.properties = self.enum_values = self.name_chars = 0
-        self.level = 0
-        """How many members deep the walk is, whatever it went through on the way."""
         self.merging: set[int] = set()
         """The targets of references that are merged into what is being converted."""
-        self.depth = self.enum_chars = 0
-        self.object_depth = self.visited = self._depth = self._spent = 0
 
-    def schema(self, schema: Any, path: str, name: str | None = None) -> Found:
-        """Return any subschema converted: the one at a path, or that of a property of the object there.
+    def schema(self, schema: Any, path: str) -> Found:
+        """Return any subschema converted, the one at a path.
 
         Raises:
             SchemaTooLargeError: there are too many, or they nest too deep.
         """
-        self.visited += 1
-        if self.visited > MAX_SUBSCHEMAS or self._depth >= MAX_DEPTH:
-            raise self._too_large()
-        if type(schema) is not dict:
-            return self._not_an_object(schema, path if name is None else step(path, "properties", name))
-        if (leaf := rewrite_leaf(self, schema)) is not None:
-            return leaf, None
-        if name is not None:
-            path = step(path, "properties", name)
-            self.level += 1
-        self._depth += 1
-        found = self._compound(schema, path)
-        self._depth -= 1
-        if name is not None:
-            self.level -= 1
-        return found
-
-    def _compound(self, schema: dict[str, Any], path: str) -> Found:
-        """Return a subschema that says more than a type."""
-        node = self.source.read(schema, self.losses.note, path)
-        if "$ref" in node:
-            return self.references.rewrite(self, node, path)
-        if self.rules.structured:
-            return self.structured(node, path)
-        return carry(self, node, path), None
+        self.visit(1)
+        leaf = rewrite_leaf(self, schema)
+        return self._compound(schema, path) if leaf is None else (leaf, None)
 
     def below(self, schema: Any, path: str) -> Found:
         """Return the subschema of a member of the value converted."""
@@ -109,6 +89,36 @@ class Walk:
         found = self.schema(schema, path)
         self.level -= 1
         return found
+
+    def member(self, schema: Any, path: str) -> Found:
+        """Return the subschema of a property converted that is no leaf, and has been counted."""
+        self.level += 1
+        found = self._compound(schema, path)
+        self.level -= 1
+        return found
+
+    def _compound(self, schema: Any, path: str) -> Found:
+        """Return a subschema converted that is no leaf."""
+        if type(schema) is not dict:
+            return self._not_an_object(schema, path)
+        if len(schema) == 1 and (known := self.references.known(schema)) is not None:
+            return known
+        self._depth += 1
+        node = self.source.read(schema, self.losses.note, path)
+        if "$ref" in node:
+            found = self.references.rewrite(self, node, path)
+        elif self.rules.structured:
+            found = self.structured(node, path)
+        else:
+            found = carry(self, node, path), None
+        self._depth -= 1
+        return found
+
+    def visit(self, subschemas: int) -> None:
+        """Count subschemas that are about to be converted."""
+        self.visited += subschemas
+        if self.visited > MAX_SUBSCHEMAS or self._depth >= MAX_DEPTH:
+            raise self._too_large()
 
     def spend(self, values: int) -> None:
         """Count values that are looked at once more, since their subschema is merged or quoted elsewhere."""
@@ -135,7 +145,7 @@ class Walk:
         """Return the schema of an object with these properties, counted against the provider's limits."""
         self.properties += len(properties)
         self.optional += len(properties) - len(required)
-        self.name_chars += sum(map(len, properties))
+        self.name_chars += len("".join(properties))
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         if required or self.rules.all_required:
             schema["required"] = required
@@ -192,7 +202,11 @@ class Walk:
         """Return a subschema of one JSON type that may have any value of it."""
         if kind in SCALARS:
             return self.finish(node, {"type": kind}, None, _TYPE, path), None
-        found, codec, used = self._of_kind([] if kind == "null" else [kind], node, path)
+        used = objects.USED
+        if kind == "object":
+            found, codec = objects.rewrite_object(self, node, path)
+        else:
+            found, codec, used = self._of_kind([] if kind == "null" else [kind], node, path)
         if found is None:
             return self.anything(node, path, kind)
         return self.finish(node, found, codec, used, path), codec
@@ -211,7 +225,6 @@ class Walk:
     def anything(self, node: dict[str, Any], path: str, kind: str = "value") -> Found:
         """Return the schema of a value that has no other form here than JSON text in a string."""
         self.losses.note("type", path, f"the {kind} is free-form, and is passed as JSON text in a string")
-        self.has_text = True
         codec = JsonTextCodec()
         article = "an" if kind == "object" else "any" if kind == "value" else "a"
         text = f"JSON text of {article} {kind}{hint(node, left_out=_LEFT_OUT)}"
@@ -256,25 +269,23 @@ class Walk:
         path: str,
     ) -> dict[str, Any]:
         """Add to a converted subschema the other keywords of its original, as they are or described."""
-        if node.keys() <= used and path not in self.said:
-            return found
-        said = self.said.pop(path, [])
+        said = self.said.pop(path, []) if self.said else []
+        rules = self.rules
         for word, value in node.items():
             if word in used or word in found:
                 continue
-            if word in DEFINITIONS:
-                if path:
-                    self.losses.note(word, path, "what is referred to is among the definitions of the root")
-            elif word in self.rules.plain or (word in self.rules.checked and self.may_stay(word, value)):
+            if word in rules.plain or (word in rules.checked and self.may_stay(word, value)):
                 if word == "default" and codec is not None:
                     self._keep_default(found, codec, value, path)
                 else:
                     found[word] = value if type(value) not in _CONTAINERS else copy_json(value)
-            elif word in self.rules.dropped or word.startswith("x-"):
+            elif word in rules.dropped or word.startswith("x-"):
                 self.losses.note(word, path, "is left out")
-            else:
+            elif word not in DEFINITIONS:
                 said.append((word, value))
                 self.losses.note(word, path, "is only said in the description")
+            elif path:
+                self.losses.note(word, path, "what is referred to is among the definitions of the root")
         if said:
             found["description"] = describe(found.get("description", node.get("description")), said)
         return found
