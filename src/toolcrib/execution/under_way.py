@@ -16,24 +16,24 @@ class Visits:
 
     def __init__(self) -> None:
         self._count = 0
-        self._none = anyio.Event()
-        self._none.set()
+        self._none: anyio.Event | None = None
+        """Set when nobody is left; there is one while somebody waits for it."""
 
     def __len__(self) -> int:
         return self._count
 
     def __enter__(self) -> None:
-        if self._count == 0:
-            self._none = anyio.Event()
         self._count += 1
 
     def __exit__(self, *_: object) -> None:
         self._count -= 1
-        if self._count == 0:
+        if self._count == 0 and self._none is not None:
             self._none.set()
+            self._none = None
 
     async def over(self, within: float) -> None:
         """Wait until nobody is left, for at most so many seconds."""
         with anyio.move_on_after(within):
             while self._count:
+                self._none = self._none or anyio.Event()
                 await self._none.wait()

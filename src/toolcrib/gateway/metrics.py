@@ -1,6 +1,7 @@
 """What is counted while a gateway runs, in the text that Prometheus reads."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -53,16 +54,18 @@ class Metrics:
     def __init__(self, health: Health) -> None:
         self._health = health
         self._registry = CollectorRegistry()
-        named = ("namespace", "outcome")
-        self._requests = self._counter("requests", "MCP messages of clients", ("method", "outcome"))
-        self._calls = self._counter("calls", "Calls of tools", named)
-        self._seconds = Histogram(
+        requests = self._counter("requests", "MCP messages of clients", ("method", "outcome"))
+        calls = self._counter("calls", "Calls of tools", ("namespace", "outcome"))
+        seconds = Histogram(
             "toolcrib_call_seconds",
             "How long calls of tools took",
             ("namespace",),
             buckets=_BUCKETS,
             registry=self._registry,
         )
+        # Finding the counter of some labels takes longer than counting.
+        self._request_of, self._call_of = cache(requests.labels), cache(calls.labels)
+        self._seconds_of = cache(seconds.labels)
         ProcessCollector(registry=self._registry)
         self._registry.register(_Gauges(health))
 
@@ -83,8 +86,8 @@ class Metrics:
             namespace = "unknown"
         elif namespace not in self._health.namespaces():
             namespace = "other"
-        self._calls.labels(namespace, _outcome(outcome.error)).inc()
-        self._seconds.labels(namespace).observe(outcome.duration)
+        self._call_of(namespace, _outcome(outcome.error)).inc()
+        self._seconds_of(namespace).observe(outcome.duration)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Count a message of a client."""
@@ -103,7 +106,7 @@ class Metrics:
         else:
             return result
         finally:
-            self._requests.labels(method, outcome).inc()
+            self._request_of(method, outcome).inc()
 
 
 def _outcome(error: BaseException | None) -> str:

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from gateway.http.raw import call, site, streamed
 from gateway.little_face import LittleFace
+from mcp_types.methods import serialize_server_result
 
 from toolcrib.gateway.http.sessions import Sessions
 
@@ -33,6 +34,23 @@ async def test_a_call_that_says_nothing_before_its_answer_gets_json() -> None:
     assert answer.headers["content-type"] == "application/json"
     assert "mcp-session-id" not in answer.headers
     assert answer.json()["result"]["structuredContent"] == {"value": {}}
+
+
+async def test_an_answer_is_in_the_words_of_the_revision_and_says_who_gave_it() -> None:
+    async with site(face=LittleFace()) as client:
+        answer = await client.post("/mcp", json=stateless(client, "echo"))
+    result = answer.json()["result"]
+    assert serialize_server_result("tools/call", "2026-07-28", result) == result
+    assert result["resultType"] == "complete"
+    assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "toolcrib"
+
+
+async def test_a_client_that_says_of_itself_what_is_not_so_is_refused() -> None:
+    async with site(face=LittleFace()) as client:
+        message = stateless(client, "echo")
+        message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] = {"name": 7}
+        answer = await client.post("/mcp", json=message)
+    assert answer.json()["error"]["message"] == "Invalid request parameters"
 
 
 async def test_progress_comes_in_a_stream_before_the_answer() -> None:

@@ -11,13 +11,17 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCRequest,
+    JSONRPCResponse,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 __all__ = ["LineTooLongError", "Lines", "answered_id", "read_line"]
 
 _SHOWN = 200
+_PLAIN = {"jsonrpc", "id", "result"}
+"""What an answer has, and nothing else does."""
 _VERSION = r'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _ID = r'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,200}")'
 _ANSWER = r'"(?:result|error)"\s*:'
@@ -83,8 +87,11 @@ def read_line(line: bytes) -> tuple[JSONRPCMessage, ...]:
     'it gave an answer that is not JSON-RPC: {"jsonrpc": "2.0", "id": 1, "result": null}'
     """
     try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError:
+        value = from_json(line)
+        if isinstance(value, dict) and value.keys() == _PLAIN:
+            return (JSONRPCResponse.model_validate(value, by_name=False),)
+        message = jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValueError:
         return tuple(_mended(line))
     if isinstance(message, JSONRPCRequest) and b'"result"' in line:  # perhaps it is an answer as well
         return tuple(_mended(line))

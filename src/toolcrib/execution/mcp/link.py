@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 from mcp.client.session import ClientSession, IncomingMessage, LoggingFnT, MessageHandlerFnT
-from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -18,8 +18,6 @@ from mcp.shared.inbound import (
     mcp_param_headers,
     x_mcp_header_map,
 )
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -32,6 +30,7 @@ import toolcrib
 from toolcrib.execution.mcp.failures import is_lost_session
 from toolcrib.execution.mcp.negotiation import agree
 from toolcrib.execution.mcp.transport import Streams
+from toolcrib.execution.mcp.wire import Wire
 
 __all__ = ["Link", "Listeners", "open_link"]
 
@@ -51,26 +50,6 @@ class Listeners:
     """A log message, as data and level, which does not say what call it belongs to."""
 
 
-class _Wire(JSONRPCDispatcher[TransportContext]):
-    """The messages of a connection; it tells when the other side is gone, and why, if the transport knows."""
-
-    def __init__(self, read: Any, write: Any, lost: Callable[[], None]) -> None:
-        super().__init__(read, write, on_stream_exception=self._note)
-        self.gone = False
-        self.fault: Exception | None = None
-        self._lost = lost
-
-    async def _note(self, fault: Exception) -> None:
-        self.fault = fault
-
-    async def run(self, *args: Any, **options: Any) -> None:
-        try:
-            await super().run(*args, **options)
-        finally:
-            self.gone = True
-            self._lost()
-
-
 class Link:
     """A connection that is ready for requests, which any task may send.
 
@@ -79,7 +58,7 @@ class Link:
     here for what is needed of them, and the runner validates the value.
     """
 
-    def __init__(self, session: ClientSession, wire: _Wire, *, transport: str, asks: bool) -> None:
+    def __init__(self, session: ClientSession, wire: Wire, *, transport: str, asks: bool) -> None:
         version = session.protocol_version or ""
         self.session = session
         self.transport = transport
@@ -131,13 +110,15 @@ class Link:
         Raises:
             MCPError: the server refused it, or the connection ended.
         """
-        options: CallOptions = {"headers": self._headers | headers if headers else self._headers.copy()}
-        if on_progress is not None:
-            options["on_progress"] = on_progress
+        said = self._headers | (headers or {})
         if self.modern:
             params = params | {"_meta": self._meta | params.get("_meta", {})}
-            options["headers"][MCP_METHOD_HEADER] = method
-        return await self._wire.send_raw_request(method, params, options)
+            said[MCP_METHOD_HEADER] = method
+        if on_progress is None:
+            return await self._wire.ask(method, params, said)
+        return await self._wire.send_raw_request(
+            method, params, {"headers": said, "on_progress": on_progress}
+        )
 
     def call_headers(self, name: str, schema: dict[str, Any], args: dict[str, Any]) -> dict[str, str] | None:
         """Return what a call says in headers too: the tool, and the arguments that its schema marks so."""
@@ -161,7 +142,7 @@ async def open_link(
         Exception: what the transport raised, and what `agree` does.
     """
     async with streams as (read, write):
-        wire = _Wire(read, write, listeners.lost)
+        wire = Wire(read, write, listeners.lost)
         session = ClientSession(
             dispatcher=wire,
             client_info=_CLIENT,

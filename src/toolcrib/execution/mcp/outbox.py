@@ -1,5 +1,6 @@
 """Messages that wait until a server reads its input: no longer than somebody wants them, and not too many."""
 
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
@@ -12,17 +13,23 @@ from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
+    JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
-    RequestId,
+    JSONRPCResponse,
 )
 
 from toolcrib.execution.mcp.faults import marked
 
-__all__ = ["Outbox"]
+__all__ = ["OnAnswer", "Outbox"]
 
 _MAX_BYTES = 64 * 2**20
+_SMALL = 4 * 2**10
+"""How many bytes a pipe takes whole, or not at all."""
+
+OnAnswer = Callable[[JSONRPCResponse | JSONRPCError], bool]
+"""Is told of an answer before anybody else; returns whether nobody else need be."""
 
 
 class Outbox:
@@ -30,9 +37,13 @@ class Outbox:
 
     Writing never waits, so that calls to a server which does not read can be cancelled at once. A request
     that is cancelled while it waits is dropped, and the server hears neither of it nor of its cancellation.
+    What is small does not wait where nothing else does: `at_once` writes it, in the task of its sender.
     """
 
-    def __init__(self, *, max_bytes: int = _MAX_BYTES) -> None:
+    def __init__(self, at_once: Callable[[bytes], Awaitable[None]], *, max_bytes: int = _MAX_BYTES) -> None:
+        self.on_answer: OnAnswer = lambda _: False
+        self._at_once = at_once
+        self._is_writing = False
         self._max_bytes = max_bytes
         self._waiting: dict[object, bytes] = {}
         """By request id, or by something unique for what is no request."""
@@ -60,15 +71,35 @@ class Outbox:
         if self._is_idle_talk(message):
             return
         text = _written(message)
-        if text is not None:
-            self._put(message, text)
-        await anyio.lowlevel.cancel_shielded_checkpoint()
+        if text is None:
+            return
+        key: object = coerce_request_id(message.id) if isinstance(message, JSONRPCRequest) else object()
+        if len(text) <= _SMALL and self._is_free:
+            await self._write(key, text)
+        else:
+            self._put(key, text)
+            await anyio.lowlevel.cancel_shielded_checkpoint()
 
-    def _put(self, message: JSONRPCMessage, text: bytes) -> None:
-        if isinstance(message, JSONRPCRequest) and self._size and self._size + len(text) > self._max_bytes:
+    @property
+    def _is_free(self) -> bool:
+        """Return whether nothing waits, or is being written."""
+        return not (self._waiting or self._is_writing) and self._current is None
+
+    async def _write(self, key: object, text: bytes) -> None:
+        if isinstance(key, int | str):
+            self._unanswered.add(key)
+        self._is_writing = True
+        try:
+            await self._at_once(text)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            self._put(key, text)  # whoever takes it finds out the same, and why
+        finally:
+            self._is_writing = False
+
+    def _put(self, key: object, text: bytes) -> None:
+        if isinstance(key, int | str) and self._size and self._size + len(text) > self._max_bytes:
             reason = f"it does not read its input, and {self._size:,} bytes wait for it already"
             raise MCPError(CONNECTION_CLOSED, reason, marked(sent=False))
-        key: object = coerce_request_id(message.id) if isinstance(message, JSONRPCRequest) else object()
         self._waiting[key] = text
         self._size += len(text)
         self._stirred.set()
@@ -107,10 +138,11 @@ class Outbox:
         self._taken = len(text)
         return text
 
-    def answered(self, number: RequestId | None) -> None:
-        """Note that a request was answered."""
-        if number is not None:
-            self._unanswered.discard(coerce_request_id(number))
+    def answered(self, message: JSONRPCResponse | JSONRPCError) -> bool:
+        """Note that a request was answered; return whether its sender has the answer already."""
+        if message.id is not None:
+            self._unanswered.discard(coerce_request_id(message.id))
+        return self.on_answer(message)
 
     @property
     def neglected(self) -> bool:

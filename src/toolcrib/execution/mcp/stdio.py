@@ -90,7 +90,7 @@ class _Link:
         self._chatter = Chatter()
         self._max_message_bytes = max_message_bytes
         self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        self.outbox = Outbox()
+        self.outbox = Outbox(self._write)
         self._pieces = 0
         self._all_read = anyio.Event()
         self._all_written = anyio.Event()
@@ -122,8 +122,8 @@ class _Link:
                     return False
                 for message in messages:
                     self._chatter.spoke()
-                    if isinstance(message, JSONRPCResponse | JSONRPCError):
-                        self.outbox.answered(message.id)
+                    if isinstance(message, JSONRPCResponse | JSONRPCError) and self.outbox.answered(message):
+                        continue
                     await self._incoming.send(SessionMessage(message))
         except LineTooLongError as error:
             await self._end(str(error))
@@ -142,8 +142,7 @@ class _Link:
         try:
             while (text := await self.outbox.take()) is not None:
                 for start in range(0, len(text), _PIECE):
-                    await self._process.stdin.send(text[start : start + _PIECE])
-                    self._pieces += 1
+                    await self._write(text[start : start + _PIECE])
         except _GONE:
             reason = "it closed its input"
             with anyio.move_on_after(_LAST_WORDS):  # most often because it is dead, which says more
@@ -151,6 +150,10 @@ class _Link:
             await self._end(reason)
         finally:
             self._all_written.set()
+
+    async def _write(self, piece: bytes) -> None:
+        await self._process.stdin.send(piece)
+        self._pieces += 1
 
     async def mind(self, patience: float) -> None:
         """End the connection with a server that does not read what waits for it."""

@@ -1,13 +1,17 @@
 """Calls of the stateless era: each a request by itself, answered as JSON unless it has more to say.
 
 The SDK answers them so too, by two tasks and a stream for each call. Here a call runs in the task of its
-request, beside one that watches for the client to leave; everything but a plain call is left to the SDK.
+request, and one that does not end at once beside a task that watches for the client to leave; everything but
+a plain call is left to the SDK.
 """
 
-import json
+import asyncio  # noqa: TID251 - anyio has no timers
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 from mcp.server._streamable_http_modern import (
     _mcp_param_rejection,
     _SingleExchangeDispatchContext,
@@ -17,19 +21,22 @@ from mcp.server._streamable_http_modern import (
 )
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
-from mcp.server.runner import serve_one
+from mcp.server.runner import ServerRunner, aclose_shielded
 from mcp.server.streamable_http import check_accept_headers
 from mcp.shared.inbound import InboundModernRoute, classify_inbound_request, find_duplicated_routing_header
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
-from pydantic import ValidationError
+from pydantic_core import from_json
 from starlette.requests import Request
 
-from toolcrib.gateway.http.asgi import PING, STREAM, Receive, Send, send_bytes
+from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, send_bytes
 
 __all__ = ["answer_call"]
+
+_AT_ONCE = 0.02
+"""Seconds within which most calls end; nobody watches over those."""
 
 
 async def answer_call(server: Server[Any], state: Any, request: Request, send: Send, patience: float) -> bool:
@@ -38,55 +45,69 @@ async def answer_call(server: Server[Any], state: Any, request: Request, send: S
     Args:
         server: whose tool it is.
         state: what the server's lifespan gave.
-        request: the request, whose body has not been read, or is kept.
+        request: the request, whose body is in its scope.
         send: takes the answer.
         patience: after how many silent seconds it is answered with a stream, and shows that it lives.
     """
-    call, said = await _read(request)
-    if call is None:
+    found = _read(request)
+    if found is None:
         return False
-    verdict = classify_inbound_request(said, headers=dict(request.headers))
-    if not isinstance(verdict, InboundModernRoute):
-        return False
+    call, verdict = found
     if await _mcp_param_rejection(server, request, call, verdict, state) is not None:
         return False
     answer = _Answer(send, patience)
     connection = Connection.from_envelope(
         verdict.protocol_version, verdict.client_info, verdict.client_capabilities
     )
-    context = _SingleExchangeDispatchContext(
+    runner = ServerRunner(server, connection, state)
+    try:
+        async with anyio.create_task_group() as tasks:
+            with answer.watched(request.receive, tasks):
+                asked = runner.on_request(_context(call, request, answer), call.method, call.params)
+                await answer.end(await _to_jsonrpc_response(call.id, asked), request)
+    finally:
+        await aclose_shielded(connection)
+    return True
+
+
+def _context(call: JSONRPCRequest, request: Request, answer: "_Answer") -> _SingleExchangeDispatchContext:
+    """Return what the server knows of where a call came from."""
+    return _SingleExchangeDispatchContext(
         transport=TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers),
         request_id=call.id,
         message_metadata=ServerMessageMetadata(request_context=request),
         progress_token=progress_token_from_params(call.params),
         sink=answer,  # type: ignore[arg-type] # it uses `send` alone
     )
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(answer.watch, request.receive, tasks.cancel_scope)
-        given = await _to_jsonrpc_response(
-            call.id,
-            serve_one(server, context, call.method, call.params, connection=connection, lifespan_state=state),
-        )
-        await answer.end(given, request)
-        tasks.cancel_scope.cancel()
-    return True
 
 
-async def _read(request: Request) -> tuple[JSONRPCRequest | None, Any]:
-    """Return the call that a request is, and as it came; None where it is anything else, or wrong."""
+def _read(request: Request) -> tuple[JSONRPCRequest, InboundModernRoute] | None:
+    """Return the call that a request is, and who makes it; None where it is anything else, or wrong."""
     kind = request.headers.get("content-type", "")
     is_plain = request.method == "POST" and kind.startswith("application/json")
     if not is_plain or not all(check_accept_headers(request)):
-        return None, None
-    body = await request.body()
-    if b"tools/call" not in body or find_duplicated_routing_header(request.headers.items()) is not None:
-        return None, None
+        return None
+    body, headers = request.scope["toolcrib.body"], _routing(request.scope["headers"])
+    if b"tools/call" not in body or find_duplicated_routing_header(headers) is not None:
+        return None
     try:
-        said = json.loads(body)
+        said = from_json(body)
         call = JSONRPCRequest.model_validate(said)
-    except (ValidationError, ValueError, RecursionError):
-        return None, None
-    return (call if call.method == "tools/call" else None), said
+    except ValueError:
+        return None
+    verdict = classify_inbound_request(said, headers=dict(headers))
+    if call.method != "tools/call" or not isinstance(verdict, InboundModernRoute):
+        return None
+    return call, verdict
+
+
+def _routing(headers: Headers) -> list[tuple[str, str]]:
+    """Return the headers that say what a request is."""
+    return [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in headers
+        if name.startswith(b"mcp-")
+    ]
 
 
 class _Answer:
@@ -94,7 +115,7 @@ class _Answer:
 
     def __init__(self, send: Send, patience: float) -> None:
         self._send, self._patience = send, patience
-        self._is_stream = False
+        self._is_stream = self._is_watched = False
 
     async def send(self, event: bytes) -> None:
         """Send something before the answer."""
@@ -103,7 +124,23 @@ class _Answer:
             await self._send({"type": "http.response.start", "status": 200, "headers": STREAM})
         await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
-    async def watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
+    @contextmanager
+    def watched(self, receive: Receive, tasks: TaskGroup) -> Iterator[None]:
+        """Let a call of the block that does not end at once be watched over, in a task of its own."""
+        # A task for each call would take longer than all else that is done here.
+        timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._begin_watch, receive, tasks)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if self._is_watched:
+                tasks.cancel_scope.cancel()
+
+    def _begin_watch(self, receive: Receive, tasks: TaskGroup) -> None:
+        self._is_watched = True
+        tasks.start_soon(self._watch, receive, tasks.cancel_scope)
+
+    async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
         """End the call when the client leaves; show that it lives meanwhile."""
         while True:
             with anyio.move_on_after(self._patience):

@@ -10,6 +10,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolcrib.crib import GatewaySettings
+from toolcrib.gateway.http.gathered import Gathered
 
 __all__ = ["HEADER_BYTES", "bounded"]
 
@@ -52,7 +53,7 @@ class _Bounded(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request, unless there are far too many connections."""
-        super().connection_made(transport)
+        super().connection_made(Gathered(transport, self.loop))  # type: ignore[arg-type] # it acts as one
         if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _SPARE:
             transport.abort()
         else:

@@ -34,7 +34,7 @@ from mcp_types import (
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from toolcrib.gateway.http.asgi import PING, STREAM
 from toolcrib.gateway.http.exchanges import answer_call
@@ -42,6 +42,7 @@ from toolcrib.gateway.http.exchanges import answer_call
 __all__ = ["Sessions"]
 
 _CALL = "tools/call"
+_VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _Told = MemoryObjectReceiveStream[EventMessage]
 
 
@@ -60,14 +61,14 @@ class Sessions(StreamableHTTPSessionManager):
         for session_id, session in list(self._server_instances.items()):
             await self._discard_session(session_id, session)
 
-    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
-        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, whose body the guard has read, and found small enough."""
+        version = next((value for name, value in scope["headers"] if name == _VERSION), b"").decode("latin-1")
+        if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            request = Request(scope, receive)
             if await answer_call(self.app, self._lifespan_state, request, send, self.patience):
                 return
-            receive = _again(await request.body(), receive)
-        await super()._handle_request(scope, receive, send)
+        await self._handle_request(scope, receive, send)
 
     def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
         admitted = super()._admit_session(requestor)
@@ -81,17 +82,6 @@ class Sessions(StreamableHTTPSessionManager):
         )
         self._server_instances[admitted.mcp_session_id] = session
         return session
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that was read once more, and then what comes after it."""
-    rest = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def give() -> Message:
-        found = next(rest, None)
-        return await receive() if found is None else found
-
-    return give
 
 
 class _Session(StreamableHTTPServerTransport):

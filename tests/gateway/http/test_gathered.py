@@ -1,0 +1,32 @@
+import anyio
+import pytest
+from gateway.http.raw import HELLO, call, connected, everything, site
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_head_of_a_response_and_its_body_come_in_one_piece() -> None:
+    async with site() as client, await connected(client) as stream:
+        for _ in range(3):
+            await stream.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with anyio.fail_after(20):
+                heard = await stream.receive()
+            assert heard.startswith(b"HTTP/1.1 200 ")
+            assert b'"status": "ok"' in heard
+
+
+async def test_a_head_to_which_no_body_belongs_comes_by_itself() -> None:
+    async with site() as client, await connected(client) as stream:
+        await stream.send(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        heard = await everything(stream)
+        assert heard.startswith(b"HTTP/1.1 200 ")
+        assert heard.endswith(b"\r\n\r\n")
+
+
+async def test_a_body_that_is_large_comes_whole() -> None:
+    async with site() as client:
+        session = {"mcp-session-id": (await client.post("/mcp", json=HELLO)).headers["mcp-session-id"]}
+        said = call("echo")
+        said["params"]["arguments"] = {"text": "x" * 200_000}
+        answer = await client.post("/mcp", json=said, headers=session)
+        assert answer.json()["result"]["structuredContent"]["value"] == said["params"]["arguments"]
