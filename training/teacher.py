@@ -12,8 +12,8 @@ from torch.nn import functional
 
 __all__ = ["Material", "Recipe", "averaged", "tune"]
 
-OFTEN, OTHERWISE = {"metatool": 1.0, "own": 0.6}, 2.0
-"""How often a pair is shown in an epoch, by its source: less where there are many."""
+OFTEN, OTHERWISE = {"metatool": 1.0, "apibench": 1.0, "own": 0.8, "bfcl": 3.0}, 2.0
+"""How often a pair is shown in an epoch, by its source: less where there are many, or all are of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Recipe:
     joined: int = 7_500
     """How many questions with two errands are made up."""
     query_length: int = 128
-    document_length: int = 112
+    document_length: int = 144
     same: float = 0.95
     """From this cosine on, two tools are taken for the same."""
 
@@ -45,10 +45,9 @@ class Material:
         self.recipe = recipe
         ids = [one for group in corpus.groups.values() for one in group]
         self.place = {one: number for number, one in enumerate(ids)}
-        told = list(corpus.texts(ids))
-        cutter = tokenizer(recipe.document_length)
-        self.documents = torch.stack([tokens([way[number] for way in told], cutter) for number in range(2)])
-        self.vectors = encode(stock, self.documents[0])
+        told = [with_parameters for with_parameters, _ in corpus.texts(ids)]
+        self.documents = tokens(told, tokenizer(recipe.document_length))
+        self.vectors = encode(stock, self.documents)
         self.groups = {
             name: torch.tensor([self.place[one] for one in members], device=DEVICE)
             for name, members in corpus.groups.items()
@@ -138,9 +137,8 @@ class _Run:
         """Return how far questions are from finding their tools, and a little of the way back."""
         answers = [self.material.place[self.chance.choice(self.pairs[one].relevant)] for one in batch]
         shown = torch.tensor(answers + [other for one in batch for other in self._others(one)], device=DEVICE)
-        ways = torch.randint(len(self.material.documents), shown.shape, device=DEVICE)
         questions = self.encoder(self.questions[torch.tensor(batch, device=DEVICE)])
-        scores = self.recipe.scale * questions @ self.encoder(self.material.documents[ways, shown]).T
+        scores = self.recipe.scale * questions @ self.encoder(self.material.documents[shown]).T
         scores = scores.masked_fill(self._right_too(batch, shown), float("-inf"))
         right = torch.arange(len(batch), device=DEVICE)
         back = functional.cross_entropy(scores[:, : len(batch)].T, right)

@@ -1,6 +1,6 @@
 """How well embedders find tools, alone and beside words, on the validation sets.
 
-python training/validate.py models/static models/minilm
+python training/validate.py models
 """
 
 import argparse
@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from corpus import UNSEEN, Corpus
+from models import models_in
 
 from toolcrib.discovery import (
     Bm25Searcher,
@@ -19,7 +20,6 @@ from toolcrib.discovery import (
 )
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, finder_of
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.semantic.named import embedder_in
 
 __all__ = ["report", "validate"]
 
@@ -52,13 +52,13 @@ def report(embedders: Mapping[str, LocalEmbedder], corpus: Corpus) -> str:
 
 
 def main() -> None:
-    """Print the table of the models in some folders."""
+    """Print the table of the models in a folder."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folders", nargs="+", type=Path)
-    folders: list[Path] = parser.parse_args().folders
-    print(report({one.name: embedder_in(one) for one in folders}, Corpus.read()))
+    parser.add_argument("folder", type=Path, help="where the models are")
+    models = models_in(parser.parse_args().folder)
+    print(report({name: embedder for name, (embedder, _) in models.items()}, Corpus.read()))
 
 
 if __name__ == "__main__":

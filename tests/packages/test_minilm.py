@@ -12,7 +12,7 @@ import pytest
 import toolcrib_minilm
 
 from toolcrib import Crib, Tool
-from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, Index, OnnxEmbedder, load_embedder
+from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, Index, JoinedEmbedder, load_embedder
 
 MB = 10**6
 QUESTION = "let the team know we're done"
@@ -34,7 +34,7 @@ TOOLS = {
 
 
 @pytest.fixture(scope="module")
-def embedder() -> OnnxEmbedder:
+def embedder() -> JoinedEmbedder:
     return toolcrib_minilm.embedder()
 
 
@@ -57,17 +57,22 @@ def test_it_is_found_by_its_entry_point() -> None:
     (point,) = entry_points(group="toolcrib.embedders", name="minilm")
     assert point.value == "toolcrib_minilm:embedder"
     named = load_embedder("minilm")
-    assert isinstance(named, OnnxEmbedder)
+    assert isinstance(named, JoinedEmbedder)
     assert named.key == toolcrib_minilm.embedder().key
 
 
-def test_its_vectors_are_384_numbers_of_unit_length(embedder: OnnxEmbedder) -> None:
-    assert embedder.dimensions == 384
+def test_its_vectors_are_640_numbers_of_unit_length(embedder: JoinedEmbedder) -> None:
+    assert embedder.dimensions == 640
     rows = embedder.encode([QUESTION, "x", "weather " * 1000])
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
-def test_it_finds_by_meaning_where_words_fail(embedder: OnnxEmbedder) -> None:
+def test_it_brings_a_judge_that_fits_its_vectors(embedder: JoinedEmbedder) -> None:
+    assert embedder.judge is not None
+    assert len(embedder.judge.weights) == 3 + 2 * embedder.dimensions
+
+
+def test_it_finds_by_meaning_where_words_fail(embedder: JoinedEmbedder) -> None:
     found = {}
     for searcher in (EmbeddingSearcher(embedder), Bm25Searcher()):
         index = Index(searcher)
@@ -93,7 +98,7 @@ def test_its_wheel_holds_the_model_and_stays_small(wheels: dict[str, Path]) -> N
     inside = contents(wheel)
     for name, size in (("model.onnx", 20 * MB), ("tokenizer.json", MB // 10)):
         assert inside[f"toolcrib_minilm/model/{name}"] > size
-    assert {"toolcrib_minilm/__init__.py", "toolcrib_minilm/py.typed"} <= inside.keys()
+    assert {f"toolcrib_minilm/{name}" for name in ("__init__.py", "judge.npz", "py.typed")} <= inside.keys()
     assert any(name.endswith("licenses/LICENSE") for name in inside)
     assert wheel.stat().st_size <= 24 * MB
 

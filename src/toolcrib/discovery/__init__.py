@@ -22,6 +22,7 @@ from toolcrib.discovery.records import (
 from toolcrib.discovery.semantic import (
     EmbeddingSearcher,
     HttpEmbedder,
+    JoinedEmbedder,
     OnnxEmbedder,
     StaticEmbedder,
     load_embedder,
@@ -49,6 +50,7 @@ __all__ = [
     "Index",
     "IndexView",
     "Indexed",
+    "JoinedEmbedder",
     "LocalEmbedder",
     "MemoryStore",
     "OnnxEmbedder",

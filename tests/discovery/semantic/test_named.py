@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toolcrib.discovery import LocalEmbedder, OnnxEmbedder, StaticEmbedder, load_embedder
+from toolcrib.discovery import JoinedEmbedder, LocalEmbedder, StaticEmbedder, load_embedder
 from toolcrib.discovery.semantic.named import ENTRY_POINTS
 from toolcrib.errors import EmbeddingError, MissingExtraError
 
@@ -66,7 +66,7 @@ def test_the_table_knows_which_texts_mean_the_same() -> None:
 
 def test_an_installed_model_is_found_by_its_name() -> None:
     made = load_embedder("minilm")
-    assert isinstance(made, OnnxEmbedder)
+    assert isinstance(made, JoinedEmbedder)
     assert load_embedder("minilm") is not made
 
 

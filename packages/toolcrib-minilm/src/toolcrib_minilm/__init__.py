@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from toolcrib.discovery import OnnxEmbedder
+from toolcrib.discovery import JoinedEmbedder, OnnxEmbedder, load_embedder
+from toolcrib.discovery.judge import read_judge
 
 __all__ = ["MODEL", "embedder"]
 
@@ -11,13 +12,13 @@ MODEL: Final = Path(__file__).parent / "model"
 """The folder with `model.onnx` and `tokenizer.json`."""
 
 
-def embedder() -> OnnxEmbedder:
-    """Return an embedder with this model, which is read at first use.
+def embedder() -> JoinedEmbedder:
+    """Return an embedder with this model and toolcrib's own table beside it; they are read at first use.
 
     >>> embedder().dimensions
-    384
+    640
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
     """
-    return OnnxEmbedder(MODEL)
+    return JoinedEmbedder(OnnxEmbedder(MODEL), load_embedder(), judge=read_judge(MODEL.parent))

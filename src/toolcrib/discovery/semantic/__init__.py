@@ -4,6 +4,7 @@ Importing it loads none of the extras; each is imported where it is first used.
 """
 
 from toolcrib.discovery.semantic.http import HttpEmbedder
+from toolcrib.discovery.semantic.joined import JoinedEmbedder
 from toolcrib.discovery.semantic.named import load_embedder
 from toolcrib.discovery.semantic.onnx import OnnxEmbedder
 from toolcrib.discovery.semantic.searcher import EmbeddingSearcher
@@ -14,6 +15,7 @@ __all__ = [
     "DocumentText",
     "EmbeddingSearcher",
     "HttpEmbedder",
+    "JoinedEmbedder",
     "OnnxEmbedder",
     "StaticEmbedder",
     "load_embedder",
