@@ -123,8 +123,25 @@ def read_options(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
     Raises:
         ConversionError: there is no such option, with the nearest one.
     """
+    made: O
     try:
-        return _made(options, given)
+        made = _kept(options, **given)  # type: ignore[arg-type]  # classes can be hashed
+    except TypeError:  # there is no such option, or it cannot be hashed
+        return _read_apart(options, given, adapter)
+    except ValueError as error:
+        raise ConversionError(str(error), adapter, "from_canonical") from error
+    return made
+
+
+@lru_cache(maxsize=256, typed=True)
+def _kept(options: Callable[..., Any], /, **given: Any) -> Any:
+    return options(**given)
+
+
+def _read_apart(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
+    """Return options that cannot be kept for the next time."""
+    try:
+        return options(**given)
     except TypeError as error:
         known = options.__dataclass_fields__  # type: ignore[attr-defined]
         unknown = next((name for name in given if name not in known), None)
@@ -135,21 +152,6 @@ def read_options(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
         raise ConversionError(reason, adapter, "from_canonical") from error
     except ValueError as error:
         raise ConversionError(str(error), adapter, "from_canonical") from error
-
-
-def _made(options: type[O], given: Mapping[str, Any]) -> O:
-    """Return options, the same as before where they can be hashed."""
-    made: O
-    try:
-        made = _kept(options, **given)  # type: ignore[arg-type]  # classes can be hashed
-    except TypeError:
-        return options(**given)
-    return made
-
-
-@lru_cache(maxsize=256, typed=True)
-def _kept(options: Callable[..., Any], /, **given: Any) -> Any:
-    return options(**given)
 
 
 def one_of(option: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -223,24 +225,25 @@ def description_of(tool: CanonicalTool) -> str | None:
 
 def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None:
     """Note every part of a definition that a format has no place for; `kept` are those that it has."""
-    inner = _within(tool)
     source = tool.source_meta
     for field in tool.model_fields_set:
-        if (name := FIELDS.get(field)) is None or name in kept or name in source or name in inner:
+        if (name := FIELDS.get(field)) is None or name in source:
             continue
         value = getattr(tool, field)
-        if value is not None and (value not in _EMPTY or field == "output_schema"):
+        if value is None or name in kept or name in _within(source):
+            continue
+        if field == "output_schema" or value not in _EMPTY:
             losses.note(name, f"/{name}", "has no place in this format, and is left out")
     for name in source:
         if name not in kept and (name != "description" or tool.description is None):
             losses.note(name, step("", name), "has no place in this format, and is left out")
 
 
-def _within(tool: CanonicalTool) -> set[str]:
+def _within(source: Mapping[str, Any]) -> set[str]:
     """Return the fields that the source said inside of others, which are told as a whole."""
-    meta = tool.source_meta.get("_meta")
+    meta = source.get("_meta")
     inner = set(meta) if isinstance(meta, dict) else set()
-    return inner | {"idempotent", "title"} if "annotations" in tool.source_meta else inner
+    return inner | {"idempotent", "title"} if "annotations" in source else inner
 
 
 def read_examples(given: Any) -> tuple[ToolExample, ...]:

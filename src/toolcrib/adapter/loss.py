@@ -37,35 +37,36 @@ class Losses:
     adapter: str
     part: Part = "definition"
     """What is being converted."""
-    _noted: list[tuple[Part, str, str, str]] = field(default_factory=list)
-    _noted_in: list[tuple[Part, str, str, str, list[str]]] = field(default_factory=list)
+    _noted: list[tuple[Part, str, str, str, list[str] | None]] = field(default_factory=list)
 
     @property
     def count(self) -> int:
         """How many were noted so far."""
-        return len(self._noted) + len(self._noted_in)
+        return len(self._noted)
 
     def __bool__(self) -> bool:
-        return bool(self._noted or self._noted_in)
+        return bool(self._noted)
 
     def note(self, feature: str, path: str, message: str) -> None:
         """Add one loss."""
-        self._noted.append((self.part, path, feature, message))
+        self._noted.append((self.part, path, feature, message, None))
 
     def note_in(self, feature: str, path: str, message: str, names: list[str]) -> None:
         """Add the same loss for several properties of the object at a path."""
-        self._noted_in.append((self.part, path, feature, message, names))
+        self._noted.append((self.part, path, feature, message, names))
 
     def forget(self) -> None:
         """Drop what was noted about a conversion that is tried in another way."""
         self._noted.clear()
-        self._noted_in.clear()
 
     def warnings(self) -> tuple[FeatureLossWarning, ...]:
         """Return them by part, path and feature, whatever order they were found in."""
-        noted = dict.fromkeys(self._noted)
-        for part, path, feature, message, names in self._noted_in:
-            noted |= {(part, step(path, "properties", name), feature, message): None for name in names}
+        noted: set[tuple[Part, str, str, str]] = set()
+        for part, path, feature, message, names in self._noted:
+            if names is None:
+                noted.add((part, path, feature, message))
+            else:
+                noted |= {(part, step(path, "properties", name), feature, message) for name in names}
         ordered = sorted(noted, key=lambda loss: (_ORDER[loss[0]], *loss[1:]))
         return tuple(
             FeatureLossWarning(feature, path, message, self.adapter, part)

@@ -45,8 +45,10 @@ class NameRule:
 
 def id_text(tool: CanonicalTool) -> str:
     """Return the id of a tool as text, even where its name is one that no id may have."""
+    if not tool.namespace:
+        return tool.name
     parts = (tool.namespace, tool.name, tool.version and tool.version.removeprefix("v"))
-    return ":".join(part for part in parts if part) if tool.namespace else tool.name
+    return ":".join(part for part in parts if part)
 
 
 def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:

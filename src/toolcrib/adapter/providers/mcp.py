@@ -83,12 +83,13 @@ class McpAdapter:
         That is a third of the time. It is for a caller who lets go of it before anybody can change them.
         """
         if type(raw) is dict and _is_sound(raw):
-            rest = {key: value for key, value in raw.items() if key not in _OUTER}
-            return self._borrowed(raw["name"], raw["inputSchema"], raw.get("outputSchema"), rest)
+            rest = raw.copy()
+            name, schema = rest.pop("name"), rest.pop("inputSchema")
+            return self._borrowed(name, schema, rest.pop("outputSchema", None), rest)
         raw = raw.tool if isinstance(raw, LocalTool) else raw
         if isinstance(raw, Tool):
-            schemas: tuple[Any, Any] = (raw.input_schema, raw.output_schema)
-            return self._borrowed(raw.name, *schemas, raw.to_json(without=_OUTER_FIELDS))
+            rest = raw.to_json(without=_OUTER_FIELDS)
+            return self._borrowed(raw.name, raw.input_schema, raw.output_schema, rest)
         return self.to_canonical(raw)
 
     def _borrowed(self, name: str, schema: Any, output: Any, rest: dict[str, Any]) -> CanonicalTool:
@@ -152,7 +153,12 @@ def _is_sound(raw: dict[str, Any]) -> bool:
 
 def _fields(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the canonical fields that a definition without its schemas says."""
-    said = {field: rest[key] for key, field in _TEXTS.items() if isinstance(rest.get(key), str)}
+    said: dict[str, Any] = {}
+    for key, value in rest.items():
+        if key in _TEXTS and isinstance(value, str):
+            said[_TEXTS[key]] = value
+    if _OTHERS.isdisjoint(rest):
+        return said
     if "tags" in rest and (tags := _texts(rest["tags"])) is not None:
         said["tags"] = tags
     annotations, meta = rest.get("annotations"), rest.get("_meta")
@@ -175,6 +181,8 @@ _TEXTS: Final = {
     "version": "version",
 }
 """The fields of text, by what they are called in JSON."""
+_OTHERS: Final = frozenset({"tags", "annotations", "_meta"})
+"""What else says something about fields."""
 _CARRIED: Final = (
     "namespace",
     "version",

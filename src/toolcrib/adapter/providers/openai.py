@@ -33,6 +33,8 @@ __all__ = ["OpenAIAdapter", "OpenAIOptions"]
 
 _MAX_DESCRIPTION = 1024
 _NATIVE: Final = ("defer_loading", "allowed_callers", "async")
+_STRICT: Final = frozenset({"strict"})
+_NOTHING: Final[frozenset[str]] = frozenset()
 _OUTER: Final = frozenset({"type", "function", "name", "description", "parameters", "tools"})
 
 
@@ -112,7 +114,8 @@ class OpenAIAdapter:
         strict = OPENAI_STRICT if wanted.strict else None
         rewritten, is_strict = convert_input(tool, OPENAI, strict, losses)
         called = name or self.names.fit(tool.name)
-        function = {**write_head(tool, called, losses), "parameters": rewritten.schema}
+        function = write_head(tool, called, losses)
+        function["parameters"] = rewritten.schema
         if len(function.get("description", "")) > _MAX_DESCRIPTION:
             losses.note(
                 "description",
@@ -133,11 +136,11 @@ class OpenAIAdapter:
         *,
         is_strict: bool,
     ) -> dict[str, Any]:
-        kept = {"strict"} if tool.source_format == self.name else set()
+        kept = _STRICT if tool.source_format == self.name else _NOTHING
         if wanted.api == "chat":
             if is_strict or (kept and "strict" in tool.source_meta):
                 function["strict"] = is_strict
-            note_lost(tool, losses, frozenset(kept))
+            note_lost(tool, losses, kept)
             return {"type": "function", "function": function}
         flat = {"type": "function", **function, "strict": is_strict}
         if wanted.defer_loading:
@@ -147,9 +150,9 @@ class OpenAIAdapter:
             flat, kept = own | flat, kept | own.keys()
         if wanted.output_schema and tool.output_schema is not None:
             flat["output_schema"] = convert_schema(tool.output_schema, OPENAI, losses, "output").schema
-            kept.add("outputSchema")
+            kept |= {"outputSchema"}
         if wanted.namespace and tool.namespace is not None:
-            kept.add("namespace")
+            kept |= {"namespace"}
             space = self.names.fit(tool.namespace)
             if space != tool.namespace:
                 losses.note("namespace", "/namespace", f"is {space!r}")
@@ -159,7 +162,7 @@ class OpenAIAdapter:
                 "description": f"The tools of {tool.namespace}.",
                 "tools": [flat],
             }
-        note_lost(tool, losses, frozenset(kept))
+        note_lost(tool, losses, kept)
         return flat
 
     def supports_feature(self, feature: SchemaFeature) -> bool:

@@ -32,7 +32,8 @@ def rewrite(schema: dict[str, Any], rules: Rules, losses: Losses) -> Rewritten:
     """
     walk = Walk(Source(schema, modern=rules is not MCP), rules, losses)
     found, codec = rewrite_root(walk)
-    walk.alternatives.keep()
+    if walk.alternatives is not None:
+        walk.alternatives.keep()
     return Rewritten(found, codec, _obstacle(walk))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib.errors import InvalidSchemaError, ValidationError
 from toolcrib.model.schema.validator import DefaultValidator
 
-__all__ = ["Alternatives"]
+__all__ = ["Alternatives", "Fits"]
 
 _URI = "toolcrib:original"
 
@@ -30,9 +30,8 @@ class Alternatives:
 
     def keep(self) -> None:
         """Copy what is asked about long after, when the original may have changed."""
-        if self._schemas:
-            self._root, self._schemas = _copy((self._root, self._schemas))
-            self._validator = None
+        self._root, self._schemas = _copy((self._root, self._schemas))
+        self._validator = None
 
     def fits(self, index: int, value: Any) -> bool:
         """Return whether a value fits one of all alternatives."""

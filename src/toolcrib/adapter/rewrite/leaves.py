@@ -21,7 +21,7 @@ _TYPE_AND_MORE: Final = 2
 
 def rewrite_leaf(walk: "Walk", schema: Any) -> dict[str, Any] | None:
     """Return a subschema converted; None where the long way must be taken."""
-    if type(schema) is not dict or type(schema.get("description", "")) is not str:
+    if type(schema) is not dict or ("description" in schema and type(schema["description"]) is not str):
         return None
     kinds, words = schema.get("type"), len(schema) - ("description" in schema)
     if type(kinds) is str:

@@ -1,7 +1,6 @@
 """The way there and back for objects, maps and tuples."""
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +23,7 @@ class ObjectCodec:
     """What they are called in the converted object, where that is something else."""
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     """By the original name, for those that look different."""
-    absent: AbstractSet[str] = frozenset()
+    absent: Sequence[str] = ()
     """Those whose null stands for their absence."""
     extra: tuple[str, Codec | None] | None = None
     """The property that lists what the schema does not name."""
@@ -36,8 +35,9 @@ class ObjectCodec:
     def fields(self) -> dict[str, Field]:
         """All of that by the original name, put together for the first value that goes across."""
         if self._fields is None:
+            absent = frozenset(self.absent)
             self._fields = {
-                name: (self.keys.get(name, name), self.codecs.get(name), name in self.absent)
+                name: (self.keys.get(name, name), self.codecs.get(name), name in absent)
                 for name in self.names
             }
         return self._fields

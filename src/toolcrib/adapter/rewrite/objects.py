@@ -32,15 +32,21 @@ def rewrite_object(
         found: dict[str, Any] = {"type": "string"}
         values = [value for value in node.get("enum", [node.get("const")]) if type(value) is dict]
         return (found, limit_values(walk, found, values, path)) if values else (None, None)
-    properties = _declared(node)
+    required = frozenset(node.get("required", ()))
+    properties: dict[str, Any] = node.get("properties", {})
     others = _others(node)
+    are_declared = properties.keys() >= required
+    if not are_declared:
+        properties = _with_required(node, properties)
     if not properties and not is_root:
         if others is None or (others is False and not walk.rules.empty_objects):
             return None, None
         if others is not False:
             return _rewrite_map(walk, node, others, path)
     walk.enter_object()
-    found, needed, codec = _named(walk, node, properties, path, is_root=is_root)
+    if not are_declared:
+        walk.losses.note("required", path, "names properties that are not declared")
+    found, needed, codec = _named(walk, properties, required, path, is_root=is_root)
     walk.object_depth -= 1
     if not found and not is_root and not walk.rules.empty_objects:
         return None, None
@@ -52,14 +58,12 @@ def rewrite_object(
     return _closed(walk, node, found, needed, path), codec
 
 
-def _declared(node: dict[str, Any]) -> dict[str, Any]:
+def _with_required(node: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
     """Return the properties of an object, those included that are only required."""
-    declared: dict[str, Any] = node.get("properties", {})
     other = node.get("additionalProperties", True)
     if other is False:
         return declared
-    further = {name: other for name in node.get("required", ()) if name not in declared}
-    return {**declared, **further} if further else declared
+    return declared | {name: other for name in node["required"] if name not in declared}
 
 
 def _others(node: dict[str, Any]) -> Any:
@@ -94,13 +98,11 @@ def _rewrite_map(walk: "Walk", node: dict[str, Any], others: Any, path: str) -> 
 
 
 def _named(
-    walk: "Walk", node: dict[str, Any], properties: dict[str, Any], path: str, *, is_root: bool
+    walk: "Walk", properties: dict[str, Any], required: frozenset[str], path: str, *, is_root: bool
 ) -> tuple[dict[str, Any], list[str], ObjectCodec | None]:
     """Return the named properties converted, the required ones, and the way back."""
-    required = frozenset(node.get("required", ()))
-    if not node.get("properties", {}).keys() >= required:
-        walk.losses.note("required", path, "names properties that are not declared")
-    keys = _keys(walk, properties, path, is_root=is_root)
+    rule = walk.rules.keys or (walk.rules.root_keys if is_root else None)
+    keys = {} if rule is None else _keys(walk, properties, rule, path)
     if properties:
         walk.visit(len(properties))
     all_required = walk.rules.all_required
@@ -108,7 +110,7 @@ def _named(
     needed = list(found) if all_required else [name for name in found if name in required]
     codec = None
     if keys or codecs or absent:
-        codec = ObjectCodec(tuple(found), keys, codecs, frozenset(absent))
+        codec = ObjectCodec(tuple(found), keys, codecs, absent)
     if keys:
         found = {keys.get(name, name): schema for name, schema in found.items()}
         needed = [keys.get(name, name) for name in needed]
@@ -123,6 +125,8 @@ def _members(
     codecs: dict[str, Codec] = {}
     optional: list[str] = []
     nullable: list[str] = []
+    within = f"{path}/properties"
+    walk.level += 1
     for name, given in properties.items():
         is_absent = name not in always
         leaf = rewrite_leaf(walk, given)
@@ -131,18 +135,19 @@ def _members(
             if is_absent:
                 (nullable if widen_leaf(walk, leaf) else optional).append(name)
         elif given is False:
-            at = step(path, "properties", name)
-            walk.losses.note("properties", at, "is never allowed, and is left out")
+            walk.losses.note("properties", step(within, name), "is never allowed, and is left out")
             walk.visited -= 1  # which counts what is converted
         else:
-            schema, codec = walk.member(given, step(path, "properties", name))
+            schema, codec = walk.compound(given, step(within, name))
             if codec is not None:
                 codecs[name] = codec
             found[name] = schema
             if is_absent:
                 found[name] = wider = walk.nullable(schema)
                 (nullable if wider is schema else optional).append(name)
-    _note_absent(walk, path, optional, nullable)
+    walk.level -= 1
+    if optional or nullable:
+        _note_absent(walk, path, optional, nullable)
     return found, codecs, optional + nullable
 
 
@@ -156,11 +161,8 @@ def _note_absent(walk: "Walk", path: str, optional: list[str], nullable: list[st
         )
 
 
-def _keys(walk: "Walk", properties: dict[str, Any], path: str, *, is_root: bool) -> dict[str, str]:
+def _keys(walk: "Walk", properties: dict[str, Any], rule: re.Pattern[str], path: str) -> dict[str, str]:
     """Return other names for the properties whose own the provider does not take."""
-    rule = walk.rules.keys or (walk.rules.root_keys if is_root else None)
-    if rule is None:
-        return {}
     fine = {name for name in properties if rule.fullmatch(name)}
     fitting = Keys(fine)
     keys = {name: fitting.fit(name) for name in properties if name not in fine}

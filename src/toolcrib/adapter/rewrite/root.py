@@ -19,7 +19,8 @@ WRAPPED: Final = "arguments"
 """The property that holds a root which is no plain object."""
 _COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf", "if", "then", "else", "not", "enum", "const"})
 _NAMING: Final = ("patternProperties", "propertyNames", "dependentRequired", "dependentSchemas")
-_OUTSIDE: Final = frozenset({"$schema", "$id", *DEFINITIONS})
+_DEFINITIONS: Final = frozenset(DEFINITIONS)
+_OUTSIDE: Final = _DEFINITIONS | {"$schema", "$id"}
 
 
 def rewrite_root(walk: "Walk") -> "Found":
@@ -124,6 +125,8 @@ def _wrap(walk: "Walk") -> "Found":
 
 def _with_definitions(walk: "Walk", found: dict[str, Any]) -> dict[str, Any]:
     """Return a converted root with the definitions that it refers to, or all where these stay in place."""
+    if not walk.references.definitions and _DEFINITIONS.isdisjoint(walk.source.root):
+        return found
     for word in walk.references.definitions_stay:
         given = walk.source.root.get(word)
         if type(given) is dict and word not in found:

@@ -104,7 +104,7 @@ def _is_schema(value: Any) -> bool:
 
 
 def _is_names(value: Any) -> bool:
-    return type(value) is list and set(map(type, value)) <= _STR
+    return type(value) is list and _STR.issuperset(map(type, value))
 
 
 _Shape = tuple[frozenset[type] | None, Callable[[Any], bool] | None]
@@ -170,7 +170,7 @@ class Source:
             schema = self._modernised(schema, note, path)
         read = schema
         for word, value in schema.items():
-            if type(value) is _USUAL.get(word):
+            if type(value) is _USUAL.get(word) or (word == "type" and value in TYPES):
                 continue
             kinds, fits = _SHAPES.get(word, _ANY)
             if kinds is None or (type(value) in kinds and (fits is None or fits(value))):

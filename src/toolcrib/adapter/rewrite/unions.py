@@ -217,7 +217,7 @@ def _codec(
         Branch(kind, codec, _declared(resolved(walk, member, path)))
         for kind, codec, member in zip(kinds, codecs, members, strict=True)
     ]
-    return UnionCodec(branches, walk.alternatives.add(members))
+    return UnionCodec(branches, walk.tell_apart(members))
 
 
 def _declared(schema: Any) -> frozenset[str] | None:

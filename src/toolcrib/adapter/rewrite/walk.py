@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.rewrite import arrays, combine, objects, unions
-from toolcrib.adapter.rewrite.alternatives import Alternatives
+from toolcrib.adapter.rewrite.alternatives import Alternatives, Fits
 from toolcrib.adapter.rewrite.carry import carry
 from toolcrib.adapter.rewrite.codec import Codec, CodecError, JsonTextCodec, NullableCodec, encode
 from toolcrib.adapter.rewrite.describe import add_text, describe, hint
@@ -50,24 +50,24 @@ class SchemaTooLargeError(ValueError):
 class Walk:
     """The state of one walk. `schema` converts any subschema; the other modules convert one kind each."""
 
-    has_discarded = False
-    """Whether a subschema was converted in vain, so that a definition may be needed no more."""
-    recursive = False
-    """Whether the converted schema refers back to itself."""
-    level = 0
-    """How many members deep the walk is, whatever it went through on the way."""
-    object_depth = 0
-    """How many objects deep it is, in the root or in one definition."""
-    visited = 0
-    unions = optional = properties = enum_values = name_chars = depth = enum_chars = 0
-    _depth = _spent = 0
-
     def __init__(self, source: Source, rules: Rules, losses: Losses) -> None:
         self.source = source
         self.rules = rules
         self.losses = losses
-        self.alternatives = Alternatives(source.root)
+        self.alternatives: Alternatives | None = None
+        """Those of the unions whose values must be told apart, where there are any."""
         self.references = References()
+        self.has_discarded = False
+        """Whether a subschema was converted in vain, so that a definition may be needed no more."""
+        self.recursive = False
+        """Whether the converted schema refers back to itself."""
+        self.level = 0
+        """How many members deep the walk is, whatever it went through on the way."""
+        self.object_depth = 0
+        """How many objects deep it is, in the root or in one definition."""
+        self.visited = self._depth = self._spent = 0
+        self.unions = self.optional = self.properties = self.depth = 0
+        self.enum_values = self.enum_chars = self.name_chars = 0
         self.said: dict[str, list[tuple[str, Any]]] = {}
         """What is still to be said in the description of the subschema at a path."""
         self.merging: set[int] = set()
@@ -81,7 +81,7 @@ class Walk:
         """
         self.visit(1)
         leaf = rewrite_leaf(self, schema)
-        return self._compound(schema, path) if leaf is None else (leaf, None)
+        return self.compound(schema, path) if leaf is None else (leaf, None)
 
     def below(self, schema: Any, path: str) -> Found:
         """Return the subschema of a member of the value converted."""
@@ -90,15 +90,8 @@ class Walk:
         self.level -= 1
         return found
 
-    def member(self, schema: Any, path: str) -> Found:
-        """Return the subschema of a property converted that is no leaf, and has been counted."""
-        self.level += 1
-        found = self._compound(schema, path)
-        self.level -= 1
-        return found
-
-    def _compound(self, schema: Any, path: str) -> Found:
-        """Return a subschema converted that is no leaf."""
+    def compound(self, schema: Any, path: str) -> Found:
+        """Return a subschema converted that is no leaf, and has been counted."""
         if type(schema) is not dict:
             return self._not_an_object(schema, path)
         if len(schema) == 1 and (known := self.references.known(schema)) is not None:
@@ -113,6 +106,12 @@ class Walk:
             found = carry(self, node, path), None
         self._depth -= 1
         return found
+
+    def tell_apart(self, members: list[Any]) -> Fits:
+        """Return what says which of the alternatives of a union a value fits."""
+        if self.alternatives is None:
+            self.alternatives = Alternatives(self.source.root)
+        return self.alternatives.add(members)
 
     def visit(self, subschemas: int) -> None:
         """Count subschemas that are about to be converted."""
@@ -165,6 +164,8 @@ class Walk:
         """Return a subschema without a reference, every value of it spelt out."""
         kinds = node.get("type")
         if type(kinds) is str and _COMPLEX.isdisjoint(node):
+            if kinds in SCALARS:
+                return self.finish(node, {"type": kinds}, None, _TYPE, path), None
             return self._of_one_type(kinds, node, path)
         if "allOf" in node:
             return combine.rewrite_all(self, node, path)
@@ -199,9 +200,7 @@ class Walk:
         return self.finish(node, found, codec, used, path), codec
 
     def _of_one_type(self, kind: str, node: dict[str, Any], path: str) -> Found:
-        """Return a subschema of one JSON type that may have any value of it."""
-        if kind in SCALARS:
-            return self.finish(node, {"type": kind}, None, _TYPE, path), None
+        """Return a subschema of arrays, objects or null that may have any value of it."""
         used = objects.USED
         if kind == "object":
             found, codec = objects.rewrite_object(self, node, path)
