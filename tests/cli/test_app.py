@@ -107,6 +107,15 @@ def test_a_configuration_that_is_not_there_is_told_before_anything_is_loaded() -
     assert set(done.stdout.split()).isdisjoint({"mcp", "numpy", "pydantic", "toolcrib.crib"})
 
 
+def test_a_model_that_is_not_there_is_told_though_another_one_answers(tmp_path: Any) -> None:
+    (tmp_path / "toolcrib.toml").write_text('[search]\nmodel = "minlm"\n')
+    code = "from toolcrib.cli import main; main()"
+    command = [sys.executable, "-c", code, "--config", str(tmp_path / "toolcrib.toml"), "search", "weather"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "tools are found with the built-in model: " in done.stderr
+    assert "did you mean 'minilm'?" in done.stderr
+
+
 def test_the_configuration_of_this_folder_is_found(toolcrib: Any, tmp_path: Any, little: Any) -> None:
     servers = {"mcpServers": {"here": little()}}
     (tmp_path / "here" / ".mcp.json").write_text(json.dumps(servers))

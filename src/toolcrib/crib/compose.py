@@ -35,7 +35,7 @@ __all__ = [
     "open_store",
 ]
 
-_LOG = logging.getLogger("toolcrib.crib")
+_LOG = logging.getLogger("toolcrib.crib.search")
 
 
 def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> Store | None:

@@ -20,7 +20,7 @@ from discovery.index.support import (
 )
 
 from toolcrib import tool
-from toolcrib.discovery import Change, Index
+from toolcrib.discovery import Change, Index, load_embedder
 from toolcrib.errors import (
     ExternalRefError,
     InvalidBackendError,
@@ -420,4 +420,12 @@ def test_an_index_is_made_of_a_searcher_and_a_store() -> None:
     parts: Any = {"searcher": 5, "store": "catalogue.db"}
     with pytest.raises(ValidationError) as caught:
         Index(**parts)
-    assert str(caught.value) == "/searcher: must be a Searcher, not int; /store: must be a Store, not str"
+    told = (
+        "/searcher: must be a Searcher, not int; /store: must be a Store, not str; SqliteStore opens a file"
+    )
+    assert str(caught.value) == told
+
+
+def test_an_embedder_in_the_place_of_a_searcher_is_told_where_it_goes() -> None:
+    with pytest.raises(ValidationError, match=r"not StaticEmbedder; an embedder goes into HybridSearcher\("):
+        Index(load_embedder())  # type: ignore[arg-type] - what is refused

@@ -24,6 +24,11 @@ def test_a_tool_is_told_by_its_names_description_parameters_and_questions() -> N
     )
 
 
+def test_questions_that_the_maker_of_a_tool_wrote_are_told_first() -> None:
+    entry = make("pto", "Submit.", meta={"exampleQueries": ["I want a week off"]}, examples=["Book leave"])
+    assert document_text(entry) == "pto: Submit.. I want a week off. Book leave"
+
+
 def test_what_is_not_said_is_not_told() -> None:
     assert document_text(make("search")) == "search"
     assert document_text(make("search", namespace="web", title="Find pages")) == "web search: Find pages"

@@ -1,9 +1,10 @@
 """What may be asked of an index, checked before anything is looked up."""
 
 from collections.abc import Iterable, Iterator
+from os import PathLike
 from typing import Any
 
-from toolcrib.discovery.protocols import Searcher
+from toolcrib.discovery.protocols import Embedder, Searcher
 from toolcrib.discovery.store import Store
 from toolcrib.errors import InvalidBackendError, InvalidSchemaError, Problem, ValidationError
 from toolcrib.errors.base import shown
@@ -63,12 +64,22 @@ def check_parts(searcher: Any, store: Any) -> None:
         ValidationError: with both, if both are wrong.
     """
     problems = [
-        Problem(f"/{name}", "type", f"must be a {kind.__name__}, not {type(given).__name__}")
+        Problem(
+            f"/{name}",
+            "type",
+            f"must be a {kind.__name__}, not {type(given).__name__}{_instead(name, given)}",
+        )
         for name, kind, given in (("searcher", Searcher, searcher), ("store", Store, store))
         if given is not None and not isinstance(given, kind)
     ]
     if problems:
         raise ValidationError(tuple(problems))
+
+
+def _instead(name: str, given: Any) -> str:
+    if name == "searcher" and isinstance(given, Embedder):
+        return "; an embedder goes into HybridSearcher(Bm25Searcher(), EmbeddingSearcher(...))"
+    return "; SqliteStore opens a file" if name == "store" and isinstance(given, str | PathLike) else ""
 
 
 def check_count(times: Any) -> int:

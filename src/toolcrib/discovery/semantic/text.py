@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.discovery.facts import examples_of
 from toolcrib.discovery.protocols import Indexed
 from toolcrib.discovery.text.clauses import clauses
 from toolcrib.discovery.text.words import split_identifier
@@ -56,7 +57,7 @@ class DocumentText:
     @property
     def key(self) -> str:
         """What vectors of such texts are kept under: another key, another text."""
-        return f"text-1-{self.limit}-{int(self.parameters)}-{self.examples}"
+        return f"text-2-{self.limit}-{int(self.parameters)}-{self.examples}"
 
     def __call__(self, indexed: Indexed) -> str:
         """Return the text of a tool."""
@@ -70,7 +71,8 @@ class DocumentText:
     def _tail(self, tool: Tool, indexed: Indexed) -> str:
         names = _parameters(tool.input_schema) if self.parameters else []
         listed = ". Parameters: " + ", ".join(map(_spaced, names)) if names else ""
-        questions = [clean(question, self.limit) for question in indexed.examples[: self.examples]]
+        asked = dict.fromkeys((*examples_of(tool), *indexed.examples))
+        questions = [clean(question, self.limit) for question in list(asked)[: self.examples]]
         return "".join((listed, *(f". {question}" for question in questions if question)))
 
 
