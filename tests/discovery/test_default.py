@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
@@ -52,6 +53,7 @@ ERRANDS = [
 
 WATCHING = """
 import sys
+from random import Random
 opened = []
 sys.addaudithook(lambda event, args: event == "open" and opened.append(str(args[0])))
 from toolcrib.discovery import Index
@@ -150,3 +152,27 @@ def test_results_that_are_sure_enough_are_those_of_the_whole_answer(index: Index
 def test_no_model_is_opened_before_the_first_search_that_needs_it() -> None:
     said = subprocess.check_output([sys.executable, "-c", WATCHING], text=True).splitlines()
     assert said == ["[]", "['judge.npz', 'scales.npy', 'table.npy', 'vocab.txt']"]
+
+
+@pytest.mark.parametrize(
+    "question", ["xqzv", "the", "tell me a joke about quantum physics", "mail the invoice"]
+)
+def test_pages_of_any_size_tell_every_tool_of_a_large_catalogue_once(question: str) -> None:
+    chance = Random(5)
+    words = ["send", "mail", "list", "order", "file", "issue", "weather", "city", "flight", "song", "invoice"]
+    index = Index()
+    for number in range(1500):
+        named = {"name": f"{chance.choice(words)}_{number}", "namespace": "n"}
+        said = " ".join(chance.choices(words, k=chance.randint(0, 12)))
+        index.register(Tool(**named, description=said, input_schema={"type": "object"}))
+    told = {}
+    for size in (10, 64, 65, 100):
+        told[size], cursor, totals = [], None, set()
+        while len(told[size]) <= 1500:
+            page = index.search(question, limit=size, cursor=cursor)
+            told[size] += [result.summary.id for result in page]
+            totals.add(page.total)
+            if (cursor := page.next_cursor) is None:
+                break
+        assert totals == {len(told[size])} == {len(set(told[size]))}
+    assert told[10] == told[64] == told[65] == told[100]

@@ -27,6 +27,8 @@ __all__ = ["HybridSearcher", "default_searcher"]
 
 _DEPTH = 64
 """How many of the best of either way are compared."""
+_NEVER = 2.0
+"""A cosine that none has."""
 _FOREIGN_SHARE = 0.3
 _READ = 10_000
 _LETTER = re.compile(r"[^\W\d_]")
@@ -127,25 +129,27 @@ class HybridSearcher:
     def _search(
         self, asked: "_Asked", limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
     ) -> Ranking | None:
-        near = asked.documents.near(asked.vector, max(limit, _DEPTH), among, exclude)
+        near = asked.documents.near(asked.vector, _DEPTH, among, exclude, roughly=True)
         if not near.found:
             return None
         # Where few are near, what shares a word may be anywhere; where many are, all that is left follows.
         few = near.total <= _DEPTH or near.found[_DEPTH - 1][1] < FLOOR
-        if few and limit > _DEPTH and len(near.found) < near.total:
-            near = asked.documents.near(asked.vector, near.total, among, exclude)
-        listed = [one for one, _ in near.found]
+        first, left = dict(near.found), {}
+        if limit > _DEPTH:
+            left = dict(
+                asked.documents.near(asked.vector, near.total if few else limit, among, exclude).found
+            )
+        listed = list(first | left)
         look = self._words.look(asked.query, limit=_DEPTH, among=among, exclude=exclude, others=listed)
         words = look.others | dict(look.best)
-        first = dict(near.found[:_DEPTH])
         extra = [one for one, _ in look.best if one not in first]
         typical = self._sample.ids or list(first)  # none, if the searchers were filled before
         cosines = asked.documents.cosines(asked.vector, [*extra, *typical])
         first.update(zip(extra, cosines[: len(extra)].tolist(), strict=True))
         both = Candidates.of(first, words)
         # What is far down both lists follows by its cosine alone, so that every page continues the last.
-        left = {one: cosine for one, cosine in near.found[_DEPTH:] if one not in first}
-        rest = Candidates.of(left, words, FLOOR if few else -1.0)
+        left = {one: cosine for one, cosine in left.items() if one not in first}
+        rest = Candidates.of(left, words, _NEVER if few else -1.0)
         told, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, limit)
         total = look.total + both.unsaid if few else near.total
         return Ranking(map(Hit, told.ids, scores, self._confidences(asked, look, told)), total)

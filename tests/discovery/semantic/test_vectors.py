@@ -219,7 +219,7 @@ def test_where_the_first_numbers_tell_most_the_best_are_the_same() -> None:
     for table in (plain, led):
         table.add(table.pack(vectors))
     for query in [*queries, queries[:4]]:
-        expected, found = (sorted(table.best(query, 10)[0].tolist()) for table in (plain, led))
+        expected, found = (sorted(table.best(query, 10, roughly=True)[0].tolist()) for table in (plain, led))
         assert found == expected
         assert led.cosines(query).tolist() == plain.cosines(query).tolist()
 
@@ -229,6 +229,19 @@ def test_where_the_first_numbers_tell_most_no_slot_that_was_given_up_is_found() 
     table = VectorTable(64, leading=16)
     table.add(table.pack(vectors))
     table.remove(np.arange(4950))
-    found, cosines = table.best(vectors[0], 20)
+    found, cosines = table.best(vectors[0], 20, roughly=True)
     assert (len(found), len(cosines)) == (20, 20)
     assert found.min() >= 4950
+
+
+def test_unless_a_rough_answer_will_do_all_numbers_are_compared() -> None:
+    vectors = random_vectors(5000, 64)
+    plain, led = VectorTable(64), VectorTable(64, leading=2)
+    for table in (plain, led):
+        table.add(table.pack(vectors))
+    exact, found, rough = (
+        sorted(table.best(vectors[0], 10, roughly=roughly)[0].tolist())
+        for table, roughly in ((plain, False), (led, False), (led, True))
+    )
+    assert found == exact
+    assert rough != exact

@@ -122,20 +122,26 @@ class DocumentVectors:
         return found
 
     def best(
-        self, query: NDArray[Any], count: int, among: AbstractSet[str] | None
+        self, query: NDArray[Any], count: int, among: AbstractSet[str] | None, *, roughly: bool = False
     ) -> list[tuple[str, float]]:
         """Return the `count` documents nearest to a query, equally near ones by id, and their cosines."""
         slots = self._near(query, count) if among is None else self._places(among)
-        found, cosines = self.table.best(query, count, slots)
+        found, cosines = self.table.best(query, count, slots, roughly=roughly)
         ids = self._ids
         pairs = [(-cosine, ids[slot]) for slot, cosine in zip(found.tolist(), cosines.tolist(), strict=True)]
         return [(name, -negative) for negative, name in sorted(pairs)[:count]]
 
     def near(
-        self, query: NDArray[Any], limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
+        self,
+        query: NDArray[Any],
+        limit: int,
+        among: AbstractSet[str] | None,
+        exclude: AbstractSet[str],
+        *,
+        roughly: bool = False,
     ) -> Near:
-        """Return the nearest documents among these, without the excluded ones."""
-        found = self.best(query, limit + len(exclude), among)
+        """Return the nearest documents among these, without the excluded ones; `roughly` may miss a few."""
+        found = self.best(query, limit + len(exclude), among, roughly=roughly)
         kept = [pair for pair in found if pair[0] not in exclude][:limit] if exclude else found
         return Near(kept, self.count(among) - self.count(exclude, among))
 

@@ -166,12 +166,15 @@ class VectorTable:
             slots = self.slots()
         return self._compared(self._rows, query, slots)
 
-    def best(self, query: NDArray[Any], count: int, slots: Slots | None = None) -> tuple[Slots, Floats]:
+    def best(
+        self, query: NDArray[Any], count: int, slots: Slots | None = None, *, roughly: bool = False
+    ) -> tuple[Slots, Floats]:
         """Return the `count` slots with the highest cosines, and these, in no order.
 
-        Where the last of them ties with others, those are returned as well, for the caller to choose.
+        Where the last of them ties with others, those are returned as well, for the caller to choose. With
+        `roughly` a few may be missing: only those whose leading numbers are near are compared.
         """
-        if slots is None and self._heads.shape[1] and self._size > _MANY * max(count, _FEW):
+        if roughly and slots is None and self._heads.shape[1] and self._size > _MANY * max(count, _FEW):
             slots = self._likely(query, _LIKELY * max(count, _FEW))
         found = self.slots() if slots is None else slots
         cosines = self.cosines(query, slots)

@@ -5,13 +5,12 @@ request, and one that does not end at once beside a task that watches for the cl
 a plain call is left to the SDK.
 """
 
-import asyncio  # noqa: TID251 - anyio has no timers
+import asyncio  # noqa: TID251 - anyio has no timers, and no tasks that a timer could start
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 from mcp.server._streamable_http_modern import (
     _mcp_param_rejection,
     _SingleExchangeDispatchContext,
@@ -60,11 +59,13 @@ async def answer_call(server: Server[Any], state: Any, request: Request, send: S
         verdict.protocol_version, verdict.client_info, verdict.client_capabilities
     )
     runner = ServerRunner(server, connection, state)
+    given = None
     try:
-        async with anyio.create_task_group() as tasks:
-            with answer.watched(request.receive, tasks):
-                asked = runner.on_request(_context(call, request, answer), call.method, call.params)
-                await answer.end(await _to_jsonrpc_response(call.id, asked), request)
+        with anyio.CancelScope() as scope, answer.watched(request.receive, scope):
+            asked = runner.on_request(_context(call, request, answer), call.method, call.params)
+            given = await _to_jsonrpc_response(call.id, asked)
+        if given is not None:  # else the client has left
+            await answer.end(given, request)
     finally:
         await aclose_shielded(connection)
     return True
@@ -115,7 +116,8 @@ class _Answer:
 
     def __init__(self, send: Send, patience: float) -> None:
         self._send, self._patience = send, patience
-        self._is_stream = self._is_watched = False
+        self._is_stream = False
+        self._watcher: asyncio.Task[None] | None = None
 
     async def send(self, event: bytes) -> None:
         """Send something before the answer."""
@@ -125,20 +127,19 @@ class _Answer:
         await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
     @contextmanager
-    def watched(self, receive: Receive, tasks: TaskGroup) -> Iterator[None]:
+    def watched(self, receive: Receive, scope: anyio.CancelScope) -> Iterator[None]:
         """Let a call of the block that does not end at once be watched over, in a task of its own."""
-        # A task for each call would take longer than all else that is done here.
-        timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._begin_watch, receive, tasks)
+        # A task group for each call would take longer than all else that is done here.
+        timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._begin_watch, receive, scope)
         try:
             yield
         finally:
             timer.cancel()
-            if self._is_watched:
-                tasks.cancel_scope.cancel()
+            if self._watcher is not None:
+                self._watcher.cancel()
 
-    def _begin_watch(self, receive: Receive, tasks: TaskGroup) -> None:
-        self._is_watched = True
-        tasks.start_soon(self._watch, receive, tasks.cancel_scope)
+    def _begin_watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
+        self._watcher = asyncio.get_running_loop().create_task(self._watch(receive, scope))
 
     async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
         """End the call when the client leaves; show that it lives meanwhile."""
