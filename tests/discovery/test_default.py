@@ -158,7 +158,7 @@ def test_no_model_is_opened_before_the_first_search_that_needs_it() -> None:
     "question", ["xqzv", "the", "tell me a joke about quantum physics", "mail the invoice"]
 )
 def test_pages_of_any_size_tell_every_tool_of_a_large_catalogue_once(question: str) -> None:
-    chance = Random(5)
+    chance = Random(5)  # noqa: S311 - the same each time
     words = ["send", "mail", "list", "order", "file", "issue", "weather", "city", "flight", "song", "invoice"]
     index = Index()
     for number in range(1500):

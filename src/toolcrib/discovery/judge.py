@@ -87,9 +87,9 @@ def read_judge(folder: Path) -> Judge | None:
         EmbeddingError: the file holds something else.
     """
     file = folder / JUDGE
-    if not file.exists():
-        return None
     try:
+        if not file.exists():
+            return None
         # From memory, because numpy leaves a file open that turns out to be no archive.
         with np.load(BytesIO(file.read_bytes()), allow_pickle=False) as found:
             judge = Judge(np.asarray(found["weights"], np.float32), float(found["bias"]))

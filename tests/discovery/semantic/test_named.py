@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from toolcrib.discovery import JoinedEmbedder, LocalEmbedder, StaticEmbedder, load_embedder
-from toolcrib.discovery.semantic.named import ENTRY_POINTS
+from toolcrib.discovery.semantic.named import ENTRY_POINTS, embedder_in
 from toolcrib.errors import EmbeddingError, MissingExtraError
 
 MODULE = """
@@ -183,3 +183,8 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
     )
     said = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert said == "[] 0\n[] True\n"
+
+
+def test_a_folder_whose_name_no_system_takes_is_refused() -> None:
+    with pytest.raises(EmbeddingError, match="the folder cannot be read: File name too long"):
+        embedder_in(Path("/" + "a" * 5_000))

@@ -1,5 +1,6 @@
 """How calls of the stateless era are answered, each by itself."""
 
+import asyncio  # noqa: TID251 - as a program would that does not know of anyio
 from typing import Any
 
 import anyio
@@ -74,7 +75,8 @@ async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: p
     assert [each["result"]["structuredContent"] for each in heard] == [{"value": "waited"}]
 
 
-async def test_a_client_that_leaves_ends_its_call() -> None:
+async def leave() -> None:
+    """Leave during a call, and wait until it has ended."""
     face = LittleFace()
     with anyio.fail_after(30):
         async with site(face=face) as client:
@@ -84,6 +86,14 @@ async def test_a_client_that_leaves_ends_its_call() -> None:
                 await face.started.wait()
                 tasks.cancel_scope.cancel()
             await face.cancelled.wait()
+
+
+async def test_a_client_that_leaves_ends_its_call() -> None:
+    await leave()
+
+
+def test_a_client_that_leaves_ends_its_call_on_a_loop_that_anyio_did_not_start() -> None:
+    asyncio.run(leave())
 
 
 async def test_what_is_not_as_it_must_be_is_refused_as_the_protocol_says() -> None:

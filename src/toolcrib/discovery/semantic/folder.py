@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toolcrib.errors import EmbeddingError
 
-__all__ = ["CHARACTERS_PER_TOKEN", "at_least", "key_of", "whole"]
+__all__ = ["CHARACTERS_PER_TOKEN", "at_least", "key_of", "names_in", "whole"]
 
 CHARACTERS_PER_TOKEN = 32
 """How much text is read for each token that a model takes; hardly any has more characters than that."""
@@ -17,15 +17,30 @@ def whole(folder: str | PathLike[str], *names: str) -> Path:
     """Return a folder that holds files of these names.
 
     Raises:
-        EmbeddingError: there is no such folder, or one of the files is missing.
+        EmbeddingError: there is no such folder, it cannot be read, or one of the files is missing.
     """
     path = Path(folder)
-    if not path.is_dir():
+    try:
+        there, missing = path.is_dir(), [name for name in names if not (path / name).is_file()]
+    except OSError as error:
+        raise EmbeddingError(f"the folder cannot be read: {error.strerror}", repr(str(path))) from error
+    if not there:
         raise EmbeddingError("there is no such folder", repr(str(path)))
-    missing = [name for name in names if not (path / name).is_file()]
     if missing:
         raise EmbeddingError(f"the folder has no {' and no '.join(map(repr, missing))}", repr(str(path)))
     return path
+
+
+def names_in(folder: Path) -> set[str]:
+    """Return the names of what a folder holds; none if there is no such folder.
+
+    Raises:
+        EmbeddingError: it cannot be read.
+    """
+    try:
+        return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    except OSError as error:
+        raise EmbeddingError(f"the folder cannot be read: {error.strerror}", repr(str(folder))) from error
 
 
 def key_of(kind: str, files: Iterable[Path], settings: object) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolcrib.discovery.protocols import LocalEmbedder
+from toolcrib.discovery.semantic.folder import names_in
 from toolcrib.discovery.semantic.onnx import OnnxEmbedder
 from toolcrib.discovery.semantic.static import StaticEmbedder
 from toolcrib.errors import EmbeddingError, ToolcribError
@@ -58,7 +59,7 @@ def embedder_in(folder: Path) -> LocalEmbedder:
         EmbeddingError: the folder or a file of it is missing.
         MissingExtraError: what runs an ONNX model is not installed.
     """
-    return OnnxEmbedder(folder) if (folder / "model.onnx").exists() else StaticEmbedder(folder)
+    return OnnxEmbedder(folder) if "model.onnx" in names_in(folder) else StaticEmbedder(folder)
 
 
 @cache

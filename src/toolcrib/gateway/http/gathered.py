@@ -12,7 +12,8 @@ class Gathered:
     """Holds what is written until more is, or until the event loop has its next turn.
 
     A server writes the head of a response and then its body. Sent apart they wake a client twice, and on a
-    busy machine the one that waits for the head is let run before the body is on its way.
+    busy machine the one that waits for the head is let run before the body is on its way. The protocol of the
+    server says everything by `write`.
     """
 
     def __init__(self, transport: Any, loop: Any) -> None:
@@ -46,6 +47,6 @@ class Gathered:
         return size + len(self._held)
 
     def _flush(self) -> None:
-        if self._held:
-            held, self._held = self._held, b""
+        held, self._held = self._held, b""
+        if held and not self._transport.is_closing():
             self._transport.write(held)
