@@ -74,8 +74,8 @@ What the columns mean, in tools:
 TIMES = """\
 Ours makes the payload with its way back, from a record that was read before, or from the MCP definition,
 which it then reads and checks too; pydantic-ai's is the schema alone, which its own record holds ready, and
-stops early at what it refuses. Of its two, it takes the private one for OpenAI's models, and the public one
-for those that were fine-tuned."""
+stops early at what it refuses. Of its two, it takes the private one for OpenAI's models, which the ratio is
+to, and the public one for those that were fine-tuned."""
 
 
 @dataclass(slots=True)
@@ -334,7 +334,7 @@ def speed(cases: list[Case]) -> list[tuple[str, ...]]:
         for name, convert in CONTENDERS.items():
             given = records if convert is convert_record else tools
             best[name] = list(map(min, best[name], spent(convert, given)))
-    base = best["pydantic-ai `OpenAIJsonSchemaTransformer`"]
+    base = best["pydantic-ai `_OpenAIJsonSchemaTransformer`"]
     rows = []
     for name, (*each, whole) in best.items():
         median = statistics.median(each) * 1e6

@@ -11,8 +11,8 @@ __all__ = ["LOW_CONFIDENCE", "by_meaning", "by_words", "by_words_and_meaning"]
 LOW_CONFIDENCE = 0.05
 """Below this, of the best result, nothing is said to fit.
 
-Words and the built-in table keep 96 % of the right first answers that were measured, and turn away 68 % of
-small talk, with MiniLM 97 and 84 %; `docs/model-card.md` has the measurements. Words alone keep an answer to
+Words and the built-in table keep 93 % of the right first answers that were measured, and turn away 68 % of
+small talk, with MiniLM 95 and 79 %; `docs/model-card.md` has the measurements. Words alone keep an answer to
 70 to 100 % of the questions, and turn away 67 to 91 % of those that no tool answers.
 """
 _STEEPEST = 60.0
