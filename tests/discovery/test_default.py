@@ -154,25 +154,30 @@ def test_no_model_is_opened_before_the_first_search_that_needs_it() -> None:
     assert said == ["[]", "['judge.npz', 'scales.npy', 'table.npy', 'vocab.txt']"]
 
 
-@pytest.mark.parametrize(
-    "question", ["xqzv", "the", "tell me a joke about quantum physics", "mail the invoice"]
-)
-def test_pages_of_any_size_tell_every_tool_of_a_large_catalogue_once(question: str) -> None:
+@pytest.fixture(scope="module")
+def large() -> Index:
+    """Return an index of more tools than are all looked at closely."""
     chance = Random(5)  # noqa: S311 - the same each time
     words = ["send", "mail", "list", "order", "file", "issue", "weather", "city", "flight", "song", "invoice"]
     index = Index()
-    for number in range(1500):
-        named = {"name": f"{chance.choice(words)}_{number}", "namespace": "n"}
+    for number in range(1100):
         said = " ".join(chance.choices(words, k=chance.randint(0, 12)))
-        index.register(Tool(**named, description=said, input_schema={"type": "object"}))
+        name = f"{chance.choice(words)}_{number}"
+        index.register(Tool(name=name, description=said, input_schema={"type": "object"}))
+    return index
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("question", ["xqzv", "the", "tell me a joke about quantum physics"])
+def test_pages_of_any_size_tell_every_tool_of_a_large_catalogue_once(large: Index, question: str) -> None:
     told = {}
-    for size in (10, 64, 65, 100):
+    for size in (20, 64, 65, 100):
         told[size], cursor, totals = [], None, set()
-        while len(told[size]) <= 1500:
-            page = index.search(question, limit=size, cursor=cursor)
+        while len(told[size]) <= 1100:
+            page = large.search(question, limit=size, cursor=cursor)
             told[size] += [result.summary.id for result in page]
             totals.add(page.total)
             if (cursor := page.next_cursor) is None:
                 break
         assert totals == {len(told[size])} == {len(set(told[size]))}
-    assert told[10] == told[64] == told[65] == told[100]
+    assert told[20] == told[64] == told[65] == told[100]
