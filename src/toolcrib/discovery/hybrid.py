@@ -136,9 +136,8 @@ class HybridSearcher:
         few = near.total <= _DEPTH or near.found[_DEPTH - 1][1] < FLOOR
         first, left = dict(near.found), {}
         if limit > _DEPTH:
-            left = dict(
-                asked.documents.near(asked.vector, near.total if few else limit, among, exclude).found
-            )
+            count = near.total if few else limit
+            left = dict(asked.documents.near(asked.vector, count, among, exclude).found)
         listed = list(first | left)
         look = self._words.look(asked.query, limit=_DEPTH, among=among, exclude=exclude, others=listed)
         words = look.others | dict(look.best)
