@@ -42,7 +42,7 @@ def fit(cases: Cases) -> Judge:
     found = [number for number, row in enumerate(cases.rows) if row is not None]
     rows = np.array([cases.rows[number] for number in found], np.float64)
     right = np.array(cases.right, np.float64)[found]
-    weights = _weights(np.array(cases.kinds)[found], np.array(cases.settings)[found] == "public")
+    weights = weights_of(np.array(cases.kinds)[found], np.array(cases.settings)[found] == "public")
     mean, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-9
     scaled = np.column_stack(((rows - mean) / spread, np.ones(len(rows))))
     learnt = np.zeros(scaled.shape[1])
@@ -60,7 +60,7 @@ def fit(cases: Cases) -> Judge:
     return Judge(plain.astype(np.float32), float(learnt[-1] - plain @ mean))
 
 
-def _weights(kinds: np.ndarray, public: np.ndarray) -> np.ndarray:
+def weights_of(kinds: np.ndarray, public: np.ndarray) -> np.ndarray:
     """Return what each case weighs."""
     weights = np.zeros(len(kinds))
     for kind, share in SHARES.items():
