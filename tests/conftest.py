@@ -1,20 +1,79 @@
-"""What every test may ask for."""
+"""What every test may ask for, and how the suites are run and summed up."""
 
 import gc
 import os
-import shutil
-import subprocess
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
 import coverage
+import laws  # noqa: F401 - its import sets how every law is searched
 import pytest
+from needs import bubblewrap_works, lack
+from pytest_timeout import Settings
 
 ROOT = Path(__file__).parent.parent
-DATA = ROOT.parent / "shared" / "data"
+PUBLIC = ROOT.parent / "shared" / "data"
+SAMPLE = Path(__file__).parent / "data"
 CHILDREN = "COVERAGE_PROCESS_CONFIG"
 """The variable by which processes that a test starts know that they are measured too."""
+HANGS = Settings(timeout=300, method="signal", func_only=True, disable_debugger_detection=False)
+"""The limit of one example of a law, as pyproject.toml has it for other tests: for hangs alone."""
+LONGEST = ("gateway", "execution/test_faults", "runtime/test_contract", "runtime/process", "runtime", "cli", "execution", "crib")  # fmt: skip
+"""The folders and files of `tests` whose tests wait most: begun first, so that no worker is left with them at the end."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores, since many tests wait for other processes."""
+    return min(8, len(os.sched_getaffinity(0)) + 1) if hasattr(os, "sched_getaffinity") else 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that wait most; find the proofs; limit each example of a law instead of their sum."""
+    items.sort(key=_turn)
+    for item in items:
+        if "public_data" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.proof)
+        if hasattr(getattr(item, "obj", None), "hypothesis"):
+            _limit_each_example(item)
+
+
+def _turn(item: pytest.Item) -> int:
+    path = item.path.with_suffix("").as_posix()
+    return next((turn for turn, part in enumerate(LONGEST) if f"/tests/{part}" in path), len(LONGEST))
+
+
+def _limit_each_example(item: Any) -> None:
+    """Have the time limit of a law hold for the body of an example, and not while examples are generated."""
+    item.add_marker(pytest.mark.timeout(0))
+    law = item.obj.hypothesis
+    if hasattr(law, "limited"):  # for another row of the same law
+        return
+    law.limited, body = True, law.inner_test
+
+    @contextmanager
+    def limit() -> Iterator[None]:
+        item.config.hook.pytest_timeout_set_timer(item=item, settings=HANGS)
+        try:
+            yield
+        finally:
+            item.config.hook.pytest_timeout_cancel_timer(item=item)
+
+    @wraps(body)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        with limit():
+            return body(*args, **kwargs)
+
+    @wraps(body)
+    async def limited_coroutine(*args: Any, **kwargs: Any) -> Any:
+        with limit():
+            return await body(*args, **kwargs)
+
+    law.inner_test = limited_coroutine if iscoroutinefunction(body) else limited
 
 
 def pytest_collection_finish() -> None:
@@ -46,30 +105,48 @@ def root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """Return the folder of public suites and real tools; skip where it is absent, fail in CI."""
-    if not DATA.is_dir():
-        reason = f"needs the data sets in {DATA}, which are not part of the repository"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return DATA
+def public_data() -> Path:
+    """Return the folder of public suites and real tools. What asks for it is a proof."""
+    if not PUBLIC.is_dir():
+        lack("public data")
+    return PUBLIC
 
 
-def bubblewrap_works() -> bool:
-    """Return whether bubblewrap is here and may make a wall."""
-    program = shutil.which("bwrap")
-    if program is None:
-        return False
-    command = [program, "--unshare-all", "--ro-bind", "/", "/", "true"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+@pytest.fixture(scope="session", params=["sample", pytest.param("public", marks=pytest.mark.proof)])
+def data(request: pytest.FixtureRequest) -> Path:
+    """Return a folder of suites and tools: the small sample of our own making, and in proofs the public one."""
+    return SAMPLE if request.param == "sample" else request.getfixturevalue("public_data")
 
 
 @pytest.fixture(scope="session")
 def needs_bubblewrap() -> None:
     """Skip where bubblewrap is missing or not allowed; fail in CI."""
     if not bubblewrap_works():
-        reason = "needs bubblewrap: apt install bubblewrap, and the right to make namespaces"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lack("bubblewrap")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what was left out for want of something, and how to get it."""
+    reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.line(f"Left out {count}: {reason.removeprefix('Skipped: ')}")
+    if not PUBLIC.is_dir():
+        terminalreporter.line(
+            "With the public data sets, `make proof` also runs the official suites of JSON Schema and SemVer, 1,163 "
+            "real tools and the labelled searches: CONTRIBUTING.md, under Data, says where they are from."
+        )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End with one line that a person understands."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None or hasattr(config, "workerinput") or not terminal.stats:
+        return
+    count = {kind: len(terminal.stats.get(kind, ())) for kind in ("passed", "failed", "error", "skipped")}
+    bad = count["failed"] + count["error"]
+    if bad:
+        terminal.line(f"{bad} of {sum(count.values())} tests FAILED; each is explained above.")
+    elif count["passed"]:
+        left = f"; {count['skipped']} were left out, see above" if count["skipped"] else ""
+        terminal.line(f"All {count['passed']} tests passed{left}.")

@@ -296,8 +296,8 @@ def messages_in(kind: Any, value: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((kind, message) for message in (value if isinstance(value, list) else [value]))
 
 
-def load_real_tools(shared_data: Path) -> list[Json]:
+def load_real_tools(data: Path) -> list[Json]:
     """Read the tools of real MCP servers, without the two keys that say where they are from."""
-    lines = (shared_data / "real-tools" / "mcp_tools.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (data / "real-tools" / "mcp_tools.jsonl").read_text(encoding="utf-8").splitlines()
     rows = map(json.loads, lines)
     return [{key: value for key, value in row.items() if key not in {"source", "server"}} for row in rows]

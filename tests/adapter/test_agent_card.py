@@ -424,8 +424,8 @@ def test_a_schema_that_is_too_deep_is_an_error_about_its_skill() -> None:
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("schemas", [False, True])
-def test_all_real_tools_fit_on_one_card(shared_data: Path, schemas: bool) -> None:
-    tools = tuple(map(McpAdapter().to_canonical, oracles.load_real_tools(shared_data)))
+def test_all_real_tools_fit_on_one_card(data: Path, schemas: bool) -> None:
+    tools = tuple(map(McpAdapter().to_canonical, oracles.load_real_tools(data)))
     conversion = card_from_provider(provider_of(skills=tools), url="https://x.test", schemas=schemas)
     oracles.a2a_card(conversion.card)
     assert len({skill["id"] for skill in conversion.card["skills"]}) == len(tools)

@@ -1,15 +1,15 @@
 """What holds for every schema, every definition and every value, however odd."""
 
 import json
-import os
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from adapter.instances import valid_arguments
 from adapter.support import CALL_ID, REGISTRY, assert_comes_back, convert, convert_tool, faults
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.adapter.portability import TARGETS
 from toolcrib.errors import ConversionError, ToolcribError
@@ -31,9 +31,6 @@ NAMES = [
 ]
 DEFS = ["node", "leaf", "a"]
 TEXTS = ["", "a", "1", "null", '"q"', "[]", "{}", "ß"]
-THOROUGH = int(os.environ.get("THOROUGH", "1"))
-"""How many times more examples than usual."""
-LAX = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 names = st.sampled_from(NAMES)
 scalars = (
@@ -212,7 +209,7 @@ def try_converting(raw: Any, target: str) -> Any:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=12 * THOROUGH)
+@law(12)
 @given(schema=schemas())
 def test_valid_arguments_come_back_and_fit_the_converted_schema(target: str, schema: dict[str, Any]) -> None:
     args = arguments_of(schema)
@@ -223,7 +220,7 @@ def test_valid_arguments_come_back_and_fit_the_converted_schema(target: str, sch
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=12 * THOROUGH)
+@law(12)
 @given(schema=schemas())
 def test_a_converted_schema_keeps_the_rules_of_its_provider(target: str, schema: dict[str, Any]) -> None:
     conversion = try_converting({"name": "t", "inputSchema": schema}, target)
@@ -277,7 +274,7 @@ anything = st.recursive(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=25 * THOROUGH)
+@law(25)
 @given(
     schema=st.dictionaries(
         st.sampled_from(["type", "properties", "items", "$defs", "allOf", "$ref"]), anything
@@ -293,7 +290,7 @@ def test_any_json_as_schema_is_converted_or_refused(target: str, schema: Any) ->
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=20 * THOROUGH)
+@law(20)
 @given(
     schema=st.fixed_dictionaries(
         {"type": st.just("object")}, optional={"properties": anything, "$defs": anything}
@@ -354,7 +351,7 @@ fields = st.sampled_from(
 
 
 @pytest.mark.parametrize("source", REGISTRY.names())
-@settings(LAX, max_examples=15 * THOROUGH)
+@law(15)
 @given(raw=st.dictionaries(fields, anything, max_size=6) | anything)
 def test_any_json_as_definition_is_read_or_refused(source: str, raw: Any) -> None:
     before = json.dumps(raw)
@@ -388,7 +385,7 @@ definitions = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=15 * THOROUGH)
+@law(15)
 @given(raw=definitions)
 def test_a_conversion_without_warnings_can_be_reversed_to_an_equal_definition(
     target: str, raw: dict[str, Any]
@@ -402,7 +399,7 @@ def test_a_conversion_without_warnings_can_be_reversed_to_an_equal_definition(
 
 
 @pytest.mark.parametrize("target", ["openai", "anthropic", "gemini"])
-@settings(LAX, max_examples=12 * THOROUGH)
+@law(12)
 @given(
     raw=st.fixed_dictionaries(
         {
@@ -420,7 +417,7 @@ def test_a_plain_definition_without_warnings_can_be_reversed(target: str, raw: d
     assert REGISTRY.convert(conversion.payload, source=target, target="mcp").payload == raw
 
 
-@settings(LAX, max_examples=20 * THOROUGH)
+@law(20)
 @given(raw=definitions)
 def test_an_mcp_definition_is_the_same_in_mcp(raw: dict[str, Any]) -> None:
     assume(raw["inputSchema"].get("type") == "object")
@@ -430,7 +427,7 @@ def test_an_mcp_definition_is_the_same_in_mcp(raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=10 * THOROUGH)
+@law(10)
 @given(raw=definitions)
 def test_a_conversion_is_the_same_each_time_and_its_warnings_stand_in_order(
     target: str, raw: dict[str, Any]
@@ -451,7 +448,7 @@ def test_a_conversion_is_the_same_each_time_and_its_warnings_stand_in_order(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(LAX, max_examples=10 * THOROUGH)
+@law(10)
 @given(raw=definitions)
 def test_a_payload_shares_nothing_that_can_be_changed_with_its_source(
     target: str, raw: dict[str, Any]
@@ -468,7 +465,7 @@ def containers(value: Any) -> set[int]:
     return {id(value)}.union(*map(containers, value)) if isinstance(value, list) else set()
 
 
-@settings(LAX, max_examples=12 * THOROUGH)
+@law(12)
 @given(schema=schemas())
 def test_calls_of_both_openai_apis_come_back_alike(schema: dict[str, Any]) -> None:
     args = arguments_of(schema)
@@ -477,3 +474,36 @@ def test_calls_of_both_openai_apis_come_back_alike(schema: dict[str, Any]) -> No
     for one in args:
         found = [each.decode_call(each.encode_call(one, CALL_ID)) for each in (chat, responses)]
         assert found[0] == found[1]
+
+
+FOUND = {
+    "a null that means absence in one alternative alone": (
+        {
+            "type": "object",
+            "properties": {
+                "a": {
+                    "anyOf": [
+                        {
+                            "properties": {"A": {"type": "null"}, "a": {"type": "integer"}},
+                            "additionalProperties": {},
+                        },
+                        {"properties": {"a": {"type": "null"}, "b": {"type": "number"}}},
+                    ]
+                }
+            },
+        },
+        {"a": {"a": None}},
+    ),
+    "a root that is one of some constants": ({"anyOf": [{"const": {"a": 0}}, {"const": {}}]}, {"a": 0}),
+    "a root that is one of some values": ({"oneOf": [{"enum": [{"a": 0}, 1]}]}, {"a": 0}),
+    "a root of which one alternative is anything": ({"anyOf": [{}, {"const": {}}]}, {"a": 0}),
+}
+"""Counterexamples that a search has found, with their arguments."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("schema", "args"), FOUND.values(), ids=FOUND)
+def test_counterexamples_of_earlier_searches_hold(target: str, schema: dict[str, Any], args: Any) -> None:
+    conversion = convert(schema, target)
+    assert_comes_back(conversion, target, args)
+    assert faults(conversion, target) == ()

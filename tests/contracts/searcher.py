@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from discovery.support import Entry, make
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.discovery.protocols import Hit, Searcher
 
@@ -39,7 +40,7 @@ entries = st.builds(
 catalogues = st.lists(entries, max_size=12, unique_by=lambda entry: entry.id)
 queries = st.one_of(sentences, st.text(max_size=30))
 limits = st.integers(min_value=-1, max_value=15)
-law = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.differing_executors])
+searching = law(30, suppress_health_check=[HealthCheck.differing_executors])
 
 CATALOGUE = [
     make("create_issue", "Open an issue in a repository.", namespace="github"),
@@ -83,7 +84,7 @@ class SearcherContract:
         hits = self.fill(CATALOGUE).search(query, limit=3)
         assert hits[0].id == expected
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries, limit=limits)
     def test_hits_are_few_enough_known_and_all_different(
         self, catalogue: list[Entry], query: str, limit: int
@@ -95,26 +96,26 @@ class SearcherContract:
         assert len(set(ids)) == len(ids)
         assert set(ids) <= {entry.id for entry in catalogue}
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries)
     def test_the_best_stand_first_and_equal_scores_go_by_id(self, catalogue: list[Entry], query: str) -> None:
         hits = self.fill(catalogue).search(query, limit=20)
         assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.id))
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries)
     def test_confidence_is_a_likelihood(self, catalogue: list[Entry], query: str) -> None:
         hits = self.fill(catalogue).search(query, limit=20)
         assert all(type(hit.score) is float and type(hit.confidence) is float for hit in hits)
         assert all(0 <= hit.confidence <= 1 for hit in hits)
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries, limit=limits)
     def test_fewer_hits_are_the_first_of_more(self, catalogue: list[Entry], query: str, limit: int) -> None:
         searcher = self.fill(catalogue)
         assert searcher.search(query, limit=limit) == searcher.search(query, limit=20)[: max(limit, 0)]
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries, data=st.data())
     def test_only_the_ids_asked_for_are_found(
         self, catalogue: list[Entry], query: str, data: st.DataObject
@@ -124,14 +125,14 @@ class SearcherContract:
         found = {hit.id for hit in self.fill(catalogue).search(query, limit=20, among=among)}
         assert found <= among & set(known)
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries)
     def test_to_search_among_all_ids_is_to_search(self, catalogue: list[Entry], query: str) -> None:
         searcher = self.fill(catalogue)
         among = {entry.id for entry in catalogue}
         assert searcher.search(query, limit=20, among=among) == searcher.search(query, limit=20)
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries, limit=st.integers(1, 15), data=st.data())
     def test_how_many_there_are_does_not_depend_on_how_many_are_given(
         self, catalogue: list[Entry], query: str, limit: int, data: st.DataObject
@@ -144,7 +145,7 @@ class SearcherContract:
         assert few.total == whole.total == len(whole)
         assert not {hit.id for hit in whole} & exclude
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries)
     def test_a_tool_is_trusted_the_same_in_whatever_company(self, catalogue: list[Entry], query: str) -> None:
         searcher = self.fill(catalogue)
@@ -152,7 +153,7 @@ class SearcherContract:
             [alone] = searcher.search(query, limit=1, among={hit.id})
             assert (alone.id, alone.confidence) == (hit.id, hit.confidence)
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries, data=st.data())
     def test_the_order_in_which_tools_came_does_not_matter(
         self, catalogue: list[Entry], query: str, data: st.DataObject
@@ -163,7 +164,7 @@ class SearcherContract:
         assert self.fill(shuffled[:at], shuffled[at:]).search(query, limit=20) == expected
         assert self.fill(catalogue).search(query, limit=20) == expected
 
-    @law
+    @searching
     @given(before=catalogues, after=catalogues, query=queries)
     def test_an_update_replaces_tools_wholly(
         self, before: list[Entry], after: list[Entry], query: str
@@ -175,7 +176,7 @@ class SearcherContract:
         expected = self.fill(list(latest.values())).search(query, limit=20)
         assert searcher.search(query, limit=20) == expected
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries, data=st.data())
     def test_what_is_removed_leaves_nothing_behind(
         self, catalogue: list[Entry], query: str, data: st.DataObject
@@ -187,7 +188,7 @@ class SearcherContract:
         rest = [entry for entry in catalogue if entry.id not in gone]
         assert searcher.search(query, limit=20) == self.fill(rest).search(query, limit=20)
 
-    @law
+    @searching
     @given(catalogue=catalogues, query=queries)
     def test_what_is_removed_and_added_at_once_is_there(self, catalogue: list[Entry], query: str) -> None:
         searcher = self.fill(catalogue)

@@ -1,9 +1,9 @@
 """What every test of discovery may ask for."""
 
-import os
 from pathlib import Path
 
 import pytest
+from needs import lack
 
 
 @pytest.fixture(scope="session")
@@ -11,8 +11,5 @@ def minilm(root: Path) -> Path:
     """Return the folder of a real embedding model; skip where it was not made, fail in CI."""
     folder = root / ".models" / "minilm"
     if not (folder / "model.onnx").is_file():
-        reason = f"needs the model in {folder}, which `make .models/minilm/model.onnx` makes"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lack("the stock model")
     return folder

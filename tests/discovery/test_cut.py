@@ -1,7 +1,7 @@
 """Text is cut to a length, never inside a character."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.cut import cut
@@ -39,7 +39,6 @@ def test_a_text_is_cut_between_characters(text: str, limit: int, shown: str) -> 
     assert cut(text, limit) == shown
 
 
-@settings(deadline=None)
 @given(st.text(), st.integers(min_value=0, max_value=40))
 def test_a_cut_text_is_a_beginning_within_the_limit(text: str, limit: int) -> None:
     shown = cut(text, limit)
@@ -47,7 +46,6 @@ def test_a_cut_text_is_a_beginning_within_the_limit(text: str, limit: int) -> No
     assert shown == text if len(text) <= limit else text.startswith(shown.removesuffix("…"))
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "e\u0301", FAMILY, "🇩🇪", "👍🏽"]), max_size=12), st.integers(1, 80))
 def test_what_is_left_is_made_of_whole_characters(characters: list[str], limit: int) -> None:
     text = "".join(characters)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from discovery.index.support import ISSUE, make
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery import MAX_SHORT_DESCRIPTION_LEN, document_of, search_doc, summarize
@@ -66,7 +66,6 @@ def test_every_form_has_the_id_that_all_spellings_of_a_version_share(
     assert {summarize(tool).id, search_doc(tool).id, document_of(tool).id} == {tool_id}
 
 
-@settings(deadline=None)
 @given(st.text(), st.none() | st.text())
 def test_a_short_description_is_never_too_long_nor_cut_within_a_character(
     description: str, summary: str | None

@@ -7,8 +7,9 @@ import pytest
 from discovery.doubles import MemoryTexts, Shelf
 from discovery.index.support import GITHUB, ISSUE, MAIL, MERGE, MIRROR, SHELF, ids, make
 from discovery.support import WordEmbedder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib import Tool, tool
 from toolcrib.discovery import (
@@ -336,7 +337,7 @@ def test_an_error_inside_a_with_block_passes_and_the_store_is_let_go() -> None:
         store.tools()
 
 
-@settings(deadline=None, max_examples=30)
+@law(30)
 @given(st.lists(st.sampled_from(["grandmother", "rivers", "oceans", ""]), max_size=4), st.booleans())
 def test_documentation_before_or_after_the_tool_is_the_same(titles: list[str], is_first: bool) -> None:
     examples = [ToolExample(title=title) for title in titles]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery import facts
@@ -55,7 +55,6 @@ def test_a_short_text_is_one_line_that_ends_with_a_word(text: str, limit: int, l
     assert facts.short(text, limit) == line
 
 
-@settings(deadline=None)
 @given(st.text(), st.integers(0, 40))
 def test_a_short_text_is_never_longer_than_asked(text: str, limit: int) -> None:
     line = facts.short(text, limit)
@@ -138,7 +137,6 @@ def test_what_is_said_at_great_length_is_bounded() -> None:
 
 
 @pytest.mark.untraced
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*KEYS, *(f"toolcrib/{key}" for key in KEYS)]), JSON))
 def test_any_json_at_all_may_stand_in_meta(meta: dict[str, Any]) -> None:
     described = tool(meta)

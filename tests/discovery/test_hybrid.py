@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from discovery.support import DictCache, Entry, WordEmbedder, indexed, make
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -119,9 +119,6 @@ def test_nothing_is_found_where_nothing_is_asked(query: str) -> None:
 
 
 # The blend
-
-
-@settings(deadline=None)
 @given(sentences)
 def test_an_embedder_without_an_opinion_leaves_the_order_to_words(query: str) -> None:
     found = [hit.id for hit in hybrid(embedder=OneVector()).search(query, limit=4)]
@@ -139,7 +136,6 @@ def test_words_that_cover_the_question_outweigh_meaning() -> None:
     assert found[0].id == "create_issue"
 
 
-@settings(deadline=None)
 @given(sentences, st.integers(1, 5))
 def test_what_shares_a_word_or_is_near_is_found_and_scores_are_finite_and_fall(
     query: str, limit: int
@@ -280,7 +276,7 @@ def excerpt(folder: Path, *, questions: int, tools: int) -> LabelledSet:
     """Return some questions of a set, their tools and as many others as make up a number."""
     whole = load_set(folder, lenient=True)
     chance = random.Random(7)  # noqa: S311 - a sample is no secret
-    asked = chance.sample(whole.queries, questions)
+    asked = chance.sample(whole.queries, min(questions, len(whole.queries)))
     wanted = {whole.catalogue.ids[label] for question in asked for label in question.relevant}
     others = [tool for tool in whole.catalogue.tools if str(tool.id) not in wanted]
     kept = [tool for tool in whole.catalogue.tools if str(tool.id) in wanted]
@@ -293,10 +289,8 @@ def excerpt(folder: Path, *, questions: int, tools: int) -> LabelledSet:
 @pytest.mark.parametrize(
     ("name", "gain"), [("metatool_single", 0.05), ("bfcl", -0.01), ("sealtools_dev", -0.01)]
 )
-def test_meaning_never_costs_more_than_a_point(
-    minilm: Path, shared_data: Path, name: str, gain: float
-) -> None:
-    labelled = excerpt(shared_data / "retrieval" / name, questions=120, tools=350)
+def test_meaning_never_costs_more_than_a_point(minilm: Path, data: Path, name: str, gain: float) -> None:
+    labelled = excerpt(data / "retrieval" / name, questions=120, tools=350)
     entries = [indexed(tool) for tool in labelled.catalogue.tools]
     words, meaning = Bm25Searcher(), EmbeddingSearcher(OnnxEmbedder(minilm))
     together = HybridSearcher(words, meaning)

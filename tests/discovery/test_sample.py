@@ -2,8 +2,9 @@
 
 from zlib import crc32
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.discovery.sample import Sample
 
@@ -16,7 +17,7 @@ def expected(known: set[str]) -> list[str]:
     return sorted(known, key=lambda one: (crc32(one.encode(errors="surrogatepass")), one))[:SIZE]
 
 
-@settings(deadline=None, max_examples=50)
+@law(50)
 @given(updates)
 def test_a_sample_is_made_of_what_was_added_and_not_removed_since(
     done: list[tuple[list[str], list[str]]],

@@ -1,8 +1,7 @@
 """Docstrings in three styles, and prose that only looks like one of them."""
 
-import time
-
 import pytest
+from effort import at_most
 
 from toolcrib.model.docstring import Docstring, read_docstring
 
@@ -188,6 +187,5 @@ def test_what_is_no_entry_between_entries_is_skipped() -> None:
     ids=["entries", "lines", "names", "spaces", "words", "stars", "dashes", "header"],
 )
 def test_a_long_docstring_is_read_in_a_moment(text: str) -> None:
-    start = time.process_time()
-    read_docstring(text)
-    assert time.process_time() - start < 1
+    with at_most(1):
+        read_docstring(text)

@@ -98,17 +98,17 @@ def test_reading_what_was_written_gives_the_same_tool(data: dict[str, Any]) -> N
     assert Tool.from_json(json.dumps(tool.to_json()).encode()).to_json() == tool.to_json()
 
 
-def test_every_real_tool_but_two_with_a_space_in_the_name_loads_and_comes_back(shared_data: Path) -> None:
+def test_every_real_tool_but_two_with_a_space_in_the_name_loads_and_comes_back(data: Path) -> None:
     refused = []
-    lines = (shared_data / "real-tools" / "mcp_tools.jsonl").read_text().splitlines()
+    lines = (data / "real-tools" / "mcp_tools.jsonl").read_text(encoding="utf-8").splitlines()
     for line in lines:
-        data = json.loads(line)
-        del data["source"], data["server"]
+        row = json.loads(line)
+        del row["source"], row["server"]
         try:
-            assert Tool.from_json(data).to_json() == data
+            assert Tool.from_json(row).to_json() == row
         except InvalidToolError as error:
-            refused.append((data["name"], [problem.path for problem in error.problems]))
-    assert len(lines) > 1_000
+            refused.append((row["name"], [problem.path for problem in error.problems]))
+    assert len(lines) == {"tests": 39, "shared": 1_163}[data.parent.name]
     assert len(refused) == 2
     assert all(" " in name and paths == ["/name"] for name, paths in refused)
 

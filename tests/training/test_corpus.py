@@ -1,6 +1,7 @@
 """What the models learn from holds nothing that they are measured on."""
 
 import json
+import random
 import runpy
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ def module(root: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def corpus(module: dict[str, Any], shared_data: Path) -> Any:
-    assert module["DATA"] == shared_data
+def corpus(module: dict[str, Any], public_data: Path) -> Any:
+    assert module["DATA"] == public_data
     return module["Corpus"].read()
 
 
@@ -26,8 +27,28 @@ def learnt(corpus: Any) -> set[str]:
     return paired.union(*corpus.groups.values())
 
 
-def test_tools_that_are_never_to_be_trained_on_are_not(learnt: set[str], shared_data: Path) -> None:
-    places = json.loads((shared_data / "training" / "validation_tools.json").read_text())
+def test_about_the_share_that_is_said_of_servers_is_held_out_and_always_the_same(
+    module: dict[str, Any],
+) -> None:
+    held = [name for name in (f"server-{number}" for number in range(2_000)) if module["held_out"](name)]
+    assert len(held) / 2_000 == pytest.approx(module["HELD_OUT"] / 100, abs=0.02)
+    assert held[:3] == ["server-2", "server-7", "server-9"]
+
+
+def test_a_question_with_two_errands_is_made_of_two_of_one_source(module: dict[str, Any]) -> None:
+    pair = module["Pair"]
+    chance = random.Random(7)  # noqa: S311 - repeatable on purpose
+    alone = pair("Boil water.", ("kettle",), "kitchen")
+    bench = [pair("Saw a plank.", ("saw",), "bench"), pair("drill a hole", ("drill",), "bench")]
+    made = module["Corpus"](pairs=[alone, *bench]).joined(20, chance)
+    assert len(made) == 20
+    assert {joined.group for joined in made} == {"bench"}
+    assert all(len(joined.relevant) == 2 and ".." not in joined.query for joined in made)
+    assert {joined.relevant for joined in made} >= {("saw", "drill"), ("drill", "saw")}
+
+
+def test_tools_that_are_never_to_be_trained_on_are_not(learnt: set[str], public_data: Path) -> None:
+    places = json.loads((public_data / "training" / "validation_tools.json").read_text())
     assert learnt.isdisjoint(map(str, places["never_train"]))
 
 

@@ -47,10 +47,10 @@ def questions(root: Path) -> Questions:
 
 
 @pytest.fixture(scope="module")
-def real(shared_data: Path) -> dict[str, str]:
+def real(public_data: Path) -> dict[str, str]:
     """Return the names of the real tools by their ids."""
     lists = ("scale_toolsdk", "scale_docker")
-    found = chain.from_iterable(rows(shared_data / "retrieval" / name / "tools.jsonl") for name in lists)
+    found = chain.from_iterable(rows(public_data / "retrieval" / name / "tools.jsonl") for name in lists)
     return {row["id"]: row["name"] for row in found}
 
 
@@ -122,8 +122,8 @@ def test_few_questions_give_their_tool_away(questions: Questions, real: dict[str
     assert given <= 0.1 * len(questions.answered)
 
 
-def test_hardly_a_question_repeats_what_is_validated_on(questions: Questions, shared_data: Path) -> None:
-    asked = rows(shared_data / "training" / "validation.jsonl")
+def test_hardly_a_question_repeats_what_is_validated_on(questions: Questions, public_data: Path) -> None:
+    asked = rows(public_data / "training" / "validation.jsonl")
     known = set().union(*(grams(row["query"]) for row in asked))
     repeated = [text for text in questions.texts if not known.isdisjoint(grams(text))]
     assert len(repeated) <= 5, repeated

@@ -1,14 +1,15 @@
 """Constraints: npm's ranges, what they admit and how they are written back."""
 
 import pickle
-import time
 from dataclasses import FrozenInstanceError
 from typing import Any
 
 import nodesemver  # type: ignore[import-untyped]
 import pytest
-from hypothesis import assume, given, settings
+from effort import at_most
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.errors import InvalidConstraintError, InvalidVersionError
 from toolcrib.version import Constraint, Version
@@ -240,12 +241,11 @@ def test_several_comparators_can_be_combined() -> None:
 @pytest.mark.attack
 @pytest.mark.parametrize("text", ATTACKS.values(), ids=ATTACKS)
 def test_hostile_text_is_answered_at_once(text: str) -> None:
-    started = time.process_time()
-    try:
-        Constraint.parse(text).check("1.2.3-rc.1")
-    except InvalidConstraintError as error:
-        assert len(str(error)) < 600  # noqa: PT017 - either answer will do, quickly
-    assert time.process_time() - started < 0.5
+    with at_most(0.5):
+        try:
+            Constraint.parse(text).check("1.2.3-rc.1")
+        except InvalidConstraintError as error:
+            assert len(str(error)) < 600  # noqa: PT017 - either answer will do, quickly
 
 
 @pytest.mark.untraced
@@ -285,7 +285,7 @@ def test_a_space_means_and(a: str, b: str, version: Version) -> None:
 
 
 @pytest.mark.untraced
-@settings(max_examples=300, deadline=None)
+@law(300)
 @given(ranges, st.lists(fulls, min_size=1, max_size=5))
 def test_checks_agree_with_another_implementation(text: str, several: list[str]) -> None:
     constraint = Constraint.parse(text)

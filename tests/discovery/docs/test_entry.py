@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.docs import DocEntry
@@ -157,7 +157,6 @@ def test_one_entry_over_another_says_what_it_says_itself() -> None:
 
 
 @pytest.mark.untraced
-@settings(deadline=None)
 @given(
     st.recursive(st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 )

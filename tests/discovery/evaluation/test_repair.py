@@ -95,8 +95,8 @@ def test_a_schema_that_stays_too_complex_becomes_any_object() -> None:
     assert repaired(wide) == {"type": "object"}
 
 
-def test_real_function_docs_that_are_not_json_schema_keep_their_properties(shared_data: Path) -> None:
-    lines = (shared_data / "real-tools" / "bfcl_not_json_schema.jsonl").read_text().splitlines()
+def test_real_function_docs_that_are_not_json_schema_keep_their_properties(data: Path) -> None:
+    lines = (data / "real-tools" / "bfcl_not_json_schema.jsonl").read_text().splitlines()
     schemas = [row.get("inputSchema") or row["parameters"] for row in map(json.loads, lines)]
     for schema in schemas:
         assert repaired(schema).get("properties", {}).keys() == schema.get("properties", {}).keys()

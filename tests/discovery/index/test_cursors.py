@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from discovery.index.support import SHELF, filled, ids, make, walk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.discovery import Bm25Searcher, Index, Page
 from toolcrib.errors import InvalidCursorError
@@ -162,7 +163,7 @@ def test_a_cursor_with_something_added_is_refused(junk: str) -> None:
             INDEX.tools(cursor=altered)
 
 
-@settings(deadline=None, max_examples=200)
+@law(200)
 @given(st.sampled_from(sorted(ASKING)), st.data())
 def test_an_altered_cursor_is_refused(name: str, data: st.DataObject) -> None:
     cursor = CURSORS[name]
@@ -176,7 +177,7 @@ def test_an_altered_cursor_is_refused(name: str, data: st.DataObject) -> None:
             ASKING[name](cursor=altered)
 
 
-@settings(deadline=None, max_examples=100)
+@law(100)
 @given(st.text(min_size=1, max_size=70) | st.binary(min_size=24, max_size=24))
 def test_a_random_cursor_is_refused(cursor: str | bytes) -> None:
     text = base64.urlsafe_b64encode(cursor).decode() if isinstance(cursor, bytes) else cursor

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from discovery.index.support import ACME, GITHUB, HERE, MIRROR, filled, heard, ids, make, walk
 from discovery.support import WordEmbedder
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from laws import law
 
 from toolcrib.discovery import (
     Bm25Searcher,
@@ -246,9 +247,7 @@ class Catalogue(RuleBasedStateMachine):
         assert [row.id for row in self.store.tools()] == sorted(self.cards)
 
 
-Catalogue.TestCase.settings = settings(
-    deadline=None, max_examples=25, stateful_step_count=20, suppress_health_check=[HealthCheck.too_slow]
-)
+Catalogue.TestCase.settings = law(25, stateful_step_count=20)
 TestCatalogue = Catalogue.TestCase
 
 SEARCHERS: dict[str, Callable[[], Searcher]] = {
@@ -259,7 +258,7 @@ SEARCHERS: dict[str, Callable[[], Searcher]] = {
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@law(25)
 @given(
     catalogue=st.lists(tools, max_size=15),
     query=texts | st.lists(names, max_size=3).map(", ".join) | st.text(max_size=8),

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from discovery.index.support import GITHUB, ISSUE, MAIL, MERGE, SHELF, WEATHER, filled, heard, ids, make, walk
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.discovery import Change, Index, IndexView, Scope
 from toolcrib.errors import InvalidCursorError, ToolcribError, ToolNotFoundError, ValidationError
@@ -41,7 +42,7 @@ scopes = st.builds(
 refs = written | st.sampled_from(
     ["a:merge:^1", "b:getWeather:*", "c:merge", "a:mergee", "zzz", "a:merge:~1.2"]
 )
-quick = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+quick = law(30)
 
 
 def admits(scope: Scope, tool: Tool) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 from discovery.support import DictCache, Entry, make
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery import Bm25Searcher
@@ -82,7 +82,6 @@ def test_every_tool_is_analysed_in_its_turn() -> None:
     assert found == [analyse(entry.tool, entry.examples) for entry in CATALOGUE]
 
 
-@settings(deadline=None)
 @given(st.lists(entries, max_size=4))
 def test_what_is_read_back_is_what_was_worked_out(catalogue: list[Entry]) -> None:
     cache = DictCache()
@@ -122,7 +121,6 @@ def test_more_tools_than_are_asked_for_at_once_all_come_back() -> None:
     assert cache.asked == 3
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1_000), st.integers(1, 255))
 def test_a_damaged_byte_is_noticed_and_the_tool_analysed_again(place: int, change: int) -> None:
     cache, looks = DictCache(), list[str]()
@@ -156,7 +154,6 @@ def test_a_blob_cut_short_is_worked_out_again(cut: int) -> None:
     assert list(Analyses(cache).of(CATALOGUE)) == list(Analyses(None).of(CATALOGUE))
 
 
-@settings(deadline=None)
 @given(
     st.lists(entries, max_size=6, unique_by=lambda entry: entry.id),
     st.sampled_from([*TEXTS, "create weather"]),

@@ -7,8 +7,9 @@ from threading import Thread
 import pytest
 from discovery.support import DictCache, Entry, make
 from discovery.text.support import seconds
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.discovery import Bm25Searcher
 from toolcrib.discovery.text import Analysis, analyse, clauses, question_terms, words
@@ -91,7 +92,7 @@ def textbook(catalogue: list[Entry], question: str) -> dict[str, float]:
 
 
 @pytest.mark.untraced
-@settings(deadline=None, max_examples=60)
+@law(60)
 @given(catalogues, st.lists(sentences, min_size=1, max_size=3).map(", ".join))
 def test_the_scores_are_those_of_the_textbook(catalogue: list[Entry], question: str) -> None:
     expected = textbook(catalogue, question)

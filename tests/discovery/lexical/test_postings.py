@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from laws import law
 
 from toolcrib.discovery.lexical.postings import Filing, Postings
 
@@ -55,7 +55,7 @@ class PostingsModel(RuleBasedStateMachine):
 
 
 TestPostings = PostingsModel.TestCase
-TestPostings.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)
+TestPostings.settings = law(40, stateful_step_count=25)
 
 
 def test_a_term_that_nobody_has_is_not_known() -> None:

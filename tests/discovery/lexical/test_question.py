@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from discovery.text.support import seconds
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.lexical.question import Question, read_question
@@ -151,7 +151,6 @@ def test_only_so_many_words_are_corrected() -> None:
     assert len(speller.asked) == 4
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec=None), max_size=60))
 def test_any_text_is_a_question(text: str) -> None:
     found = read(text)

@@ -1,9 +1,10 @@
 """Slots are numbers for ids."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from laws import law
 
 from toolcrib.discovery.lexical.slots import Slots
 
@@ -46,7 +47,7 @@ class SlotsModel(RuleBasedStateMachine):
 
 
 TestSlots = SlotsModel.TestCase
-TestSlots.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)
+TestSlots.settings = law(40, stateful_step_count=25)
 
 
 def test_a_free_slot_stands_for_nothing() -> None:
@@ -59,7 +60,7 @@ def test_a_free_slot_stands_for_nothing() -> None:
         slots.release("a")
 
 
-@settings(deadline=None, max_examples=30)
+@law(30)
 @given(st.lists(st.frozensets(st.sampled_from(IDS)), min_size=17, max_size=40))
 def test_any_number_of_selections_can_be_asked_for(selections: list[frozenset[str]]) -> None:
     slots = Slots()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -19,7 +19,6 @@ def sorted_best(scores: NDArray[np.float32], count: int) -> list[int]:
     return [at for at, score in enumerate(scores.tolist()) if positive and score >= positive[-1]]
 
 
-@settings(deadline=None)
 @given(st.one_of(few_values, any_values), st.integers(-1, 450))
 @example([1.0] * 129, 1)
 @example([0.0] * 64 + [1.0], 1)
@@ -29,7 +28,6 @@ def test_the_best_are_those_that_sorting_puts_first(values: list[float], count: 
     assert sorted(best(scores, count).tolist()) == sorted_best(scores, count)
 
 
-@settings(deadline=None)
 @given(sizes, st.integers(1, 20), st.integers(0, 2**32 - 1), st.floats(0, 1))
 def test_it_makes_no_difference_where_blocks_end(size: int, count: int, seed: int, share: float) -> None:
     random = np.random.default_rng(seed)

@@ -4,8 +4,9 @@ from string import ascii_lowercase
 
 import pytest
 from discovery.text.support import seconds
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.discovery.lexical.typos import Typos, distance
 from toolcrib.discovery.text import stem
@@ -60,7 +61,7 @@ def used(_: str) -> int:
     return 1
 
 
-@settings(deadline=None, max_examples=500)
+@law(500)
 @given(st.one_of(st.tuples(short_words, short_words), st.tuples(any_words, any_words)), st.integers(1, 4))
 @example(("", ""), 1)
 @example(("", "abc"), 2)
@@ -79,14 +80,12 @@ def test_one_slip_is_a_distance_of_one(data: st.DataObject) -> None:
     assert distance(data.draw(slipped(word)), word, 2) == 1
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_word_with_one_slip_is_read_as_the_one_meant(data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(VOCABULARY))
     assert learnt(*VOCABULARY).nearest(data.draw(slipped(word)), used) == word
 
 
-@settings(deadline=None)
 @given(any_words)
 def test_what_is_found_is_known_and_near(word: str) -> None:
     found = learnt(*VOCABULARY).nearest(word, used)

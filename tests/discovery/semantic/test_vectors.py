@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -134,7 +134,6 @@ def test_a_row_of_int8_takes_a_byte_for_each_dimension() -> None:
     assert filled(random_vectors(1000, 256), "int16").nbytes < 1000 * (512 + 8)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "replace"]), st.integers(0, 30)), max_size=60))
 def test_a_table_keeps_what_was_put_in_it(steps: list[tuple[str, int]]) -> None:
     vectors = random_vectors(31, 16)

@@ -1,13 +1,13 @@
 """Our wordpieces beside those of the library that the models were trained with."""
 
 import json
-import time
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from effort import at_most
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -73,13 +73,13 @@ TEXTS = st.text(SETTLED | EMOJI | HARD | st.sampled_from("abcAB '-_.#"), max_siz
 
 
 @pytest.mark.untraced
-def test_real_descriptions_of_tools_are_read_alike(real: Pair, shared_data: Path) -> None:
+def test_real_descriptions_of_tools_are_read_alike(real: Pair, data: Path) -> None:
     texts = [
         f"{tool['name']}: {tool.get('description')}"
-        for file in sorted((shared_data / "retrieval").glob("*/tools.jsonl"))
+        for file in sorted((data / "retrieval").glob("*/tools.jsonl"))
         for tool in map(json.loads, file.read_text(encoding="utf-8").splitlines())
     ]
-    assert len(texts) > 10_000
+    assert len(texts) == {"tests": 112, "shared": 14_064}[data.parent.name]
     assert real.disagree(texts) == []
 
 
@@ -152,6 +152,5 @@ def test_the_names_of_special_tokens_are_words_like_any_other() -> None:
 )
 def test_a_megabyte_is_read_in_a_moment(text: str) -> None:
     pieces = WordPiece(SMALL)
-    start = time.process_time()
-    pieces.ids(text)
-    assert time.process_time() - start < 5
+    with at_most(5):
+        pieces.ids(text)

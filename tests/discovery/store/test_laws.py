@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from laws import law
 
 from toolcrib.discovery.store import MemoryStore, SqliteStore, Store, StoredTool
 from toolcrib.errors import StoreError
@@ -99,4 +99,4 @@ def outcome(store: Store, method: str, *args: Any, **options: Any) -> object:
 
 
 TestStores = Stores.TestCase
-TestStores.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestStores.settings = law(30, stateful_step_count=30)

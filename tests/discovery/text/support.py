@@ -4,6 +4,8 @@ from collections.abc import Callable
 from time import thread_time
 from typing import Any
 
+from effort import slowness
+
 HOSTILE = {
     "capitals": "A",
     "capitals and one small letter": "AAb",
@@ -33,10 +35,10 @@ HOSTILE = {
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """Return the CPU time that some work takes, the better of two runs."""
+    """Return the CPU time that some work takes on a machine of usual speed, the better of two runs."""
     times = []
     for _ in range(2):
         start = thread_time()
         work()
         times.append(thread_time() - start)
-    return min(times)
+    return min(times) / slowness()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from discovery.text.support import seconds
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.text import FIELD_WEIGHTS, analyse, field_texts, forms, words
@@ -227,7 +227,6 @@ sentences = st.lists(
 ).map(" ".join)
 
 
-@settings(deadline=None)
 @given(
     name=st.sampled_from(["create_issue", "getWeather", "the"]),
     description=sentences,

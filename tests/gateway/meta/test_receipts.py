@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from gateway.meta.asking import called, crib_of_tools, face_of
 
-from toolcrib import Crib
 from toolcrib.discovery import Change, Index
 from toolcrib.gateway.meta.portrait import Portrait
 from toolcrib.gateway.meta.receipts import Receipt, Receipts, tool_tokens
@@ -122,9 +121,10 @@ async def test_each_result_says_what_it_cost() -> None:
     assert tokens[0]["surface"] == receipt.surface
 
 
-def test_real_definitions_are_estimated_as_a_quarter_of_their_characters_is_not(shared_data: Path) -> None:
-    lines = (shared_data / "real-tools" / "mcp_tools.jsonl").read_text().splitlines()[:200]
-    crib = Crib()
-    total = sum(tool_tokens(Tool(name="t", input_schema=json.loads(line)["inputSchema"])) for line in lines)
-    assert total > 1000
-    assert len(crib.index) == 0
+def test_real_definitions_take_about_a_token_for_every_four_characters(data: Path) -> None:
+    lines = (data / "real-tools" / "mcp_tools.jsonl").read_text(encoding="utf-8").splitlines()[:200]
+    tools = [Tool(name="t", input_schema=json.loads(line)["inputSchema"]) for line in lines]
+    written = sum(
+        len(json.dumps(tool.to_json(), ensure_ascii=False, separators=(",", ":"))) for tool in tools
+    )
+    assert written / 4 * 0.9 < sum(map(tool_tokens, tools)) < written / 4 * 1.1

@@ -18,6 +18,7 @@ _NAMING: Final = frozenset(
     {"$ref", "properties", "additionalProperties", "patternProperties", "dependentSchemas"}
     | {"allOf", "anyOf", "oneOf", "then", "else"}
 )
+_OPEN: Final = frozenset({"$ref", "properties", "allOf", "additionalProperties", "enum", "const"})
 _SIZED: Final = frozenset({dict, list, str})
 _MAX_FOLLOWED: Final = 64
 
@@ -112,9 +113,9 @@ def is_object_with_choices(node: dict[str, Any]) -> bool:
 
 def _declares(schema: Any) -> bool:
     """Return whether an alternative could have properties of its own."""
-    return type(schema) is dict and not schema.keys().isdisjoint(
-        {"$ref", "properties", "allOf", "additionalProperties"}
-    )
+    if type(schema) is not dict:
+        return schema is True
+    return schema.keys() <= ANNOTATIONS or not schema.keys().isdisjoint(_OPEN)
 
 
 def hoist(

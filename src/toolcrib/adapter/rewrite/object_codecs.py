@@ -42,6 +42,13 @@ class ObjectCodec:
             }
         return self._fields
 
+    @property
+    def converted_keys(self) -> dict[str, str]:
+        """The original names by those of the converted object; the list of all others stands for itself."""
+        if self._names is None:
+            self._names = {key: name for name, (key, _, _) in self.fields.items()}
+        return self._names
+
     def encode(self, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return value
@@ -64,9 +71,7 @@ class ObjectCodec:
     def decode(self, value: Any, path: str, known: Known) -> Any:
         if not isinstance(value, dict):
             return value
-        if self._names is None:
-            self._names = {key: name for name, (key, _, _) in self.fields.items()}
-        names, fields = self._names, self.fields
+        names, fields = self.converted_keys, self.fields
         found: dict[str, Any] = {}
         for key, member in value.items():
             if self.extra and key == self.extra[0]:

@@ -1,6 +1,6 @@
 """The way there and back for one of several alternatives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,13 @@ class Branch:
     codec: Codec | None
     declared: frozenset[str] | None = frozenset()
     """The properties that it names; None where it says what any property must be."""
+
+    def names_all(self, value: Mapping[str, Any]) -> bool:
+        """Return whether its converted object has every property that a value has."""
+        if isinstance(self.codec, ObjectCodec):
+            others = self.codec.extra[0] if self.codec.extra else None
+            return all(key in self.codec.converted_keys or key == others for key in value)
+        return self.declared is not None and value.keys() <= self.declared
 
 
 @dataclass(slots=True)
@@ -64,9 +71,10 @@ class UnionCodec:
         kind = type_of(value)
         readings: list[Any] = []
         failure: CodecError | None = None
-        for index, branch in enumerate(self.branches):
-            if kind not in branch.kinds:
-                continue
+        candidates = [(index, branch) for index, branch in enumerate(self.branches) if kind in branch.kinds]
+        if kind == "object":  # one that has all its properties comes first: their nulls may mean absence there alone
+            candidates.sort(key=lambda candidate: not candidate[1].names_all(value))
+        for index, branch in candidates:
             try:
                 found = decode(branch.codec, value, path, known)
             except CodecError as error:

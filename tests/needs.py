@@ -1,0 +1,38 @@
+"""What a test may need that not every machine has, and how to get it."""
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from typing import NoReturn
+
+import pytest
+
+HOW = {
+    "bubblewrap": "apt install bubblewrap libseccomp2 (and the right to make namespaces)",
+    "npm": "apt install nodejs npm, then make test again",
+    "openssl": "apt install openssl",
+    "public data": "put it in ../shared/data, as CONTRIBUTING.md says under Data",
+    "the stock model": "make .models/minilm/model.onnx",
+    "unprivileged": "run the tests as a user who is not root",
+}
+"""The command that brings each of them."""
+IN_CI = os.environ.get("CI") == "true"
+
+
+def lack(what: str) -> NoReturn:
+    """Skip the test, for want of one of `HOW`; in CI, fail."""
+    reason = f"needs {what}: {HOW[what]}"
+    if IN_CI and what != "unprivileged":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@cache
+def bubblewrap_works() -> bool:
+    """Return whether bubblewrap is installed and may make a sandbox."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return False
+    command = [program, "--unshare-all", "--ro-bind", "/", "/", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -1,0 +1,96 @@
+"""Where the time of a suite goes: `make times` prints a table by folder, the slowest files and fixtures.
+
+A row has the seconds that passed in workers, how many of them were computing, there and in processes that the tests
+started and waited for; the rest is waiting, for other processes or for the other workers on this machine.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Generator
+from pathlib import PurePath
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+ROWS = 25
+started: dict[str, tuple[float, float, float]] = {}
+fixtures: Counter[str] = Counter()
+
+
+def now() -> tuple[float, float, float]:
+    """Return the time: of the clock, of this process, and of the children that it waited for."""
+    own, others = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
+    return perf_counter(), own.ru_utime + own.ru_stime, others.ru_utime + others.ru_stime
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    started[nodeid] = now()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, Any, Any]:
+    report = yield
+    if call.when == "teardown" and item.nodeid in started:
+        before = started.pop(item.nodeid)
+        report.user_properties.append(
+            ("seconds", [end - start for end, start in zip(now(), before, strict=True)])
+        )
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any) -> Generator[None, Any, Any]:
+    start = perf_counter()
+    try:
+        return (yield)
+    finally:
+        fixtures[fixturedef.argname] += perf_counter() - start
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[COLLECTED] = now()[1]
+
+
+COLLECTED = pytest.StashKey[float]()
+FINISHED = pytest.StashKey[list[dict[str, Any]]]()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["timing"] = {"collection": session.config.stash[COLLECTED], "fixtures": dict(fixtures)}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash.setdefault(FINISHED, []).append(node.workeroutput["timing"])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the tables."""
+    folders, files = defaultdict(list), defaultdict(list)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            taken = dict(getattr(report, "user_properties", ())).get("seconds")
+            if taken is not None and report.when == "teardown":
+                path = PurePath(report.nodeid.partition("::")[0])
+                files[str(path)].append(taken)
+                folders["/".join(path.parts[: min(3, len(path.parts) - 1)]) or str(path)].append(taken)
+    workers = config.stash.get(FINISHED, [])
+    line = terminalreporter.line
+    line("")
+    line("| where | tests | seconds | computing | in children | waiting |")
+    line("|---|--:|--:|--:|--:|--:|")
+    collecting = sum(worker["collection"] for worker in workers)
+    line(f"| starting and collecting, {len(workers)} workers | | | {collecting:.0f} | | |")
+    for table in (folders, files):
+        rows = {name: [len(taken), *map(sum, zip(*taken, strict=True))] for name, taken in table.items()}
+        for name, (count, wall, own, children) in sorted(rows.items(), key=lambda row: -row[1][1])[:ROWS]:
+            waiting = max(0.0, wall - own - children)
+            line(f"| `{name}` | {count} | {wall:.0f} | {own:.0f} | {children:.0f} | {waiting:.0f} |")
+        line("")
+    total = Counter[str]()
+    for worker in workers:
+        total.update(worker["fixtures"])
+    line("Fixtures: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in total.most_common(12)))

@@ -1,0 +1,36 @@
+"""Wait for what sets no event: another process, a thread, a folder."""
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+PATIENCE = 120.0
+"""Seconds after which something hangs. Nothing takes so long, however busy the machine is."""
+PAUSE = 0.01
+
+
+async def until(holds: Callable[[], Any | Awaitable[Any]], what: str = "") -> Any:
+    """Wait until something holds, and return what it gave; a coroutine function is awaited."""
+    with anyio.move_on_after(PATIENCE):
+        while True:
+            found = holds()
+            if inspect.isawaitable(found):
+                found = await found
+            if found:
+                return found
+            await anyio.sleep(PAUSE)
+    raise AssertionError(f"not within {PATIENCE:g} s: {what or inspect.getsource(holds).strip()}")
+
+
+def wait_until(holds: Callable[[], Any], what: str = "") -> Any:
+    """Wait in a thread until something holds, and return what it gave."""
+    end = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert time.monotonic() < end, (
+            f"not within {PATIENCE:g} s: {what or inspect.getsource(holds).strip()}"
+        )
+        time.sleep(PAUSE)
+    return found
