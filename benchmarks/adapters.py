@@ -22,6 +22,7 @@ import jsonschema_rs
 from converters import FAMILIES, OURS, REGISTRY, Comparison, Converted, Converter, find, heard, versions
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.profiles.openai import OpenAIJsonSchemaTransformer, _OpenAIJsonSchemaTransformer
+from turns import turns
 
 from toolcrib.adapter.rules import RULES, violations
 from toolcrib.errors import ConversionError, InvalidSchemaError
@@ -30,8 +31,8 @@ from toolcrib.model.canonical import CanonicalTool
 ROOT = Path(__file__).parents[1]
 TOOLS = ROOT.parent / "shared" / "data" / "real-tools" / "mcp_tools.jsonl"
 PAGE = ROOT / "docs" / "adapter-measurements.md"
-TIMED = 1_000
-ROUNDS = 10
+TIMED = turns(1_000, 50)
+ROUNDS = turns(10)
 SHOWN_WORDS = 6
 OWN_NULL = "its own null"
 DISPUTED = frozenset({"$schema", "title", "default"})
@@ -132,6 +133,7 @@ def load() -> list[Case]:
     make = runpy.run_path(str(ROOT / "tests" / "adapter" / "instances.py"))["valid_arguments"]
     rows = [json.loads(line) for line in TOOLS.read_text(encoding="utf-8").splitlines()]
     tools = [{key: row[key] for key in row if key not in {"source", "server"}} for row in rows]
+    tools = tools[: turns(len(tools), TIMED)]
     return [Case(tool, arguments(make, tool)) for tool in tools]
 
 
@@ -396,6 +398,7 @@ def main() -> None:
     """Print one table for each way to send tools, and one of times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--quick", action="store_true", help="measure just enough to show that it runs")
     wanted = parser.parse_args()
     progress("making arguments")
     cases = load()

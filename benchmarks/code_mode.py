@@ -35,16 +35,17 @@ from code_mode_contenders import (
     make_crib,
 )
 from code_mode_tokens import tokens_part, two_talks
+from turns import turns
 
 from toolcrib import Crib
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "code-measurements.md"
-ROUNDS = 11
+ROUNDS = turns(11)
 """How often the contenders take turns; the median of the rounds is what counts."""
-COLD_ROUNDS = 5
-SLOW_ROUNDS = 3
-CALL_ROUNDS = 7
+COLD_ROUNDS = turns(5)
+SLOW_ROUNDS = turns(3)
+CALL_ROUNDS = turns(7)
 MANY = 60
 """How many calls follow each other where the price of one is measured."""
 AT_ONCE = 50
@@ -370,6 +371,7 @@ def main() -> None:
     """Print the tables, and write them where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--quick", action="store_true", help="measure just enough to show that it runs")
     wanted = parser.parse_args()
     logging.disable(logging.INFO)  # the peers would print every request
     unchecked = Unchecked()

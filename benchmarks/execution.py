@@ -24,6 +24,7 @@ import anyio
 import fastmcp
 from mcp import Client, StdioServerParameters
 from mcp.server import MCPServer
+from turns import turns
 
 from toolcrib import tool
 from toolcrib.discovery import Index
@@ -33,7 +34,7 @@ from toolcrib.execution.mcp import McpServers
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "execution-measurements.md"
 LAUNCH = runpy.run_path(str(ROOT / "tests" / "servers" / "launch.py"))
-ROUNDS = 21
+ROUNDS = turns(21)
 """How often the contenders take turns; the median of the rounds is what counts."""
 AT_ONCE = 64
 STEPS = 100
@@ -275,6 +276,7 @@ def main() -> None:
     """Print the tables, and write them where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--quick", action="store_true", help="measure just enough to show that it runs")
     wanted = parser.parse_args()
     logging.disable(logging.INFO)  # the peers would print every request
     contests = anyio.run(measure)

@@ -3,13 +3,15 @@
 import subprocess
 import sys
 
+from turns import turns
+
 PYDANTIC = "from pydantic import BaseModel, Field, ConfigDict"
 STATEMENTS = {
     PYDANTIC: PYDANTIC,
     "import toolcrib": "import toolcrib",
     "from toolcrib import Tool, tool, DefaultValidator": "from toolcrib import Tool, tool, DefaultValidator",
 }
-ROUNDS = 15
+ROUNDS = turns(15)
 FORBIDDEN = ("mcp", "mcp_types", "numpy", "click")
 
 

@@ -14,13 +14,14 @@ from typing import Any
 
 import jsonschema
 import jsonschema_rs
+from turns import turns
 
 from toolcrib.errors import InvalidToolError, ValidationError
 from toolcrib.model import DefaultValidator, Tool
 
 TOOLS = Path(__file__).parents[2] / "shared" / "data" / "real-tools" / "mcp_tools.jsonl"
 SECONDS = 1.0
-TURNS = 4
+TURNS = turns(4, 1)
 MAX_DEPTH = 6
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
