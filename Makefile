@@ -3,7 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
-.PHONY: help run test check format tables docs bench lock clean
+SUITE := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+# The seed of the proofs is another for each commit, and the same for everyone who has it: make proof SEED=1 sets it.
+SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2> /dev/null || echo 1))
+unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes, each of which would compile all it imports
+
+.PHONY: help run test proof coverage times check format tables docs bench lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -11,11 +16,20 @@ help:  ## List the targets.
 run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, and say what to try.
 	@$(BIN)/toolcrib serve --demo --transport http
 
-test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run every test, with branch coverage.
+test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: six minutes on two cores.
+	$(SUITE) -m "not proof" --hypothesis-seed=0 --randomly-seed=0
+
+proof: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the long proofs: whole suites, all attacks, long searches, storms.
+	THOROUGH=10 $(SUITE) -m "proof or hypothesis" --hypothesis-seed=$(SEED) --randomly-seed=$(SEED)
+
+coverage: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the tests with branch coverage, which has a floor.
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses 3 --dist loadfile
+	$(BIN)/coverage run -m $(subst $(BIN)/python -m,,$(SUITE)) -m "not proof" --hypothesis-seed=0 --randomly-seed=0
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
+
+times: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the tests, and say where their time goes.
+	$(SUITE) -p timing -m "not proof" --hypothesis-seed=0 --randomly-seed=0
 
 check: .venv/dev-installed  ## Format, lint, layers, types and the house rules.
 	$(BIN)/ruff format --check .

@@ -23,7 +23,7 @@ CHILDREN = "COVERAGE_PROCESS_CONFIG"
 """The variable by which processes that a test starts know that they are measured too."""
 HANGS = Settings(timeout=300, method="signal", func_only=True, disable_debugger_detection=False)
 """The limit of one example of a law, as pyproject.toml has it for other tests: for hangs alone."""
-LONGEST = ("gateway", "execution/test_faults", "runtime/test_contract", "runtime/process", "runtime", "cli", "execution", "crib")  # fmt: skip
+LONGEST = ("gateway", "execution/test_deaths", "execution/test_faults", "runtime/test_contract", "runtime/process", "runtime", "cli", "execution", "crib")  # fmt: skip
 """The folders and files of `tests` whose tests wait most: begun first, so that no worker is left with them at the end."""
 
 

@@ -13,7 +13,7 @@ def test_the_doctor_says_that_all_is_well(toolcrib: Any, config: Any, little: An
 
 def test_the_doctor_explains_what_is_broken(toolcrib: Any, config: Any, little: Any) -> None:
     file = config(bad=little("fail", "no licence"), lost={"command": "no-such-program-here"})
-    made = toolcrib("doctor", "--config", file, "--timeout", "20")
+    made = toolcrib("doctor", "--config", file, "--timeout", "120")
     assert made.exit_code == 1
     assert "✗ server 'bad': it does not work\n" in made.stdout
     assert "    | no licence\n" in made.stdout

@@ -6,25 +6,15 @@ import pty
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.launch import alive, children
+from waiting import PATIENCE, wait_until
 
 COMMAND = [sys.executable, "-m", "toolcrib.cli"]
-LIMIT = 50
-
-
-def wait_until(true: Callable[[], Any]) -> Any:
-    """Return what a question gives once it gives something."""
-    deadline = time.monotonic() + LIMIT
-    while not (found := true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def test_the_command_runs_and_fails_with_its_exit_codes() -> None:
@@ -52,17 +42,6 @@ def test_a_reader_that_has_had_enough_is_no_failure() -> None:
     assert done.returncode == 0
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the children in /proc")
 def test_an_interrupt_ends_the_command_and_its_servers(config: Any, little: Any) -> None:
     asked = [*COMMAND, "run", "good:wait_long", "--config", config(good=little())]
@@ -70,7 +49,7 @@ def test_an_interrupt_ends_the_command_and_its_servers(config: Any, little: Any)
     try:
         started = wait_until(lambda: children(running.pid))
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=LIMIT)
+        out, err = running.communicate(timeout=PATIENCE)
     finally:
         running.kill()
     assert running.returncode == 130
@@ -137,7 +116,7 @@ def on_terminal(*args: str, typed: bytes = b"") -> str:
         pass
     finally:
         os.close(ours)
-    assert done.wait(LIMIT) == 0
+    assert done.wait(PATIENCE) == 0
     return shown.decode()
 
 
@@ -182,7 +161,7 @@ def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output() -
             served.stdin.write(json.dumps(line).encode() + b"\n")
         served.stdin.flush()
         answers = [json.loads(served.stdout.readline()) for _ in range(2)]
-        rest, err = served.communicate(timeout=LIMIT)
+        rest, err = served.communicate(timeout=PATIENCE)
     assert [answer["id"] for answer in answers] == [1, 2]
     assert "It reaches tools of: math, notes, text, time." in answers[0]["result"]["instructions"]
     assert "search_tools" in [tool["name"] for tool in answers[1]["result"]["tools"]]
@@ -199,7 +178,7 @@ def serve_over_http(*args: str, **environ: str) -> list[str]:
         try:
             told = list(takewhile(lambda line: not line.startswith("Ctrl-C"), served.stderr))
             served.send_signal(signal.SIGINT)
-            out, err = served.communicate(timeout=LIMIT)
+            out, err = served.communicate(timeout=PATIENCE)
         finally:
             served.kill()
     assert [out, err, served.returncode] == ["", "", 0]
@@ -231,7 +210,7 @@ def test_serving_nothing_says_so_and_shows_no_token() -> None:
 
 
 def test_serving_over_stdio_without_a_configuration_says_so() -> None:
-    done = subprocess.run([*COMMAND, "serve"], input=b"", capture_output=True, check=False, timeout=LIMIT)
+    done = subprocess.run([*COMMAND, "serve"], input=b"", capture_output=True, check=False, timeout=PATIENCE)
     assert [done.returncode, done.stdout] == [0, b""]
     assert b"note: no configuration: " in done.stderr
     assert b"note: it serves 0 tools; " in done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from waiting import PATIENCE
 
 from toolcrib.crib import Crib, load
 from toolcrib.errors import BackendUnavailableError, PolicyDeniedError, ServerUnavailableError
@@ -74,7 +75,7 @@ async def test_the_operations_of_a_document_are_found_and_run(config: Path) -> N
         async with Crib(
             config, environ={"PETS_KEY": "hush-hush", "TOOLCRIB_HOME": str(config.parent)}
         ) as crib:
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 result = await crib.run("pets:get_pet", {"id": 5})
                 assert result.structured == {"path": "/pets/5", "key": True}
                 assert (await crib.search("look up a pet")).items[0].summary.id == "pets:get_pet"
@@ -86,19 +87,19 @@ async def test_the_operations_of_a_document_are_found_and_run(config: Path) -> N
 async def test_the_tools_of_an_api_are_kept_until_its_document_changes(config: Path) -> None:
     environ = {"PETS_KEY": "hush-hush", "TOOLCRIB_HOME": str(config.parent)}
     async with Crib(config, environ=environ) as crib:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             await crib.ready()
     async with Crib(config, environ=environ) as crib:
         assert [summary.id for summary in crib.index.every()] == ["pets:get_pet"]
         status = crib.status()["pets"]
         assert (status.state, status.tools, status.kept) == ("stopped", 1, True)
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             assert (await crib.run("pets:get_pet", {"id": 5})).structured == {"path": "/pets/5", "key": True}
             status = (await crib.ready())["pets"]
         assert (status.state, status.tools, status.kept) == ("ready", 1, None)
     async with Crib(config, environ={"TOOLCRIB_HOME": str(config.parent)}) as crib:
         with (
-            anyio.fail_after(30),
+            anyio.fail_after(PATIENCE),
             pytest.raises(BackendUnavailableError, match="'PETS_KEY' is not set") as error,
         ):
             await crib.run("pets:get_pet", {"id": 5})
@@ -107,7 +108,7 @@ async def test_the_tools_of_an_api_are_kept_until_its_document_changes(config: P
     document.write_text(document.read_text().replace("get_pet", "find_pet"))
     async with Crib(config, environ=environ) as crib:
         assert crib.index.every() == ()
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             assert [summary.id for summary in await crib.tools()] == ["pets:find_pet"]
 
 
@@ -115,13 +116,13 @@ async def test_a_private_address_is_refused_unless_allowed(config: Path) -> None
     settings = load(config)
     careful = settings.openapi["pets"].replace(allow_private=False)
     async with Crib(settings.replace(openapi={"pets": careful}), environ={"PETS_KEY": "x"}) as crib:
-        with anyio.fail_after(30), pytest.raises(PolicyDeniedError):
+        with anyio.fail_after(PATIENCE), pytest.raises(PolicyDeniedError):
             await crib.run("pets:get_pet", {"id": 5})
 
 
 async def test_an_api_that_cannot_be_read_is_told_when_it_is_needed(config: Path) -> None:
     async with Crib(config, environ={}) as crib:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             assert (await crib.search("look up a pet")).total == 0
             with pytest.raises(BackendUnavailableError, match="the variable 'PETS_KEY' is not set") as error:
                 await crib.run("pets:get_pet", {"id": 5})
@@ -129,7 +130,7 @@ async def test_an_api_that_cannot_be_read_is_told_when_it_is_needed(config: Path
     (config.parent / "pets.json").unlink()
     async with Crib(config, environ={"PETS_KEY": "x"}) as crib:
         with (
-            anyio.fail_after(30),
+            anyio.fail_after(PATIENCE),
             pytest.raises(BackendUnavailableError, match="provider:pets is unavailable"),
         ):
             await crib.run("pets:get_pet", {"id": 5})
@@ -150,7 +151,7 @@ async def test_an_api_that_cannot_work_is_seen_in_the_status_and_in_the_log(
 ) -> None:
     config.write_text(config.read_text().replace(before, after))  # noqa: ASYNC240 - a few bytes
     async with Crib(config, environ={"PETS_KEY": "x", "TOOLCRIB_HOME": str(config.parent)}) as crib:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             status = (await crib.ready())["pets"]
     assert (status.state, status.tools) == ("failed", None)
     assert said in (status.last_error or "")
@@ -162,7 +163,7 @@ async def test_a_required_api_that_cannot_work_is_told_by_ready(config: Path) ->
     settings = load(config)
     needed = settings.openapi["pets"].replace(required=True)
     async with Crib(settings.replace(openapi={"pets": needed}), environ={}) as crib:
-        with anyio.fail_after(30), pytest.raises(ServerUnavailableError, match="PETS_KEY") as error:
+        with anyio.fail_after(PATIENCE), pytest.raises(ServerUnavailableError, match="PETS_KEY") as error:
             await crib.ready()
         assert error.value.server == "pets"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from waiting import PATIENCE
 
 from toolcrib import Tool, tool
 from toolcrib.crib import Crib
@@ -351,7 +352,7 @@ async def test_servers_need_to_be_entered_and_functions_do_not() -> None:
 
 
 async def test_a_crib_that_was_never_entered_is_closed_at_once(crib: Crib) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await crib.__aexit__(None, None, None)
     with pytest.raises(CribStateError, match="closed"):
         await crib.run("greet")

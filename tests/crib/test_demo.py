@@ -1,5 +1,7 @@
 """The catalogue that is built in."""
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -23,10 +25,39 @@ async def test_there_are_a_dozen_tools_in_four_namespaces(crib: Crib) -> None:
     assert await crib.namespaces() == ("math", "notes", "text", "time")
 
 
-async def test_every_example_runs(crib: Crib) -> None:
-    for summary in await crib.tools():
-        (example,) = await crib.examples(summary.id)
-        await crib.run(summary.id, example.args)
+GIVES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "math:convert_length": ("42.16...", lambda value: int(value * 100) == 4216),
+    "math:describe_numbers": (
+        "count, mean, median, ...",
+        lambda value: (value["count"], value["mean"], value["median"]) == (5, 2.8, 3),
+    ),
+    "math:evaluate": ("42.0", lambda value: value == 42),
+    "notes:add": (
+        "the note with its number",
+        lambda value: value == {"number": 1, "text": "return the drill"},
+    ),
+    "notes:show": (
+        "the notes that contain it",
+        lambda value: value == [{"number": 1, "text": "return the drill"}],
+    ),
+    "notes:delete_all": ("how many there were", lambda value: value == 1),
+    "text:compare": ("a unified diff", lambda value: value.endswith(" one\n-two\n+2")),
+    "text:count_words": ("6 words, ...", lambda value: value["words"] == 6),
+    "text:make_slug": ("tools-kept-found", lambda value: value == "tools-kept-found"),
+    "time:add_days": ("2026-03-30, Monday", lambda value: value == "2026-03-30, Monday"),
+    "time:current_time": ("a date and a time", lambda value: bool(datetime.fromisoformat(value).tzinfo)),
+    "time:days_between": ("357", lambda value: value == 357),
+}
+"""What the example of each tool says that it gives, and whether a value is that."""
+
+
+async def test_every_example_gives_what_it_says(crib: Crib) -> None:
+    assert sorted(GIVES) == [summary.id for summary in await crib.tools()]
+    for name, (hint, is_given) in GIVES.items():
+        (example,) = await crib.examples(name)
+        assert example.result_hint == hint
+        value = (await crib.run(name, example.args)).structured
+        assert is_given(value), f"{name} gave {value!r}, not {hint}"
 
 
 async def test_every_tool_says_what_it_does_to_the_world(crib: Crib) -> None:

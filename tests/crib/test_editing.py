@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import PATIENCE
 
 from toolcrib.crib.config.files import load
 from toolcrib.crib.config.jsonc import parse_jsonc
@@ -389,7 +390,7 @@ def test_a_change_by_somebody_else_is_not_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mcp.json", "toolcrib.toml"])
 def test_servers_that_are_added_at_once_are_all_there(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    ready = Barrier(8)
+    ready = Barrier(8, timeout=PATIENCE)
 
     def put(number: int) -> None:
         edit = add_server(path, f"s{number}", UVX)

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from waiting import PATIENCE
 
 from toolcrib import Crib
 from toolcrib.crib.code import CodeGateway
@@ -160,7 +161,7 @@ async def test_code_that_leaves_nothing_is_told_so() -> None:
 async def test_the_settings_say_what_a_caller_does_not(tmp_path: Path) -> None:
     path = tmp_path / "toolcrib.toml"
     path.write_text(
-        '[code]\ntimeout = 20\nbackend = "process"\nlanguage_fallback = true\n[code.limits]\nmax_tool_calls = 1\n'
+        '[code]\ntimeout = 120\nbackend = "process"\nlanguage_fallback = true\n[code.limits]\nmax_tool_calls = 1\n'
     )
     crib = crib_of_tools(path)
     async with crib:
@@ -205,7 +206,7 @@ async def test_code_waits_for_the_servers_that_it_mentions(little: Any) -> None:
         await crib.execute("__out = await my_text.shout(text='hi')")
     assert (await crib.execute("__out = 1")).value == 1
     async with crib:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             ran = await crib.execute("__out = await my_text.shout(text='hi')")
         assert ran.value == {"result": "HI"}
         assert ran.tool_calls[0].backend_kind == "mcp"

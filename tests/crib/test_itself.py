@@ -8,13 +8,13 @@ from typing import Any
 
 import anyio
 import pytest
+from waiting import PATIENCE
 
 from toolcrib.crib import Crib
 from toolcrib.crib.sources.itself import DEEPEST, DEPTH, is_itself
 from toolcrib.errors import BackendUnavailableError, ConfigError
 from toolcrib.execution.mcp import ServerConfig
 
-LONG = 40
 ITSELF = [
     ["toolcrib", "serve"],
     ["/usr/local/bin/toolcrib", "serve", "--http"],
@@ -81,7 +81,7 @@ async def test_a_gateway_that_names_itself_is_left_out_and_the_others_are_not(
     own = {"command": sys.executable, "args": ["-m", "toolcrib.cli", "serve"]}
     config.write_text(json.dumps({"mcpServers": {"toolcrib": own, "text": little()}}))
     async with Crib(config) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             assert await crib.namespaces() == ("text",)
             status = (await crib.ready())["toolcrib"]
             assert (status.state, status.starts) == ("disabled", 0)
@@ -100,7 +100,7 @@ async def test_a_gateway_that_names_itself_is_left_out_and_the_others_are_not(
 @pytest.mark.anyio
 async def test_configurations_that_name_each_other_come_to_an_end(little: Any) -> None:
     async with Crib({"mcpServers": {"text": little()}}, environ={DEPTH: str(DEEPEST)}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             pid = (await crib.run("text:get_pid")).structured["result"]
         if os.path.exists("/proc/self/environ"):  # noqa: PTH110, ASYNC240 - it is there or it is not
             told = Path(f"/proc/{pid}/environ").read_bytes()  # noqa: ASYNC240 - it is no file on a disk

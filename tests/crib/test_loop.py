@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
+from waiting import PATIENCE, wait_until
 
 from toolcrib import tool
 from toolcrib.crib import SyncCrib
@@ -19,28 +21,17 @@ from toolcrib.crib.loop import LoopThread
 from toolcrib.errors import CribStateError, ToolTimeoutError
 from toolcrib.execution.background import Background
 
-LONG = 30
-
 
 def at_once(function: Callable[[], Any], times: int) -> list[Any]:
     """Return what a function gives to so many threads that call it at the same time."""
     barrier = threading.Barrier(times)
 
     def call(_: int) -> Any:
-        barrier.wait(LONG)
+        barrier.wait(PATIENCE)
         return function()
 
     with ThreadPoolExecutor(times) as pool:
         return list(pool.map(call, range(times)))
-
-
-def eventually(holds: Callable[[], bool], *, collect: bool = True) -> None:
-    deadline = time.monotonic() + LONG
-    while not holds():
-        assert time.monotonic() < deadline
-        if collect:
-            gc.collect()
-        time.sleep(0.001)
 
 
 @tool(annotations={"readOnlyHint": True})  # type: ignore[arg-type]
@@ -63,14 +54,14 @@ def test_calls_that_were_given_up_leave_room_for_others() -> None:
     @crib.add
     def wait() -> int:
         """Wait for the word."""
-        release.wait(LONG)
+        release.wait(PATIENCE)
         return 1
 
     for _ in range(42):
         with pytest.raises(ToolTimeoutError):
             crib.run("wait", timeout=0.001)
     release.set()
-    assert crib.run("wait", timeout=LONG).structured == 1
+    assert crib.run("wait", timeout=PATIENCE).structured == 1
 
 
 @pytest.mark.parametrize(
@@ -79,7 +70,7 @@ def test_calls_that_were_given_up_leave_room_for_others() -> None:
 def test_many_threads_share_what_stands_around_each_call(config: Any, threads: int) -> None:
     crib = SyncCrib(config)
     crib.add(look)
-    assert at_once(lambda: crib.run("look", timeout=LONG).structured, threads) == [1] * threads
+    assert at_once(lambda: crib.run("look", timeout=PATIENCE).structured, threads) == [1] * threads
 
 
 def use_and_drop() -> None:
@@ -92,7 +83,12 @@ def use_and_drop() -> None:
 def test_a_crib_that_is_dropped_ends_its_thread() -> None:
     before = set(threading.enumerate())
     use_and_drop()
-    eventually(lambda: not set(threading.enumerate()) - before)
+
+    def has_ended() -> bool:
+        gc.collect()
+        return not set(threading.enumerate()) - before
+
+    wait_until(has_ended)
 
 
 def test_a_loop_that_is_collected_by_its_own_thread_ends() -> None:
@@ -114,7 +110,7 @@ def test_a_loop_that_is_collected_by_its_own_thread_ends() -> None:
         circle[0].ask(begin)
         del circle
         dropped.set()
-        eventually(lambda: not set(threading.enumerate()) - before, collect=False)
+        wait_until(lambda: not set(threading.enumerate()) - before)
     finally:
         gc.enable()
 
@@ -128,7 +124,7 @@ def test_a_program_ends_although_its_crib_was_not_closed() -> None:
         "print(crib.run('add', {'a': 1, 'b': 2}).structured)\n"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert (ran.stdout, ran.stderr) == ("3\n", "")
 
@@ -226,8 +222,8 @@ def test_closing_ends_the_calls_of_other_threads() -> None:
     with crib:
         thread = threading.Thread(target=run)
         thread.start()
-        assert started.wait(LONG)
-    thread.join(LONG)
+        assert started.wait(PATIENCE)
+    thread.join(PATIENCE)
     assert ended == ["this crib was closed before the answer was there"]
 
 
@@ -266,12 +262,13 @@ def forked() -> Callable[[Callable[[], bool]], bool]:
                 status = 0 if check() else 1
             finally:
                 os._exit(status)
-        deadline = time.monotonic() + LONG
-        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
-            if time.monotonic() > deadline:
-                os.kill(child, 9)
-            time.sleep(0.01)
-        return ended[1] == 0
+        alarm = threading.Timer(PATIENCE, os.kill, (child, signal.SIGKILL))
+        alarm.start()
+        try:
+            return os.waitpid(child, 0)[1] == 0
+        finally:
+            alarm.cancel()
+            alarm.join()
 
     return holds
 

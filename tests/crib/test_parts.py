@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from toolcrib import Tool
 from toolcrib.crib import Crib
@@ -22,7 +23,6 @@ from toolcrib.execution import Outcome
 from toolcrib.model import McpBackend
 
 pytestmark = pytest.mark.anyio
-LONG = 30
 
 
 def made(name: str, **fields: Any) -> Tool:
@@ -234,7 +234,7 @@ async def test_an_origin_that_breaks_in_an_unknown_way_breaks_nobody_else(
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listing.run)
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             with pytest.raises(ServerUnavailableError, match="listing its tools failed: ZeroDivisionError"):
                 await listing.wait_all(None)
             await listing.wait(["good"])
@@ -252,7 +252,7 @@ async def test_an_answer_that_cannot_be_kept_is_a_failure_of_its_server() -> Non
     listing = Listing([origin()], full)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listing.run)
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await listing.wait(["text"])
         assert "the disk is full" in str(listing.failure(listing.origins["text"]))
         tasks.cancel_scope.cancel()
@@ -270,7 +270,7 @@ async def test_that_nothing_came_is_a_failure_of_the_server_although_it_cannot_b
     listing = Listing([origin(list_tools=broken)], lambda *_: None, full)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listing.run)
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await listing.wait(["text"])
         assert "it is broken" in str(listing.failure(listing.origins["text"]))
         tasks.cancel_scope.cancel()
@@ -290,11 +290,11 @@ async def test_an_answer_that_breaks_what_keeps_it_takes_no_other_along(
     listing = Listing([origin("bad"), origin("good")], take)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listing.run)
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await listing.wait(["bad", "good"])
         assert "cannot be kept: ZeroDivisionError" in str(listing.failure(listing.origins["bad"]))
         listing.note("good", ())
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await listing.origins["good"].taken.wait()
         tasks.cancel_scope.cancel()
     assert taken == ["good", "good"]
@@ -308,10 +308,10 @@ async def test_of_several_answers_the_last_counts() -> None:
     listing.note("text", (made("a"),))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listing.run)
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await listing.wait(["text"])
         listing.note("text", (made("a"), made("b")))
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await listing.origins["text"].taken.wait()
         tasks.cancel_scope.cancel()
     assert taken == [1, 2]

@@ -1,12 +1,14 @@
 """A crib with real MCP servers: what waits for whom, and what one bad server does to the others."""
 
 import json
-import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from servers.launch import alive
+from waiting import PATIENCE, until
 
 from toolcrib.crib import Crib
 from toolcrib.errors import (
@@ -22,20 +24,9 @@ from toolcrib.errors import (
 
 pytestmark = pytest.mark.anyio
 
-LONG = 40
-"""Seconds that only a hang takes."""
-
 
 def ids(page: Any) -> list[str]:
     return [item.id if hasattr(item, "id") else item.summary.id for item in page]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 class Seen:
@@ -48,14 +39,9 @@ class Seen:
         return lambda outcome: self.outcomes.append(outcome.tool_id)
 
 
-async def a_moment() -> None:
-    """Let others go on, for a look at what can only be looked at."""
-    await anyio.sleep(0.02)
-
-
 async def test_the_tools_of_a_server_are_found_described_and_run_at_once(little: Any) -> None:
     async with Crib({"mcpServers": {"text": little()}}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             assert ids(await crib.search("capital letters"))[0] == "text:shout"
             assert (await crib.describe("text:shout", "full")).summary == "Write a text in capital letters."
             result = await crib.run("text:shout", {"text": "hello"})
@@ -76,9 +62,9 @@ async def test_the_tools_of_a_server_are_found_described_and_run_at_once(little:
 
 
 async def test_the_first_run_waits_for_the_server_that_it_needs_alone(little: Any) -> None:
-    servers = {"text": little(), "slow": little("hang", startTimeout=60)}
+    servers = {"text": little(), "slow": little("hang", startTimeout=600)}
     async with Crib({"mcpServers": servers}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             assert (await crib.run("text:shout", {"text": "a"})).structured == {"result": "A"}
             assert ids(await crib.search("capital letters", namespace="text"))[0] == "text:shout"
             chain = [{"toolId": "text:shout", "args": {"text": "a"}}]
@@ -94,7 +80,7 @@ async def test_a_server_that_is_slow_or_broken_does_not_fail_a_search(little: An
         "unset": little(env={"TOKEN": "${NO_SUCH_VARIABLE}"}),
     }
     async with Crib({"mcpServers": servers}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             assert ids(await crib.search("capital letters"))[0] == "text:shout"
             status = await crib.ready()
             assert status["text"].state == "ready"
@@ -124,7 +110,7 @@ async def test_what_a_server_writes_is_kept_from_models_and_for_people(little: A
     servers = {"broken": little("fail", SPILT), "text": little()}
     chain = [{"toolId": "broken:x"}]
     async with Crib({"mcpServers": servers}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             for verb in (crib.run("broken:x"), crib.describe("broken:x"), crib.run("text:crash")):
                 with pytest.raises(BackendUnavailableError) as error:
                     await verb
@@ -143,7 +129,7 @@ async def test_what_a_server_writes_is_kept_from_models_and_for_people(little: A
 async def test_a_secret_in_the_configuration_is_not_in_the_text_of_an_error() -> None:
     async with Crib({"mcpServers": {"absent": {"command": "/opt/run token=4f8a91c2"}}}) as crib:
         with (
-            anyio.fail_after(LONG),
+            anyio.fail_after(PATIENCE),
             pytest.raises(BackendUnavailableError, match=r"'/opt/run token=\[secret\]"),
         ):
             await crib.run("absent:x")
@@ -152,7 +138,7 @@ async def test_a_secret_in_the_configuration_is_not_in_the_text_of_an_error() ->
 async def test_waiting_for_a_server_counts_as_running_its_tool(little: Any) -> None:
     seen = Seen()
     async with Crib({"mcpServers": {"slow": little("hang")}}, observers=[seen]) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             with pytest.raises(BackendUnavailableError, match=r"it was not ready within 0.2 s") as error:
                 await crib.run("slow:x", timeout=0.2)
             assert error.value.op == "resolve"
@@ -166,18 +152,24 @@ async def test_waiting_for_a_server_counts_as_running_its_tool(little: Any) -> N
 async def test_a_tool_that_is_late_after_its_server_was_is_told_with_the_time_of_the_caller(
     little: Any,
 ) -> None:
-    async with Crib({"mcpServers": {"text": little()}}) as crib:
-        with anyio.fail_after(LONG), pytest.raises(ToolTimeoutError, match=r"within 2\.5 s"):
-            await crib.run("text:wait_long", timeout=2.5)
-        with anyio.fail_after(LONG), pytest.raises(ChainError, match=r"within 0\.5 s"):
-            await crib.run_chain([{"toolId": "text:wait_long"}], timeout=0.5)
+    for seconds in (1.0, 10.0, 100.0):  # which a busy machine may need to start the server
+        async with Crib({"mcpServers": {"text": little()}}) as crib:
+            with pytest.raises((ToolTimeoutError, BackendUnavailableError)) as caught:
+                await crib.run("text:wait_long", timeout=seconds)
+            if caught.type is BackendUnavailableError:
+                continue
+            assert f"within {seconds:g} s" in str(caught.value)
+            with anyio.fail_after(PATIENCE), pytest.raises(ChainError, match=r"within 0\.5 s"):
+                await crib.run_chain([{"toolId": "text:wait_long"}], timeout=0.5)
+            return
+    pytest.fail("its server never started in time")
 
 
 async def test_a_required_server_that_fails_is_told_by_ready(little: Any) -> None:
     servers = {"text": little(), "broken": little("fail", required=True)}
     async with Crib({"mcpServers": servers}) as crib:
         with (
-            anyio.fail_after(LONG),
+            anyio.fail_after(PATIENCE),
             pytest.raises(ServerUnavailableError, match="the licence has expired") as error,
         ):
             await crib.ready()
@@ -188,7 +180,7 @@ async def test_a_required_server_that_is_late_is_told_by_ready(little: Any) -> N
     servers = {"slow": little("hang", required=True)}
     async with Crib({"mcpServers": servers}) as crib:
         with (
-            anyio.fail_after(LONG),
+            anyio.fail_after(PATIENCE),
             pytest.raises(ServerUnavailableError, match="it has not listed its tools"),
         ):
             await crib.ready(timeout=0.1)
@@ -196,7 +188,7 @@ async def test_a_required_server_that_is_late_is_told_by_ready(little: Any) -> N
 
 async def test_an_optional_server_that_is_late_is_not_waited_for_longer(little: Any) -> None:
     async with Crib({"mcpServers": {"slow": little("hang")}}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             assert (await crib.ready(timeout=0.1))["slow"].state in {"stopped", "starting"}
 
 
@@ -215,33 +207,31 @@ async def test_a_run_asks_a_server_again_that_was_not_there_at_first(little: Any
     switch = tmp_path / "switch"
     servers = {"late": little("unless", str(switch))}
     async with Crib({"mcpServers": servers}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await crib.ready()
             with pytest.raises(BackendUnavailableError, match="it exited with status 1"):
                 await crib.run("late:shout", {"text": "a"})
             switch.write_text("on")
-            while True:
-                try:
-                    result = await crib.run("late:shout", {"text": "a"})
-                    break
-                except BackendUnavailableError:  # it is left alone for a moment after each failure
-                    await a_moment()
-            assert result.structured == {"result": "A"}
+
+            async def answers() -> bool:
+                with suppress(BackendUnavailableError):  # it is left alone for a moment after each failure
+                    return (await crib.run("late:shout", {"text": "a"})).structured == {"result": "A"}
+                return False
+
+            await until(answers)
             assert (await crib.search("capital letters")).total > 0
 
 
 async def test_tools_that_come_and_go_are_followed(little: Any) -> None:
     async with Crib({"mcpServers": {"text": little()}}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await crib.run("text:learn")
-            while ids(await crib.tools()) != [
-                "text:crash",
-                "text:get_pid",
-                "text:learn",
-                "text:shout",
-                "text:whisper",
-            ]:
-                await a_moment()
+
+            async def follows() -> bool:
+                names = ("crash", "get_pid", "learn", "shout", "whisper")
+                return ids(await crib.tools()) == [f"text:{name}" for name in names]
+
+            await until(follows)
             assert (await crib.run("text:whisper", {"text": "A"})).structured == {"result": "a"}
 
 
@@ -254,21 +244,19 @@ async def test_closing_stops_a_server_in_the_middle_of_a_call(little: Any) -> No
         except Exception as error:  # noqa: BLE001 - which one is looked at below
             ended.append(error)
 
-    with anyio.fail_after(LONG):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks, Crib({"mcpServers": {"text": little()}}) as crib:
             pid = (await crib.run("text:get_pid")).structured["result"]
             tasks.start_soon(run, crib)
-            while crib.status()["text"].in_flight == 0:
-                await a_moment()
+            await until(lambda: crib.status()["text"].in_flight == 1)
         assert len(ended) == 1
-        while is_running(pid):
-            await a_moment()
+        await until(lambda: not alive(pid))
     with pytest.raises(CribStateError):
         await crib.run("text:shout", {"text": "a"})
 
 
 async def test_cancelling_the_entering_task_stops_everything(little: Any) -> None:
-    with anyio.fail_after(LONG):
+    with anyio.fail_after(PATIENCE):
         with anyio.CancelScope() as scope:
             async with Crib({"mcpServers": {"slow": little("hang")}}) as crib:
                 scope.cancel()

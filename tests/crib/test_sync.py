@@ -2,12 +2,12 @@
 
 import signal
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
 import pytest
+from waiting import PATIENCE, wait_until
 
 from toolcrib.crib import SyncCrib
 from toolcrib.errors import (
@@ -101,7 +101,7 @@ def test_leaving_a_stream_cancels_the_tool(crib: SyncCrib) -> None:
     stream = crib.stream("forever")
     assert next(stream).data == 1
     stream.close()
-    assert stopped.wait(10)
+    assert stopped.wait(PATIENCE)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no alarm")
@@ -120,20 +120,20 @@ def test_an_interrupt_cancels_the_tool(verb: str) -> None:
             assert main is not None
 
             def tell() -> None:
-                started.wait(10)
+                started.wait(PATIENCE)
                 signal.pthread_kill(main, signal.SIGUSR1)
 
             threading.Thread(target=tell).start()
             with pytest.raises(KeyboardInterrupt):
                 _ = crib.run("hang") if verb == "run" else list(crib.stream("hang"))
-            assert stopped.wait(10)
+            assert stopped.wait(PATIENCE)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_server_is_used_from_many_threads(little: Any) -> None:
     with SyncCrib({"mcpServers": {"text": little()}}) as crib:
-        crib.ready(40)
+        crib.ready(PATIENCE)
         said: list[Any] = []
         threads = [
             threading.Thread(
@@ -144,7 +144,7 @@ def test_a_server_is_used_from_many_threads(little: Any) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(40)
+            thread.join(PATIENCE)
         assert sorted(each["result"] for each in said) == ["A", "B", "C"]
         assert crib.status()["text"].state == "ready"
 
@@ -168,9 +168,7 @@ def test_entering_that_fails_leaves_no_thread_behind(tmp_path: Any) -> None:
     (tmp_path / "catalogue.db").mkdir()
     with pytest.raises(OSError, match="it is a directory"):
         SyncCrib({"store": str(tmp_path / "catalogue.db")}).__enter__()
-    deadline = time.monotonic() + 10
-    while set(threading.enumerate()) - before:
-        assert time.monotonic() < deadline
+    wait_until(lambda: not set(threading.enumerate()) - before)
 
 
 def test_a_tool_that_was_added_stands_for_its_id() -> None:

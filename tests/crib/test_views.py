@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from execution.mcp.calling import scripted
+from waiting import PATIENCE
 
 from toolcrib import Tool, tool
 from toolcrib.crib import Crib, ToolsetSettings, View
@@ -28,8 +29,6 @@ from toolcrib.runtime.unsafe import UnsafeSandboxWarning
 
 pytestmark = pytest.mark.anyio
 
-LONG = 40
-"""Seconds that only a hang takes."""
 OUTSIDE = "vault"
 """The name of what no view here admits."""
 
@@ -341,14 +340,14 @@ async def test_a_view_ends_with_its_crib() -> None:
 
 
 async def test_a_view_waits_only_for_the_servers_that_it_names(little: Any) -> None:
-    servers = {"text": little(), "hidden": little("mute", startupTimeout=LONG)}
+    servers = {"text": little(), "hidden": little("hang", startTimeout=600)}
     crib = Crib({"mcpServers": servers})
     view = crib.view(Scope(namespaces=["text"]))
     with pytest.raises(CribStateError) as caught:
         await view.search("capital letters")
     assert "hidden" not in str(caught.value)
     async with crib:
-        with anyio.fail_after(LONG / 2):
+        with anyio.fail_after(PATIENCE):
             assert ids(await view.search("capital letters"))[0] == "text:shout"
             assert (await view.run("text:shout", {"text": "a"})).structured is not None
             assert await view.namespaces() == ("text",)
@@ -367,7 +366,7 @@ async def test_a_view_waits_only_for_the_servers_that_it_names(little: Any) -> N
 async def test_a_view_says_why_the_tools_of_its_own_servers_are_not_there(tmp_path: Path) -> None:
     gone = {"command": str(tmp_path / "nothing")}
     async with Crib({"mcpServers": {"text": gone, "hidden": gone}}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             view = crib.view(Scope(namespaces=["text"], exclude=["text:crash"]))
             for ref in ("text:shout", "text:shout:^1"):
                 with pytest.raises(BackendUnavailableError):
@@ -385,7 +384,7 @@ async def test_a_view_says_why_the_tools_of_its_own_servers_are_not_there(tmp_pa
 
 async def test_a_view_by_hints_does_not_name_servers_that_have_nothing_in_it(little: Any) -> None:
     async with Crib({"mcpServers": {"text": little()}}) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             await crib.ready()
             reading = crib.view(Scope(annotations={"readOnlyHint": True}))
             assert reading.status() == {}
@@ -403,7 +402,7 @@ async def test_a_view_made_before_the_catalogue_is_read_is_good_after_it(little:
     view = crib.view(Scope(ids=["text:shout"]))
     assert len(view.index) == 0
     async with crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             assert ids(await view.tools()) == ["text:shout"]
             assert (await view.run("text:shout", {"text": "a"})).structured is not None
             with pytest.raises(ToolNotFoundError):
@@ -424,7 +423,7 @@ async def test_a_server_is_given_the_input_that_it_asks_for_in_a_view_too() -> N
 
     server = scripted(discover="modern", calls={"ask": [{"turns": turns}]})
     async with Crib({"mcpServers": {"one": server}}, on_input=on_input) as crib:
-        with anyio.fail_after(LONG):
+        with anyio.fail_after(PATIENCE):
             view = crib.view(Scope(namespaces=["one"]))
             assert (await view.run("one:ask")).structured == {"ok": True}
 

@@ -8,8 +8,9 @@ from typing import Any
 import anyio
 import pytest
 from contracts.executor import ExecutorContract, Listener, Subject, WebContract
-from servers.launch import START, Config, HttpServer, faulty
+from servers.launch import Config, HttpServer, faulty
 from servers.webapi import WebApi, served
+from waiting import PATIENCE
 
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.mcp import McpServers
@@ -126,7 +127,7 @@ class Threaded(Functions):
     def meet(self, count: int) -> dict[str, int]:  # type: ignore[override]
         with self.lock:
             barrier = self.barriers.setdefault(count, threading.Barrier(count))
-        barrier.wait(START)
+        barrier.wait(PATIENCE)
         return {"met": count}
 
     def progress(self, steps: int, context: Context) -> dict[str, int]:  # type: ignore[override]
@@ -172,7 +173,7 @@ class McpContract(ExecutorContract):
     @pytest.fixture(scope="class")
     @classmethod
     async def subject(cls, anyio_backend: str, config: Config) -> AsyncIterator[Subject]:  # noqa: ARG003 - of the same scope
-        async with McpServers({"faulty": config | {"start_timeout": START}}) as servers:
+        async with McpServers({"faulty": config | {"start_timeout": PATIENCE}}) as servers:
             yield mcp_subject(servers)
 
     @pytest.mark.anyio

@@ -1,6 +1,5 @@
 """Servers that people use, called as a user calls them: found in an index, run by a runner, nothing faked."""
 
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -11,8 +10,9 @@ from typing import Any
 
 import anyio
 import pytest
-from servers.launch import START, Config, npm
+from servers.launch import Config, closed_port, npm
 from servers.shop import Shop, opened
+from waiting import PATIENCE
 
 from toolcrib.errors import InputValidationError, ToolExecutionError, ToolTimeoutError
 from toolcrib.execution import RunResult
@@ -115,7 +115,7 @@ class TestEverything:
         result = await shop.runner.run(
             "everything:trigger-long-running-operation",
             {"duration": 0.4, "steps": 4},
-            timeout=START,
+            timeout=PATIENCE,
             progress=lambda progress, total, _: told.append((progress, total)),
         )
         assert told == [(0, 1), (1, 4), (2, 4), (3, 4), (4, 4), (4, 4)]
@@ -123,7 +123,7 @@ class TestEverything:
 
     async def test_a_long_operation_streams_its_steps_and_ends_in_done(self, shop: Shop) -> None:
         args = {"duration": 0.4, "steps": 4}
-        stream = shop.runner.stream("everything:trigger-long-running-operation", args, timeout=START)
+        stream = shop.runner.stream("everything:trigger-long-running-operation", args, timeout=PATIENCE)
         events = [event async for event in stream]
         assert [event.kind for event in events] == ["progress"] * 4 + ["done"]
         assert "Steps: 4" in events[-1].data
@@ -152,21 +152,19 @@ class TestEverything:
 @contextmanager
 def served() -> Iterator[Config]:
     """Serve everything over streamable HTTP, in a process of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    how = npm("everything", "streamableHttp", env={"PORT": str(port)})
-    process = subprocess.Popen(
-        [how["command"], *how["args"]], env=how["env"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    try:
-        assert process.stderr is not None
-        said = list(takewhile(lambda line: b"listening" not in line, process.stderr))
-        assert process.poll() is None, said
-        yield {"url": f"http://127.0.0.1:{port}/mcp"}
-    finally:
-        process.kill()
-        process.communicate()
+    with closed_port() as port:
+        how = npm("everything", "streamableHttp", env={"PORT": str(port)})
+        process = subprocess.Popen(
+            [how["command"], *how["args"]], env=how["env"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        try:
+            assert process.stderr is not None
+            said = list(takewhile(lambda line: b"listening" not in line, process.stderr))
+            assert process.poll() is None, said
+            yield {"url": f"http://127.0.0.1:{port}/mcp"}
+        finally:
+            process.kill()
+            process.communicate()
 
 
 class TestFilesystem:

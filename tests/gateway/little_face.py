@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import mcp_types
 from mcp import MCPError
+from waiting import PATIENCE
 
 from toolcrib.gateway import Client, Gateway, Question
 
@@ -118,7 +119,7 @@ async def serving(gateway: Gateway, **options: Any) -> AsyncIterator[str]:
             told.set()
 
         tasks.start_soon(serve)
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             await told.wait()
         yield ready[0]
         tasks.cancel_scope.cancel()

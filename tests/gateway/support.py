@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +15,8 @@ from typing import Any, Self
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from servers.launch import START
+from servers.launch import closed_port
+from waiting import PATIENCE, wait_until
 
 __all__ = ["COMMAND", "ERAS", "Place", "Served", "Stdio", "called", "connected", "failed", "free_port"]
 
@@ -62,19 +62,18 @@ class Place:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    """Return a port of 127.0.0.1 on which nobody listens at this moment; `Served` holds its own."""
+    with closed_port() as port:
         return port
 
 
 class Served:
-    """A gateway over HTTP, in a process of its own, on one port for its whole life."""
+    """A gateway over HTTP, in a process of its own, on one port that nobody else gets while it is down."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.port = free_port()
+        self.port = 0
+        self._held = closed_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -101,17 +100,18 @@ class Served:
             self._process = subprocess.Popen(
                 command, env=self.place.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        while not self.get("/health"):
-            if self._process.poll() is not None or time.monotonic() - started > START:
-                self.kill()
-                pytest.fail(f"{command} does not serve: {self.log.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.005)  # another process sets no event
+        wait_until(lambda: self.get("/health") or not self._runs(), "it serves")
+        if not self._runs():
+            pytest.fail(f"{command} does not serve: {self.log.read_text(errors='replace')[-2000:]}")
         return time.monotonic() - started
+
+    def _runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def get(self, path: str) -> str | None:
         """Return what stands at a path; None where nobody answers with it."""
         with suppress(OSError):
-            connection = HTTPConnection("127.0.0.1", self.port, timeout=START)
+            connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
             try:
                 connection.request("GET", path)
                 answer = connection.getresponse()
@@ -135,7 +135,7 @@ class Served:
         process, self._process = self._process, None
         process.send_signal(how)
         try:
-            return process.wait(START)
+            return process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -144,14 +144,22 @@ class Served:
     def connect(self, era: str, **options: Any) -> Any:
         """Return a client of an era, to be entered; it takes answers of any size."""
         transport = streamable_http_client(self.url, max_sse_event_size=None)
-        return Client(transport, mode=ERAS[era], read_timeout_seconds=START, **options)  # type: ignore[arg-type]
+        return Client(transport, mode=ERAS[era], read_timeout_seconds=PATIENCE, **options)  # type: ignore[arg-type]
 
     def __enter__(self) -> Self:
-        self.start()
+        self.port = self._held.__enter__()
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            self._held.__exit__(None, None, None)
 
 
 class Stdio:
@@ -164,7 +172,7 @@ class Stdio:
         """Return a client of an era, to be entered."""
         command, *args = self.place.command()
         server = StdioServerParameters(command=command, args=args, env=self.place.environ)
-        return Client(server, mode=ERAS[era], read_timeout_seconds=START, **options)  # type: ignore[arg-type]
+        return Client(server, mode=ERAS[era], read_timeout_seconds=PATIENCE, **options)  # type: ignore[arg-type]
 
 
 @asynccontextmanager

@@ -10,11 +10,17 @@ import mcp_types as types
 import pytest
 from gateway.support import Place, Served, Stdio, called, connected, failed
 from mcp import Client
-from servers.launch import START, npm
+from servers.launch import npm
+from waiting import PATIENCE
 
-pytestmark = [pytest.mark.untraced, pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
 
-WAYS = [("http", "stateless"), ("http", "handshake"), ("stdio", "stateless"), ("stdio", "handshake")]
+WAYS = [
+    pytest.param(("http", "stateless"), id="http-stateless"),
+    pytest.param(("http", "handshake"), id="http-handshake", marks=pytest.mark.proof),
+    pytest.param(("stdio", "stateless"), id="stdio-stateless", marks=pytest.mark.proof),
+    pytest.param(("stdio", "handshake"), id="stdio-handshake", marks=pytest.mark.proof),
+]
 SIX = {"everything", "files", "memory", "thinking", "time", "git"}
 NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
 
@@ -31,10 +37,10 @@ class Desk:
         (self.repository / "first.txt").write_text("one\n")
         for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "The first"]):
             subprocess.run([*git, *command], check=True)
-        self.place = Place(folder, self._servers(folder), timeout=START)
+        self.place = Place(folder, self._servers(folder), timeout=PATIENCE)
 
     def _servers(self, folder: Path) -> dict[str, Any]:
-        module = {"command": sys.executable, "start_timeout": START}
+        module = {"command": sys.executable, "start_timeout": PATIENCE}
         time_args = ["-m", "mcp_server_time", "--local-timezone", "UTC"]
         git_args = ["-m", "mcp_server_git", "--repository", str(self.repository)]
         return {
@@ -67,7 +73,7 @@ async def served(desk: Desk, anyio_backend: str) -> AsyncIterator[Served]:  # no
         yield served
 
 
-@pytest.fixture(scope="module", params=WAYS, ids="-".join)
+@pytest.fixture(scope="module", params=WAYS)
 async def client(request: pytest.FixtureRequest, served: Served, anyio_backend: str) -> AsyncIterator[Client]:  # noqa: ARG001 - of the same scope
     """A client of each era over each transport, whose user agrees to everything."""
     transport, era = request.param
@@ -152,7 +158,7 @@ await memory.create_entities(entities=[entity])
 found = await memory.search_nodes(query="tokyo")
 __out = found["entities"][0]["observations"]
 """
-    done = await called(client, "execute_code", code=code)
+    done = await called(client, "execute_code", code=code, timeout_ms=100_000)
     first, log = done["value"]
     assert first.endswith("T21:00:00+09:00")
     assert "The first" in log

@@ -12,6 +12,7 @@ import pytest
 from gateway.little_face import LittleFace
 from mcp import Client, MCPError
 from mcp_types import CreateMessageResult, ElicitResult, Implementation, TextContent
+from waiting import PATIENCE, until
 
 from toolcrib.errors import ToolExecutionError
 from toolcrib.execution.records import Call
@@ -52,7 +53,7 @@ class Asking(LittleFace):
 
 
 async def relayed(era: Any, asked: dict[str, Any], **options: Any) -> Any:
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with Client(Endpoint(Asking(), patience=0.2).server, mode=era, **options) as client:
             return (await client.call_tool("echo", {"asked": asked})).structured_content["value"]  # type: ignore[index]
 
@@ -61,7 +62,7 @@ async def test_a_person_who_does_not_answer_has_not_agreed() -> None:
     async def think_long(*_: Any) -> Any:
         await anyio.sleep_forever()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         endpoint = Endpoint(LittleFace(), patience=0.1)
         async with Client(endpoint.server, mode="legacy", elicitation_callback=think_long) as client:
             answer = await client.call_tool("wipe", {})
@@ -149,9 +150,7 @@ class Hearing:
         self.told += type(message).__name__ == "ToolListChangedNotification"
 
     async def reaches(self, times: int) -> None:
-        with anyio.fail_after(20):
-            while self.told < times:  # noqa: ASYNC110 - nobody tells
-                await anyio.sleep(0.01)
+        await until(lambda: self.told >= times)
 
 
 @asynccontextmanager
@@ -171,9 +170,7 @@ async def test_clients_hear_of_changes_that_they_can_see_alone() -> None:
     face = LittleFace()
     async with heard(face) as hearing:
         face.note()
-        with anyio.fail_after(20):
-            while face.looks < 2:  # noqa: ASYNC110 - it looks once more when the change has settled
-                await anyio.sleep(0.01)
+        await until(lambda: face.looks == 2)  # it looks once more when the change has settled
         for _ in range(3):
             face.change()
         await hearing.reaches(1)
@@ -198,9 +195,7 @@ async def test_a_change_that_cannot_be_told_does_not_keep_the_next_from_it(
     async with heard(face) as hearing:
         face.shy = True
         face.change()
-        with anyio.fail_after(20):
-            while face.shy:  # noqa: ASYNC110 - nobody tells
-                await anyio.sleep(0.01)
+        await until(lambda: not face.shy)
         face.change()
         await hearing.reaches(1)
     assert "could not be told of a change" in caplog.text
@@ -230,9 +225,7 @@ async def test_a_session_that_is_over_is_not_held() -> None:
     async with Client(endpoint.server, mode="legacy") as client:
         await client.list_tools()
         assert endpoint.sessions == 1
-    with anyio.fail_after(20):
-        while endpoint.sessions:  # noqa: ASYNC110 - nobody tells
-            await anyio.sleep(0.01)
+    await until(lambda: not endpoint.sessions)
 
 
 async def test_headers_that_belie_arguments_are_known_without_listing_tools() -> None:

@@ -1,11 +1,11 @@
-"""A thousand requests that mean harm: a gateway answers or closes, holds on to nothing, and serves on."""
+"""Hundreds of requests that mean harm: a gateway answers or closes, holds on to nothing, and serves on."""
 
 import json
 import random
 import re
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +14,17 @@ from typing import Any
 import anyio
 import pytest
 from gateway.support import ERAS, Place, Served, called, connected
-from servers.launch import START, tiny, until
+from servers.launch import tiny
+from waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.untraced, pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
 
 COUNT = 1000
+SAMPLE = 12
+"""How many of each kind are sent but for proofs, which send all."""
 AT_ONCE = 32
-PATIENCE = 2.0
-"""Seconds that a client may take to send a request here."""
-LIMIT = 60.0
-"""Seconds after which a client that is neither answered nor hung up on has been forgotten."""
+SENDING = 5.0
+"""Seconds that a client may take to send a request here: more than a sound one needs on a busy machine."""
 MEGABYTE = 2**20
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -256,7 +257,7 @@ def blows(session: str) -> list[Blow]:
 async def strike(port: int, blow: Blow, told: Counter[tuple[str, int]]) -> None:
     """Send what is to be sent, and count how each is answered; 0 where it is hung up on."""
     status = 0
-    with socket.socket() as client, anyio.fail_after(LIMIT):
+    with socket.socket() as client, anyio.fail_after(PATIENCE):
         client.setblocking(False)
         client.connect_ex(("127.0.0.1", port))
         if blow.closes == "all":
@@ -321,7 +322,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     """A gateway that has been used."""
-    place = Place(tmp_path, {"tiny": tiny()}, gateway={"request_timeout": PATIENCE})
+    place = Place(tmp_path, {"tiny": tiny()}, gateway={"request_timeout": SENDING})
     with Served(place) as served:
         for era in ERAS:
             await works(served, era)
@@ -330,7 +331,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
 async def works(served: Served, era: str) -> None:
     """Fail unless a sound client is served."""
-    with anyio.fail_after(START):
+    with anyio.fail_after(PATIENCE):
         async with connected(served, era) as client:
             assert len((await client.list_tools()).tools) == 8
             args = {"text": era}
@@ -349,7 +350,19 @@ def descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-async def test_a_thousand_hostile_requests_leave_it_serving_and_holding_on_to_nothing(served: Served) -> None:
+def some(found: list[Blow]) -> list[Blow]:
+    """Return a few of each kind, but none that is waited for until its time is up."""
+    kinds: dict[str, list[Blow]] = {}
+    for blow in found:
+        if blow.closes != "stays":
+            kinds.setdefault(blow.kind, []).append(blow)
+    return [blow for kind in kinds.values() for blow in kind[:SAMPLE]]
+
+
+@pytest.mark.parametrize("choose", [some, pytest.param(list, id="all", marks=pytest.mark.proof)])
+async def test_hostile_requests_leave_it_serving_and_holding_on_to_nothing(
+    served: Served, choose: Callable[[list[Blow]], list[Blow]]
+) -> None:
     pid, told = served.pid, Counter[tuple[str, int]]()
     opened, held = descriptors(pid), memory(pid)
     limit = anyio.CapacityLimiter(AT_ONCE)
@@ -361,12 +374,13 @@ async def test_a_thousand_hostile_requests_leave_it_serving_and_holding_on_to_no
     thousand = blows(await opened_session(served.port))
     assert len(thousand) == COUNT
     async with anyio.create_task_group() as tasks:
-        for blow in thousand:
+        for blow in choose(thousand):
             tasks.start_soon(strike_in_turn, blow)
     assert served.pid == pid
     for era in ERAS:
         await works(served, era)
     assert {kind: status for kind, status in told if status >= 500} == {}
-    assert {status for kind, status in told if kind == "large"} == {413}
+    large = {status for kind, status in told if kind == "large"}
+    assert {413} <= large <= {413, 408}  # one that is not told of before may come too slowly
     assert memory(pid) - held < 150 * MEGABYTE
     await until(lambda: descriptors(pid) <= opened + 5, "what was opened for hostile clients is closed")

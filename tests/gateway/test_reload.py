@@ -13,6 +13,7 @@ import httpx
 import pytest
 from gateway.little_face import LittleFace, serving
 from mcp import Client
+from waiting import PATIENCE, until
 
 import toolcrib
 from toolcrib.errors import ConfigError, CribStateError
@@ -51,7 +52,8 @@ def toolsets(**sets: Any) -> str:
 
 
 async def status(url: str, token: str = "") -> int:
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {token}"} if token else {}) as client:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    async with httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client:
         return (await client.get(url)).status_code
 
 
@@ -120,7 +122,7 @@ async def test_a_session_goes_on_while_its_toolset_changes_and_hears_of_it(tmp_p
 
     answers: list[Any] = []
     async with Gateway(config, faces=face, watch=False) as gateway, serving(gateway) as url:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             async with (
                 Client(f"{url}/mcp/a", mode="legacy", message_handler=note) as kept,
                 Client(f"{url}/mcp/b", mode="legacy") as gone,
@@ -148,9 +150,7 @@ async def test_the_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixt
     config.write_text("")
     async with Gateway(config, tools=TOOLS) as gateway:
         write(config, toolsets(a=["math"]))
-        with anyio.fail_after(20):
-            while "was read again: other toolsets: a" not in caplog.text:  # noqa: ASYNC110 - nobody tells
-                await anyio.sleep(0.05)
+        await until(lambda: "was read again: other toolsets: a" in caplog.text)
         assert gateway.toolsets == ("a",)
 
 
@@ -180,7 +180,7 @@ async def test_a_tool_that_is_excluded_is_gone_before_the_tools_of_what_left_are
     config.write_text(toolsets(a=["math", "text"], b=["little"]) + servers)
     seen: list[tuple[int, list[str]]] = []
     async with Gateway(config, tools=TOOLS, watch=False) as gateway:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             await gateway.crib.ready()
             find = gateway.crib.index.on_change(
                 lambda _: seen.append((len(gateway.crib.index), list(gateway.toolsets)))
@@ -197,15 +197,14 @@ async def test_a_toolset_that_leaves_with_its_server_does_not_end_the_following(
     servers = f"[servers.little]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(LITTLE)}\n"
     config.write_text(toolsets(b=["little"]) + servers)
     async with Gateway(config, tools=TOOLS, watch=False) as gateway:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             await gateway.crib.ready()
             write(config, "")
             await gateway.reload()
             write(config, toolsets(c=["math"]))
             await gateway.reload()
             gateway.crib.add(shout, namespace="loud")
-            while "loud" not in (gateway.endpoint().instructions or ""):  # noqa: ASYNC110 - nobody tells
-                await anyio.sleep(0.02)
+            await until(lambda: "loud" in (gateway.endpoint().instructions or ""))
         assert gateway.toolsets == ("c",)
         assert gateway.unready() == {}
 
@@ -222,9 +221,7 @@ async def test_a_gateway_that_follows_nothing_any_more_is_not_ready(
     async with Broken(config, tools=TOOLS) as gateway:
         assert gateway.unready() == {}
         write(config, toolsets(a=["math"]))
-        with anyio.fail_after(20):
-            while "gateway" not in gateway.unready():  # noqa: ASYNC110 - nobody tells
-                await anyio.sleep(0.05)
+        await until(lambda: "gateway" in gateway.unready())
     assert "follows no changes of tools and configuration any more" in caplog.text
 
 
@@ -257,7 +254,7 @@ async def test_what_is_no_file_changes_nothing_and_blocks_nobody(
     async with Gateway(config, tools=TOOLS, watch=False) as gateway:
         config.unlink()
         os.mkfifo(config)
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             await gateway.reload()
     assert "the configuration stays as it was" in caplog.text
 
@@ -265,9 +262,7 @@ async def test_what_is_no_file_changes_nothing_and_blocks_nobody(
 async def test_an_api_that_is_required_counts_for_readiness(tmp_path: Path) -> None:
     lost = {"document": str(tmp_path / "none.json"), "required": True}
     async with Gateway({"openapi": {"lost": lost, "other": {**lost, "required": False}}}) as gateway:
-        with anyio.fail_after(20):
-            while "lost" not in gateway.unready():  # noqa: ASYNC110 - nobody tells
-                await anyio.sleep(0.02)
+        await until(lambda: "lost" in gateway.unready())
         assert set(gateway.unready()) == {"lost"}
 
 
@@ -310,14 +305,11 @@ async def test_a_file_has_changed_when_it_is_written_replaced_or_back(
         seen.append(file.read_text())
         heard.set()
 
-    async def change(text: str | None) -> None:
+    async def change(text: str) -> None:
         nonlocal heard
         heard = anyio.Event()
-        if text is None:
-            file.unlink(missing_ok=True)
-        else:
-            write(file, text)
-        with anyio.move_on_after(0.15 if text is None else 20):
+        write(file, text)
+        with anyio.fail_after(PATIENCE):
             await heard.wait()
 
     file.write_text("one")
@@ -325,13 +317,12 @@ async def test_a_file_has_changed_when_it_is_written_replaced_or_back(
         tasks.start_soon(lambda: watch(str(file), mark_of(file), note, every=0.01, settled=0.01))
         await anyio.wait_all_tasks_blocked()
         await change("two")
-        await change(None)
-        await change(None)
+        file.unlink()
+        await until(lambda: caplog.records)
+        await anyio.sleep(0.05)  # in which it looks again, and says no more
         await change("three")
         os.utime(file, (1, 1))
-        with anyio.fail_after(20):
-            while len(seen) < 3:  # noqa: ASYNC110 - short
-                await anyio.sleep(0.01)
+        await until(lambda: len(seen) == 3)
         tasks.cancel_scope.cancel()
     assert seen == ["two", "three", "three"]
     assert [record.message for record in caplog.records] == [
@@ -358,5 +349,5 @@ def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
     codes: list[int] = []
     thread = Thread(target=anyio.run, args=(serve,))
     thread.start()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert codes == [200]

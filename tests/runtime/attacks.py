@@ -22,26 +22,31 @@ class Outcome:
     said: str
     """What the table says."""
     fits: Callable[[Ran | ToolcribError], bool]
+    way: str
+    """Of which kind it is: a value, an error, a violation, something not in the language, or a limit."""
 
     def __or__(self, other: "Outcome") -> "Outcome":
-        return Outcome(f"{self.said} or {other.said}", lambda end: self.fits(end) or other.fits(end))
+        said = f"{self.said} or {other.said}"
+        return Outcome(said, lambda end: self.fits(end) or other.fits(end), self.way)
 
 
 def stopped(*limits: str) -> Outcome:
     """Return that a limit ends it."""
     names = " or ".join(f"`{limit}`" for limit in limits)
-    return Outcome(f"limit {names}", lambda end: isinstance(end, LimitExceededError) and end.limit in limits)
+    return Outcome(
+        f"limit {names}", lambda end: isinstance(end, LimitExceededError) and end.limit in limits, limits[0]
+    )
 
 
 def raises(*kinds: str) -> Outcome:
     """Return that it is the code's own error."""
     names = " or ".join(f"`{kind}`" for kind in kinds if kind) or "an error"
-    return Outcome(names, lambda end: isinstance(end, CodeError) and end.reason.startswith(kinds))
+    return Outcome(names, lambda end: isinstance(end, CodeError) and end.reason.startswith(kinds), "error")
 
 
 def gives(said: str, check: Callable[[Any], bool]) -> Outcome:
     """Return that it ends well, with a value that does no harm."""
-    return Outcome(said, lambda end: isinstance(end, Ran) and bool(check(end.value)))
+    return Outcome(said, lambda end: isinstance(end, Ran) and bool(check(end.value)), "value")
 
 
 def all_refused(value: Any) -> bool:
@@ -51,10 +56,10 @@ def all_refused(value: Any) -> bool:
     )
 
 
-violates = Outcome("violation", lambda end: isinstance(end, SandboxViolationError))
+violates = Outcome("violation", lambda end: isinstance(end, SandboxViolationError), "violation")
 harmless = gives("harmless", lambda _: True)
 refused = gives("refused", all_refused)
-unsupported = Outcome("not in the language", lambda end: isinstance(end, CodeError))
+unsupported = Outcome("not in the language", lambda end: isinstance(end, CodeError), "unsupported")
 memory, cpu, deadline = stopped("memory_bytes"), stopped("cpu"), stopped("timeout")
 slow = cpu
 
@@ -68,7 +73,10 @@ class Attack:
     code: str
     expected: Mapping[str, Outcome]
     limits: Mapping[str, Any] = field(default_factory=dict)
-    timeout: float = 30.0
+    timeout: float = 5.0
+    """Seconds that it has where it may end by its deadline; everywhere else it has all the time it needs."""
+    hangs: str | None = None
+    """The key under which it calls a tool that never answers: its time counts from there."""
     calls: int | None = None
     """How many calls of tools the host must have seen, whatever the code says."""
 
@@ -126,7 +134,8 @@ TIME = (
         "a tool that never answers",
         "await odd.hang(key='attack')",
         _all(deadline),
-        timeout=1.5,  # in which a busy machine must have made the call
+        timeout=0.5,
+        hangs="attack",
         calls=1,
     ),
     _made(
@@ -135,6 +144,7 @@ TIME = (
         "while True:\n    try:\n        await odd.hang(key='attack')\n    except BaseException:\n        pass",
         _all(deadline),
         timeout=0.5,
+        hangs="attack",
     ),
     _made(
         "time",
@@ -923,13 +933,13 @@ TOOLS = (
     _made(
         "tools",
         "flood of tasks",
-        "import asyncio\ntasks = [asyncio.create_task(calc.add(a=1, b=n)) for n in range(1000)]\nawait asyncio.sleep(1)\n__out = len(tasks)",
+        "import asyncio\ntasks = [asyncio.create_task(calc.add(a=1, b=n)) for n in range(1000)]\nawait asyncio.sleep(100)\n__out = len(tasks)",
         {"monty": unsupported, "process": stopped("max_tool_calls"), "unsafe": stopped("max_tool_calls")},
     ),
     _made(
         "tools",
         "a task left behind",
-        "import asyncio\nasyncio.create_task(odd.hang(key='left'))\nasyncio.create_task(calc.add(a=1, b=1))\nawait asyncio.sleep(0.2)\n__out = 'ended'",
+        "import asyncio\nasyncio.create_task(odd.hang(key='left'))\nawait asyncio.sleep(0)\nawait calc.add(a=1, b=1)\n__out = 'ended'",
         {
             "monty": unsupported,
             "process": gives("cancelled", lambda value: value == "ended"),
@@ -1137,9 +1147,9 @@ FRAMES = (
     ),
     _frames(
         "`done` while a call runs",
-        "import asyncio\nasyncio.create_task(odd.hang(key='under way'))\nawait asyncio.sleep(0.1)\nframe({'done': 'forged'})\nwhile True:\n    pass",
+        "import asyncio\nasyncio.create_task(odd.hang(key='under way'))\nawait asyncio.sleep(0)\nawait calc.add(a=1, b=1)\nframe({'done': 'forged'})\nwhile True:\n    pass",
         violates | _FORGED,
-        calls=1,
+        calls=2,
     ),
     _frames("a `done` that is no JSON value", "frame('{\"done\": NaN}')\nwhile True:\n    pass"),
     _frames(

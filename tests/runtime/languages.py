@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any, Literal
 
-__all__ = ["PROGRAMS", "Program", "Verdict"]
+__all__ = ["PROGRAMS", "SAMPLE", "Program", "Verdict"]
 
 Verdict = Literal["runs", "unsupported"]
 """`unsupported`: the error says that the language of the sandbox lacks it."""
@@ -931,4 +931,11 @@ TOOLS = (
     ),
 )
 
-PROGRAMS = (*PLAIN, *OBJECTS, *FAILURES, *LIBRARY, *TOOLS)
+PARTS = (PLAIN, OBJECTS, FAILURES, LIBRARY, TOOLS)
+PROGRAMS = tuple(program for part in PARTS for program in part)
+SAMPLE = tuple(
+    next(program for program in part if program.monty == verdict)
+    for part in PARTS
+    for verdict in {program.monty: None for program in part}
+)
+"""Of each part, the first that Monty runs and the first that it does not."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
+from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.errors import LimitExceededError, SandboxViolationError
@@ -34,6 +35,9 @@ class Shop:
     def __init__(self) -> None:
         self.crib = Crib()
         self.running = self.most = 0
+        self.expected = 1
+        self.met = anyio.Event()
+        self.hanging = 0
         self.crib.add(self.add, namespace="shop")
         self.crib.add(self.fail, namespace="shop")
         self.crib.add(self.leak, namespace="shop")
@@ -60,16 +64,20 @@ class Shop:
         return ["x" * 1000] * size
 
     async def meet(self) -> int:
-        """Count who else is here."""
+        """Count who else is here, once all are who are expected."""
         self.running += 1
         self.most = max(self.most, self.running)
-        await anyio.lowlevel.checkpoint()
-        await anyio.sleep(0.01)
+        if self.running >= self.expected:
+            self.met.set()
+        await self.met.wait()
+        for _ in range(10):  # for more than are expected to come, if they may
+            await anyio.lowlevel.checkpoint()
         self.running -= 1
         return self.most
 
     async def slow(self) -> None:
         """Never end."""
+        self.hanging += 1
         await anyio.sleep_forever()
 
 
@@ -159,7 +167,9 @@ async def test_a_call_that_cannot_be_made_is_told_and_no_tool_runs(
 @pytest.mark.anyio
 async def test_tuples_are_arrays() -> None:
     bridge = bridge_to(Shop().crib)
-    assert await called(bridge, "run_chain", ({"tool_id": "shop:add", "args": {"a": 1}},)) is not None
+    outcome = await called(bridge, "run_chain", ({"tool_id": "shop:add", "args": {"a": 1, "b": 4}},))
+    assert outcome["final"] == 5
+    assert [record.args for record in bridge.records] == [{"a": 1, "b": 4}]
 
 
 @pytest.mark.anyio
@@ -222,8 +232,9 @@ async def test_a_result_that_the_guest_has_no_room_for_is_told_and_recorded_as_r
 @pytest.mark.anyio
 async def test_calls_run_side_by_side_up_to_a_cap() -> None:
     shop = Shop()
+    shop.expected = 64
     bridge = bridge_to(shop.crib)
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for _ in range(90):
                 tasks.start_soon(called, bridge, "shop.meet")
@@ -281,11 +292,13 @@ async def test_a_chain_of_too_many_steps_ends_the_run() -> None:
 
 @pytest.mark.anyio
 async def test_calls_that_are_cut_off_are_recorded_as_such() -> None:
-    bridge = bridge_to(Shop().crib)
-    with anyio.move_on_after(0.05):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(called, bridge, "shop.slow")
-            tasks.start_soon(called, bridge, "run_chain", [{"tool_id": "shop:slow"}])
+    shop = Shop()
+    bridge = bridge_to(shop.crib)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(called, bridge, "shop.slow")
+        tasks.start_soon(called, bridge, "run_chain", [{"tool_id": "shop:slow"}])
+        await until(lambda: shop.hanging == 2)
+        tasks.cancel_scope.cancel()
     assert [record.tool_id for record in bridge.records] == ["shop:slow", "shop:slow"]
     assert all(record.error for record in bridge.records)
 
@@ -315,14 +328,17 @@ async def test_calling_without_end_what_cannot_be_called_ends_the_run(
 
 @pytest.mark.anyio
 async def test_the_calls_of_a_chain_that_is_given_up_are_counted_and_recorded() -> None:
-    bridge = bridge_to(Shop().crib, Limits(max_tool_calls=12))
+    shop = Shop()
+    bridge = bridge_to(shop.crib, Limits(max_tool_calls=12))
     steps = [
         {"tool_id": "shop:add", "args": {"a": {"$ref": "item"}}, "for_each": [1, 2, 3, 4, 5]},
         {"tool_id": "shop:slow"},
     ]
-    for _ in range(2):
-        with anyio.move_on_after(0.3):
-            await called(bridge, "run_chain", steps)
+    for times in (1, 2):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(called, bridge, "run_chain", steps)
+            await until(lambda times=times: shop.hanging == times)
+            tasks.cancel_scope.cancel()
     assert len(bridge.records) == 12
     assert [record.args for record in bridge.records[:5]] == [{"a": n} for n in (1, 2, 3, 4, 5)]
     assert bridge.records[5].error == "it was cancelled"
@@ -377,22 +393,26 @@ async def test_arguments_that_the_host_would_have_to_keep_are_bounded_in_all() -
 @pytest.mark.anyio
 async def test_a_tool_that_does_not_stop_is_left_alone() -> None:
     crib = Crib()
-    going = anyio.Event()
+    going, may_stop, stopped = anyio.Event(), anyio.Event(), anyio.Event()
 
     @crib.add(namespace="shop")
     async def slow() -> None:
         """Never stop."""
         going.set()
         with anyio.CancelScope(shield=True):
-            await anyio.sleep(5)
+            await may_stop.wait()
+        stopped.set()
 
     bridge = bridge_to(crib)
-    began = anyio.current_time()
-    with anyio.move_on_after(0.2):
-        await called(bridge, "shop.slow")
-    assert going.is_set()
-    assert anyio.current_time() - began < 4
-    assert bridge.records[0].error == "it was cancelled"
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(called, bridge, "shop.slow")
+            await going.wait()
+            tasks.cancel_scope.cancel()
+        assert not stopped.is_set()
+        assert bridge.records[0].error == "it was cancelled"
+        may_stop.set()
+        await stopped.wait()
 
 
 class Plain:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import anyio
 import pytest
+from waiting import PATIENCE
 
 from toolcrib import Crib
 from toolcrib.crib.code import CribCatalogue
@@ -149,9 +150,13 @@ async def test_what_there_was_until_an_error_is_in_it(runtime: Runtime) -> None:
 async def test_code_that_takes_too_long_is_stopped_with_what_it_did(runtime: Runtime) -> None:
     code = "print('begun')\nawait shop.order(number=1)\nwhile True:\n    pass"
     for backend in ("monty", "process"):
-        with anyio.fail_after(20), pytest.raises(LimitExceededError, match=r"within 0\.8 s") as caught:
-            await runtime.execute(ExecuteRequest(code=code, backend=backend, timeout=0.8))
-        assert caught.value.limit == "timeout"
+        for timeout in (0.5, 5.0, 25.0):  # a busy machine may not come to the call so soon
+            request = ExecuteRequest(code=code, backend=backend, timeout=timeout, limits=Limits(cpu=PATIENCE))
+            with pytest.raises(LimitExceededError, match=f"within {timeout:g} s") as caught:
+                await runtime.execute(request)
+            assert caught.value.limit == "timeout"
+            if caught.value.result.tool_calls:
+                break
         assert caught.value.result.stdout == "begun\n"
         assert len(caught.value.result.tool_calls) == 1
         assert (await runtime.execute(ExecuteRequest(code="__out = 2", backend=backend))).value == 2
@@ -167,7 +172,7 @@ while True:
         pass
 """
     for backend in ("monty", "process"):
-        with anyio.fail_after(20), pytest.raises(LimitExceededError) as caught:
+        with anyio.fail_after(PATIENCE), pytest.raises(LimitExceededError) as caught:
             await runtime.execute(ExecuteRequest(code=code, backend=backend, limits=Limits(max_tool_calls=3)))
         assert caught.value.limit == "max_tool_calls"
         assert len(caught.value.result.tool_calls) == 3
@@ -259,7 +264,7 @@ async def test_the_caller_may_give_up() -> None:
         begun.set()
         await anyio.sleep_forever()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ran, script)
             await begun.wait()
@@ -271,7 +276,7 @@ async def test_waiting_for_tools_counts_towards_the_deadline() -> None:
         await anyio.sleep_forever()
 
     async with Runtime(crib_of_tools(), prepare=never) as runtime:
-        with anyio.fail_after(10), pytest.raises(LimitExceededError) as caught:
+        with anyio.fail_after(PATIENCE), pytest.raises(LimitExceededError) as caught:
             await runtime.execute(ExecuteRequest(code="x = 1", timeout=0.1))
     assert caught.value.limit == "timeout"
     assert caught.value.result.backend.kind == "none"

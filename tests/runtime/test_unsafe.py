@@ -6,8 +6,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from contracts.sandbox import alive, eventually
-from runtime.workbench import LIMIT, Bench, descendants, descriptors
+from contracts.sandbox import alive
+from runtime.workbench import Bench, descendants, descriptors
+from waiting import PATIENCE, until
 
 from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
@@ -26,8 +27,8 @@ async def run(
     bench = Bench(sandbox)
     bounds = Limits(**limits)  # type: ignore[arg-type]
     bridge = Bridge(bench.shelf, None, bounds, end=lambda: None)  # type: ignore[arg-type]
-    job = Job(code, bounds, LIMIT, profile, (), FUNCTIONS, output or Output(limit=1000))  # type: ignore[arg-type]
-    with anyio.fail_after(LIMIT), pytest.warns(UnsafeSandboxWarning, match="without a sandbox"):
+    job = Job(code, bounds, PATIENCE, profile, (), FUNCTIONS, output or Output(limit=1000))  # type: ignore[arg-type]
+    with anyio.fail_after(PATIENCE), pytest.warns(UnsafeSandboxWarning, match="without a sandbox"):
         return await sandbox.run(job, bridge)
 
 
@@ -71,7 +72,7 @@ async def test_processes_of_the_guest_end_with_it(sandbox: UnsafeSandbox) -> Non
     code = "import subprocess\n__out = subprocess.Popen(['sleep', '1000']).pid"
     pid = await run(sandbox, code.replace("'sleep'", "'/bin/sleep'"))
     assert isinstance(pid, int)
-    await eventually(lambda: not alive(pid))
+    await until(lambda: not alive(pid))
     assert pid not in before
 
 
@@ -124,8 +125,8 @@ async def test_leaving_ends_what_runs() -> None:
     async with anyio.create_task_group() as tasks:
         async with sandbox:
             tasks.start_soon(killed)
-            await eventually(lambda: output.text("stdout"))
-        await eventually(lambda: ended)
+            await until(lambda: output.text("stdout"))
+        await until(lambda: ended)
     assert [
         name for pid, name in descendants().items() if pid not in before and name.startswith("python")
     ] == []
@@ -144,6 +145,6 @@ async def test_without_a_temporary_folder_it_says_so(
 async def test_limits_beyond_all_machines_are_none(sandbox: UnsafeSandbox) -> None:
     limits = Limits.of_checked(cpu=1e300, memory_bytes=1 << 70, disk_bytes=1 << 70)
     bridge = Bridge(Bench(sandbox).shelf, None, limits, end=lambda: None)  # type: ignore[arg-type]
-    job = Job("__out = 1", limits, LIMIT, "dev", (), FUNCTIONS, Output(limit=1000))
+    job = Job("__out = 1", limits, PATIENCE, "dev", (), FUNCTIONS, Output(limit=1000))
     with pytest.warns(UnsafeSandboxWarning):
         assert await sandbox.run(job, bridge) == 1

@@ -1,13 +1,14 @@
 """Real tools for code to call, a sandbox to run it in, and what can be seen of its processes from outside."""
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
+from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError
@@ -19,10 +20,8 @@ from toolcrib.runtime.protocols import Job, Sandbox
 from toolcrib.runtime.records import Limits, SecurityProfile
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-LIMIT = 30.0
-"""Seconds after which a run that must end has not."""
 SECRET = "sesame-4f8a91c2d7"  # noqa: S105 - a secret that no guest may see
-SMALL = {"memory_bytes": 96 << 20, "cpu": 5.0, "pids": 16, "disk_bytes": 4 << 20}
+SMALL = {"memory_bytes": 96 << 20, "cpu": PATIENCE, "pids": 16, "disk_bytes": 4 << 20}
 CUSTOMERS = {"ann": "Oslo", "bob": "Rome", "cid": "Oslo"}
 NAMESPACES = ("shop", "calc", "odd")
 
@@ -141,6 +140,31 @@ def _allow(request: Request) -> str | None:
     return "not for code" if request.tool.name == "secret" else None
 
 
+@asynccontextmanager
+async def deadline(seconds: float, since: Callable[[], object] | None) -> AsyncIterator[anyio.CancelScope]:
+    """End what is inside when its time is up, which begins now or when something holds."""
+    if since is None:
+        with anyio.move_on_after(seconds) as scope:
+            yield scope
+        return
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+
+            async def begin() -> None:
+                await until(since, "that from which the time counts")
+                scope.deadline = anyio.current_time() + seconds
+
+            tasks.start_soon(begin)
+            try:
+                yield scope
+            except Exception as error:  # noqa: BLE001 - a task group would wrap it; it is raised below
+                failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
 def _late(timeout: float) -> LimitExceededError:
     return LimitExceededError("timeout", f"the code took longer than {timeout:g} s")
 
@@ -191,19 +215,31 @@ class Bench:
         """The strongest but one that it serves, which is the usual one, or the weakest."""
         return "dev" if self.sandbox.kind == "unsafe" else "standard"
 
-    async def run(self, code: str, *, timeout: float = LIMIT, **limits: Any) -> Ran:  # noqa: ASYNC109 - of the code
-        """Run code; what it raises has the `Ran` so far as its result."""
+    async def run(
+        self,
+        code: str,
+        *,
+        timeout: float = PATIENCE,  # noqa: ASYNC109 - of the code
+        since: Callable[[Output], object] | None = None,
+        **limits: Any,
+    ) -> Ran:
+        """Run code; what it raises has the `Ran` so far as its result.
+
+        `timeout` counts from the start, or from when `since` holds of what it has printed, however long
+        that takes on a busy machine.
+        """
         bounds = Limits(**SMALL | limits)
         output = Output(limit=bounds.output_bytes)
         names = Names(self.shelf)
         value: Any = None
-        with anyio.fail_after(timeout + LIMIT), anyio.CancelScope() as scope:
+        with anyio.fail_after(timeout + 2 * PATIENCE), anyio.CancelScope() as scope:
             bridge = Bridge(self.shelf, names, bounds, end=scope.cancel)
-            job = Job(code, bounds, timeout, self.profile, NAMESPACES, FUNCTIONS, output)
+            asleep = timeout if since is None else PATIENCE
+            job = Job(code, bounds, asleep, self.profile, NAMESPACES, FUNCTIONS, output)
             try:
-                with anyio.move_on_after(timeout) as deadline:
+                async with deadline(timeout, since and (lambda: since(output))) as time:
                     value = await self.sandbox.run(job, bridge)
-                if deadline.cancelled_caught:
+                if time.cancelled_caught:
                     raise _late(timeout)
             except (CodeError, LimitExceededError, SandboxViolationError) as error:
                 failure = bridge.failure or error

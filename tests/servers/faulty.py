@@ -2,8 +2,9 @@
 
 `--http PORT` serves streamable HTTP on 127.0.0.1 and `--sse PORT` the older SSE; 0 takes a free port. The
 port is the first line on standard output. `--handshake` makes a server that knows only the initialize
-handshake. The others spoil the start: `--slow SECONDS`, `--banner`, `--noise` (a line that is no message
-before each that is one), `--stderr LINES`, `--refuse`. `--pages N` adds N tools and lists ten at a time.
+handshake. The others spoil the start: `--slow SECONDS`, `--gate FILE` (until there is such a file), `--banner`,
+`--noise` (a line that is no message before each that is one), `--stderr LINES`, `--refuse`. `--pages N` adds N
+tools and lists ten at a time.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
@@ -25,6 +27,7 @@ OPTIONS.add_argument("--http", type=int, metavar="PORT")
 OPTIONS.add_argument("--sse", type=int, metavar="PORT")
 OPTIONS.add_argument("--handshake", action="store_true")
 OPTIONS.add_argument("--slow", type=float, default=0.0, metavar="SECONDS")
+OPTIONS.add_argument("--gate", type=Path, metavar="FILE")
 OPTIONS.add_argument("--banner", action="store_true")
 OPTIONS.add_argument("--noise", action="store_true")
 OPTIONS.add_argument("--stderr", type=int, default=0, metavar="LINES")
@@ -39,6 +42,8 @@ for number in range(WANTED.stderr):
 if WANTED.refuse:
     sys.exit("this server does not want to start")
 time.sleep(WANTED.slow)
+while WANTED.gate and not WANTED.gate.exists():
+    time.sleep(0.01)
 
 import anyio  # noqa: E402 - what spoils the start comes first, as the SDK takes a second to load
 import mcp_types as types  # noqa: E402

@@ -5,26 +5,24 @@ import platform
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
-import anyio
 import anyio.to_thread
 import pytest
+from needs import lack
+from waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 FAULTY = str(Path(__file__).with_name("faulty.py"))
 TINY = str(Path(__file__).with_name("tiny.py"))
 PACKAGES = ROOT / ".servers" / "node_modules"
 MODULES = PACKAGES / "@modelcontextprotocol"
-START = 30.0
-"""Seconds that a server may take to start on a busy machine."""
-SOON = 15.0
-"""Seconds after which something that should happen soon is taken never to happen."""
 
 MEASURED = "COVERAGE_PROCESS_CONFIG"
 """The variable by which a process knows that its coverage is measured: these have nothing of ours in them."""
@@ -34,7 +32,7 @@ Config = dict[str, Any]
 
 def faulty(*flags: str, **more: Any) -> Config:
     """Return how the faulty server is started on stdio."""
-    return {"command": sys.executable, "args": [FAULTY, *flags], **more}
+    return {"command": sys.executable, "args": [FAULTY, *flags], "start_timeout": PATIENCE, **more}
 
 
 def tiny(*flags: str, **more: Any) -> Config:
@@ -47,7 +45,7 @@ def npm(name: str, *args: str, **more: Any) -> Config:
     program = MODULES / f"server-{name}" / "dist" / "index.js"
     node = shutil.which("node")
     if node is None or not program.exists():
-        _lacks(f"the npm server {name!r}")
+        lack("npm")
     return {"command": node, "args": [str(program), *args], **more}
 
 
@@ -56,25 +54,18 @@ def npm_tool(program: str) -> list[str]:
     kind = "arm64" if platform.machine() in {"aarch64", "arm64"} else "x64"
     node = PACKAGES / f"node-{sys.platform}-{kind}" / "bin" / "node"
     if not node.exists() or not (PACKAGES / program).exists():
-        _lacks(f"the npm program {program!r}")
+        lack("npm")
     return [str(node), str(PACKAGES / program)]
 
 
-def _lacks(what: str) -> NoReturn:
-    """Skip a test for lack of something; fail in CI."""
-    reason = f"{what} is not installed: install node and npm, and run `make test`"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 class HttpServer:
-    """The faulty server over HTTP, in a process of its own, on one port for its whole life."""
+    """The faulty server over HTTP, in a process of its own, on one port that nobody else gets while it is down."""
 
     def __init__(self, *flags: str, transport: str = "http") -> None:
         self._flags = flags
         self._transport = transport
         self._process: subprocess.Popen[bytes] | None = None
+        self._held = closed_port()
         self.port = 0
 
     @property
@@ -89,19 +80,23 @@ class HttpServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Return whether its process has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
-        """Start it, on the port it had if it had one, and return once it can be reached."""
+        """Start it on its port, and return once it can be reached."""
         command = [sys.executable, FAULTY, f"--{self._transport}", str(self.port), *self._flags]
         environ = {name: value for name, value in os.environ.items() if name != MEASURED}
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environ)
         stream = self._process.stdout
         assert stream is not None
-        ready, _, _ = select.select([stream], [], [], START)
+        ready, _, _ = select.select([stream], [], [], PATIENCE)
         line = stream.readline() if ready else b""
         if not line.strip():
             self.kill()
-            pytest.fail(f"{command} did not say on which port it listens within {START} s")
-        self.port = int(line)
+            pytest.fail(f"{command} did not say on which port it listens within {PATIENCE:g} s")
 
     def kill(self) -> None:
         """Kill it, as a crash or an administrator would."""
@@ -118,11 +113,22 @@ class HttpServer:
         await anyio.to_thread.run_sync(self.start)
 
     def __enter__(self) -> Self:
+        self.port = self._held.__enter__()
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        self._held.__exit__(None, None, None)
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """Hold a port of 127.0.0.1 at which nobody listens, but for whoever is told to."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def alive(pid: int) -> bool:
@@ -157,11 +163,3 @@ def end(pid: int) -> None:
     """Kill a process if it still runs."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-async def until(condition: Callable[[], bool], what: str, *, within: float = SOON) -> None:
-    """Wait until something is so, and fail if that takes too long."""
-    with anyio.move_on_after(within):
-        while not condition():  # noqa: ASYNC110 - processes of the system set no event
-            await anyio.sleep(0.01)
-    assert condition(), f"{what}: not within {within} s"

@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from servers.launch import START, Config
+from servers.launch import Config
+from waiting import PATIENCE
 
 from toolcrib.discovery import Index
 from toolcrib.execution import Runner, RunResult
@@ -27,7 +28,7 @@ class Shop:
 
     async def run(self, tool_id: str, **args: Any) -> RunResult:
         """Run a tool."""
-        return await self.runner.run(tool_id, args, timeout=START)
+        return await self.runner.run(tool_id, args, timeout=PATIENCE)
 
     async def list(self, *names: str) -> None:
         """Have the tools of servers listed, which registers them."""
@@ -48,7 +49,7 @@ class Shop:
 async def opened(**configs: Config) -> AsyncIterator[Shop]:
     """Connect to servers, without starting any; what they list is registered as it comes."""
     shop = Shop()
-    patient = {name: {"start_timeout": START, **config} for name, config in configs.items()}
+    patient = {name: {"start_timeout": PATIENCE, **config} for name, config in configs.items()}
     async with McpServers(patient, on_tools=shop.took) as shop.servers:
         shop.runner = Runner(shop.index, mcp=shop.servers)
         yield shop

@@ -13,10 +13,9 @@ import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
+from waiting import PATIENCE
 
 __all__ = ["WebApi", "served"]
-
-START = 30.0
 
 
 class Pair(BaseModel):
@@ -114,5 +113,5 @@ def served(app: Any) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(START)
+        thread.join(PATIENCE)
         listening.close()

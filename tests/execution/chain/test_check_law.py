@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from execution.chain.bench import shelf
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.errors import InvalidChainError, InvalidSchemaError, ValidationError
 from toolcrib.execution.chain import check_chain
@@ -116,11 +117,7 @@ def refused(steps: list[Any], output: Any, taken: Any) -> str:
     return ""
 
 
-LAW = settings(
-    max_examples=100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-)
+LAW = law(100)
 
 
 @LAW

@@ -8,14 +8,13 @@ from typing import Any
 
 import anyio
 from servers.launch import children
+from waiting import PATIENCE
 
 from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.mcp.reaper import watcher_pid
 from toolcrib.execution.records import Answer, Call, Emit
 from toolcrib.model import McpBackend, Tool
 
-LIMIT = 20.0
-"""Seconds after which a call is taken to hang."""
 SCRIPTED = str(Path(__file__).with_name("scripted.py"))
 
 
@@ -57,5 +56,5 @@ async def call(
     definition = tool_of(tool, server=server) if isinstance(tool, str) else tool
     backend = McpBackend(server_name=server)
     wanted = Call(tool=definition, args=args or {}, backend=backend, emit=emit, deadline=deadline)
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(PATIENCE):
         return await servers.call(wanted)

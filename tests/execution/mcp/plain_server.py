@@ -40,6 +40,7 @@ def grandchild() -> "subprocess.Popen[bytes]":
 
 def call(request: dict[str, Any]) -> None:  # noqa: C901, PLR0912 - one case for each tool
     name, args = request["params"]["name"], request["params"].get("arguments") or {}
+    HEARD.append(name)
     match name:
         case "echo":
             reply(request, text(args["text"]))

@@ -1,17 +1,20 @@
 """An MCP server on stdio that does what a script tells it to; the standard library alone, started in 30 ms.
 
 The script is JSON, the first argument. `discover` says how the first question of the stateless era is met:
-`refuse` (as most servers of the handshake era do), `ignore`, `stick` (nothing is answered from then on), `hangup`, `modern` (answered), `locked` (answered
-too late: the handshake is refused), `stranger` (with revisions that nobody knows), `vague` or `ahead` (refused,
-without saying which revisions it knows, or with such that nobody does). `pages` are the pages of its
-listing; `list` may be `unknown`, `bad`, `endless`, `exit` or `storm` (a change, then an error) instead. `calls` has, by tool, what it does when called:
-a list of `{"result": ...}`, `{"error": ...}`, `{"notify": method, "params": ...}` with `"$token"` for the
-progress token, `{"exit": status}`, `{"stderr": text}` or `{"turns": [result, ...]}`, one for each call.
+`refuse` (as most servers of the handshake era do), `ignore`, `stick` (nothing is answered from then on), `hangup`,
+`modern` (answered), `locked` (answered too late), `stranger` (with revisions that nobody knows), `vague` or `ahead`
+(refused, without saying which revisions it knows, or with such that nobody does); those that are `modern`, `locked`
+or `ahead` refuse the handshake, as they would be asked for it if they were late. `pages` are the pages of its
+listing; `list` may be `unknown`, `bad`, `endless`, `exit` or `storm` (a change, then an error) instead. `calls` has,
+by tool, what it does when called: a list of `{"result": ...}`, `{"error": ...}`, `{"notify": method, "params": ...}`
+with `"$token"` for the progress token, `{"exit": status}`, `{"stderr": text}` or `{"turns": [result, ...]}`, one for
+each call. It says nothing until there is the file `gate`.
 """
 
 import json
 import os
 import sys
+import time
 from typing import Any
 
 MODERN = "2026-07-28"
@@ -49,9 +52,10 @@ def discover(number: Any) -> None:
 
 def initialize(number: Any) -> None:
     """Meet the handshake."""
-    if SCRIPT.get("discover") == "locked":
-        data = {"supported": [MODERN], "requested": "2025-11-25"}
-        say({"id": number, "error": {"code": -32022, "message": "Unsupported", "data": data}})
+    if SCRIPT.get("discover") in {"modern", "locked", "ahead"}:
+        supported = "2099-01-01" if SCRIPT["discover"] == "ahead" else MODERN
+        data = {"supported": [supported], "requested": "2025-11-25"}
+        say({"id": number, "error": {"code": -32022, "message": "Unsupported revision", "data": data}})
         return
     info = {"name": "scripted", "version": "1"}
     capabilities = {"tools": {"listChanged": True}, "logging": {}}
@@ -117,6 +121,8 @@ def main() -> None:
         print(SCRIPT["stderr"], file=sys.stderr, flush=True)  # noqa: T201
     if "exit" in SCRIPT:
         sys.exit(SCRIPT["exit"])
+    while "gate" in SCRIPT and not os.path.exists(SCRIPT["gate"]):  # noqa: PTH110 - quicker to start
+        time.sleep(0.01)
     for line in sys.stdin:
         message = json.loads(line)
         number, params = message.get("id"), message.get("params") or {}

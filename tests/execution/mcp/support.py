@@ -1,9 +1,7 @@
 """What the tests of the transports share."""
 
-import os
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,14 +9,13 @@ from typing import Any
 import anyio
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientSession
+from waiting import PATIENCE
 
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.stdio import stdio_transport
 from toolcrib.execution.mcp.tail import StderrTail
 
 HERE = Path(__file__).parent
-PATIENCE = 30
-"""Seconds after which something hangs."""
 
 
 def plain(*options: str, **settings: Any) -> ServerConfig:
@@ -31,31 +28,6 @@ def plain(*options: str, **settings: Any) -> ServerConfig:
 def typed() -> ServerConfig:
     """Return the settings of the server that is made with the SDK."""
     return ServerConfig(command=sys.executable, args=[str(HERE / "typed_server.py")])
-
-
-def is_alive(pid: int) -> bool:
-    """Return whether a process runs; one that is dead and only waits to be collected does not."""
-    try:
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-    return state != "Z"
-
-
-def until_gone(*pids: int) -> None:
-    """Wait until processes have ended."""
-    end = time.monotonic() + PATIENCE
-    while any(map(is_alive, pids)):
-        assert time.monotonic() < end, f"{pids} still run"
-        time.sleep(0.01)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    with anyio.fail_after(PATIENCE):
-        while not holds():  # noqa: ASYNC110 - nothing tells of it
-            await anyio.sleep(0.01)
 
 
 @asynccontextmanager

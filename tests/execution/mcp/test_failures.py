@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from waiting import PATIENCE
 
 from toolcrib.errors import BackendUnavailableError, ToolExecutionError
 from toolcrib.execution.mcp import McpServers
@@ -176,7 +177,7 @@ async def test_a_status_says_that_a_call_did_not_run_only_where_it_is_certain(
 async def test_a_response_without_the_answer_is_an_error_of_its_call(body: bytes) -> None:
     with serving(Teller(body=body).app()) as address:
         async with McpServers({"one": {"url": f"{address}/mcp"}}) as servers:
-            with pytest.raises((ToolExecutionError, BackendUnavailableError)), anyio.fail_after(10):
+            with pytest.raises((ToolExecutionError, BackendUnavailableError)), anyio.fail_after(PATIENCE):
                 await call(servers, "transfer")
 
 
@@ -201,7 +202,7 @@ async def test_a_result_that_is_too_deep_costs_its_own_call_alone(depth: int) ->
 async def test_an_answer_is_told_though_the_server_ends_after_it() -> None:
     steps = [{"error": {"code": -32000, "message": "out of stock"}}, {"exit": 3}]
     async with McpServers({"one": scripted(calls={"bad": steps})}) as servers:
-        with pytest.raises(ToolExecutionError, match="out of stock"), anyio.fail_after(20):
+        with pytest.raises(ToolExecutionError, match="out of stock"), anyio.fail_after(PATIENCE):
             await call(servers, "bad")
 
 

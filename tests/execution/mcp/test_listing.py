@@ -3,8 +3,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.execution.mcp.listing import Catalogue, all_definitions, own_name, read_definitions
 from toolcrib.execution.mcp.names import mend_name
@@ -122,7 +123,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=50)
+@law(50)
 @given(st.lists(st.dictionaries(FIELDS, JSON, max_size=4), max_size=4))
 def test_whatever_a_server_lists_is_taken_or_refused(definitions: list[dict[str, Any]]) -> None:
     named = [{"name": f"tool {number}", **fields} for number, fields in enumerate(definitions)]

@@ -6,7 +6,8 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.support import PATIENCE, is_alive, until
+from servers.launch import alive
+from waiting import PATIENCE, until
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
@@ -48,7 +49,6 @@ async def test_a_server_that_ends_with_its_input_is_stopped_at_once() -> None:
     with anyio.fail_after(PATIENCE):
         await process.stop(grace=PATIENCE)
     assert await process.exited() == "it exited with status 0"
-    assert not is_alive(process.pid)
 
 
 async def test_a_server_that_heeds_nothing_is_killed() -> None:
@@ -65,7 +65,7 @@ async def test_what_a_server_started_is_stopped_with_it(then: str) -> None:
     other = int(await first_line(process))
     with anyio.fail_after(PATIENCE):
         await process.stop(grace=0.05)
-    await until(lambda: not is_alive(other))
+    await until(lambda: not alive(other))
 
 
 async def test_stopping_cannot_be_cancelled_and_may_be_repeated() -> None:
@@ -74,7 +74,7 @@ async def test_stopping_cannot_be_cancelled_and_may_be_repeated() -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
         await process.stop(grace=0.01)
-    assert not is_alive(process.pid)
+    await until(lambda: not alive(process.pid))
     with anyio.fail_after(PATIENCE):
         await process.stop()
 
@@ -83,7 +83,7 @@ async def test_starting_cannot_be_cancelled_halfway() -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
         process = await ServerProcess.start(python(READS_UNTIL_THE_END), name="it")
-    assert is_alive(process.pid)
+    assert alive(process.pid)
     await process.stop()
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from execution.mcp.support import HERE, is_alive, until_gone
+from execution.mcp.support import HERE
+from servers.launch import alive
+from waiting import wait_until
 
 from toolcrib.execution.mcp.reaper import forget_group, watch_group, watcher_pid
 
@@ -47,6 +49,10 @@ def run(program: str, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def gone(*pids: int) -> bool:
+    return not any(map(alive, pids))
+
+
 def watcher() -> int:
     found = watcher_pid()
     assert found is not None
@@ -59,15 +65,15 @@ def test_no_server_outlives_us_however_we_are_killed(number: int) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as us:
         assert us.stdout is not None
         pids = json.loads(us.stdout.readline())
-        assert all(map(is_alive, pids))
+        assert all(map(alive, pids))
         us.send_signal(number)
-    until_gone(*pids)  # the server, what it started, and the watcher
+    wait_until(lambda: gone(*pids))  # the server, what it started, and the watcher
 
 
 def test_nothing_is_left_when_we_end_in_order() -> None:
     us = subprocess.run([sys.executable, HERE / "doomed.py", "--exit"], capture_output=True, check=True)
-    for pid in json.loads(us.stdout):
-        assert not is_alive(pid)
+    pids = json.loads(us.stdout)
+    wait_until(lambda: gone(*pids))
 
 
 def test_a_group_that_nobody_stopped_dies_with_the_interpreter_and_nothing_is_said_of_it() -> None:
@@ -76,9 +82,9 @@ def test_a_group_that_nobody_stopped_dies_with_the_interpreter_and_nothing_is_sa
     output, errors = us.communicate()
     watched, *others = map(int, output.split())
     assert errors == ""
-    until_gone(watched)
+    wait_until(lambda: gone(watched))
     for pid in others:
-        assert is_alive(pid)
+        assert alive(pid)
         os.kill(pid, signal.SIGKILL)
 
 
@@ -95,8 +101,8 @@ def test_a_watcher_that_died_is_replaced_by_one_that_knows_every_group() -> None
     us = run(PRELUDE + program, *SLEEPS)
     output, errors = us.communicate()
     assert errors == ""
-    for pid in map(int, output.split()):
-        until_gone(pid)
+    pids = list(map(int, output.split()))
+    wait_until(lambda: gone(*pids))
 
 
 def test_forgetting_a_group_replaces_a_dead_watcher_where_others_need_it() -> None:
@@ -108,7 +114,7 @@ def test_forgetting_a_group_replaces_a_dead_watcher_where_others_need_it() -> No
         os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
         forget_group(one)
         assert watcher() != first
-        assert is_alive(two)
+        assert alive(two)
 
 
 def test_a_watcher_that_hangs_is_replaced_and_harms_nobody() -> None:
@@ -118,8 +124,8 @@ def test_a_watcher_that_hangs_is_replaced_and_harms_nobody() -> None:
         os.kill(first, signal.SIGSTOP)
         while watcher_pid() == first:
             forget_group(2**22 + 1)  # until its line is full
-        until_gone(first)
-        assert is_alive(group)
+        wait_until(lambda: gone(first))
+        assert alive(group)
 
 
 def test_the_watcher_hears_neither_ctrl_c_nor_a_closing_terminal() -> None:
@@ -169,12 +175,12 @@ def test_a_fork_keeps_neither_the_watcher_waiting_nor_its_groups() -> None:
         one, two, three, first, second, child = map(int, us.stdout.readline().split())
         us.kill()
     assert first != second
-    until_gone(one, first)
-    assert is_alive(two)
-    assert is_alive(second)
+    wait_until(lambda: gone(one, first))
+    assert alive(two)
+    assert alive(second)
     os.kill(child, signal.SIGKILL)
     os.kill(three, signal.SIGKILL)
-    until_gone(two, second)
+    wait_until(lambda: gone(two, second))
 
 
 def test_a_child_holds_no_end_of_the_line_to_the_watcher() -> None:

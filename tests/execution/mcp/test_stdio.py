@@ -1,7 +1,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,11 +8,13 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.mcp.support import PATIENCE, call, connected, is_alive, plain, session, typed, until
+from execution.mcp.support import call, connected, plain, session, typed
 from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import RootsListChangedNotification
+from servers.launch import alive
+from waiting import PATIENCE, until
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
@@ -158,7 +159,7 @@ async def test_the_death_of_a_server_ends_its_calls_at_once(tool: str) -> None:
     if tool == "die":
         assert tail.text() == "out of luck"
     else:
-        await until(lambda: not is_alive(int(tail.text())))
+        await until(lambda: not alive(int(tail.text())))
 
 
 async def test_a_server_that_closes_its_output_is_given_up() -> None:
@@ -193,11 +194,10 @@ async def test_a_message_that_is_too_long_ends_the_connection_and_says_why() -> 
 async def test_a_server_that_does_not_read_blocks_no_cancellation() -> None:
     async with connected(plain(), grace=0.01) as found:
         assert await call(found, "deaf") == "no more"
-        with anyio.fail_after(PATIENCE):
-            for _ in range(3):
-                with anyio.move_on_after(0.05) as scope:
-                    await found.call_tool("echo", {"text": "w" * 1_000_000})
-                assert scope.cancelled_caught
+        for _ in range(3):
+            with anyio.fail_after(PATIENCE), anyio.move_on_after(0.05) as scope:
+                await found.call_tool("echo", {"text": "w" * 1_000_000})
+            assert scope.cancelled_caught
 
 
 async def test_a_server_whose_session_does_not_listen_is_stopped_all_the_same() -> None:
@@ -225,9 +225,8 @@ async def test_the_end_is_told_though_nobody_listens() -> None:
 async def test_leaving_the_block_stops_the_server_and_what_it_started() -> None:
     async with connected(plain("--stubborn"), grace=0.01) as found:
         pids = json.loads(await call(found, "pids"))
-        assert all(map(is_alive, pids))
-    for pid in pids:
-        await until(lambda pid=pid: not is_alive(pid))
+        assert all(map(alive, pids))
+    await until(lambda: not any(map(alive, pids)))
 
 
 async def test_cancelling_the_block_stops_the_server_too() -> None:
@@ -238,8 +237,7 @@ async def test_cancelling_the_block_stops_the_server_too() -> None:
             scope.cancel()
             await anyio.sleep_forever()
     assert scope.cancelled_caught
-    for pid in pids:
-        await until(lambda pid=pid: not is_alive(pid))
+    await until(lambda: not any(map(alive, pids)))
 
 
 async def test_the_exceptions_of_the_block_come_out_as_they_are() -> None:
@@ -285,12 +283,10 @@ async def test_a_server_that_does_not_read_costs_no_call_its_deadline_and_no_mem
     async with connected(plain(), grace=0.01) as found:
         assert await call(found, "deaf") == "no more"
         text = "w" * 2_000_000
-        start = time.monotonic()
         for _ in range(300):  # more than what may wait, were it not given up
-            with anyio.move_on_after(0.001) as scope:
+            with anyio.fail_after(PATIENCE), anyio.move_on_after(0.001) as scope:
                 await found.call_tool("echo", {"text": text})
             assert scope.cancelled_caught
-        assert time.monotonic() - start < PATIENCE
 
 
 async def test_a_call_is_refused_when_too_much_waits_for_a_server_that_does_not_read() -> None:
@@ -324,24 +320,39 @@ async def test_a_server_that_reads_nothing_and_has_nothing_to_do_is_given_up() -
 
 
 async def test_a_server_that_works_on_a_call_may_take_its_time_to_read() -> None:
-    async with connected(plain(), patience=0.1) as found:
-        outcomes: list[str] = []
+    for patience in (
+        0.1,
+        1.0,
+        10.0,
+    ):  # one that is held up after its work, as on a busy machine, may be given up
+        if await is_waited_for(patience):
+            return
+    pytest.fail("it was given up each time")
 
-        async def work() -> None:
-            outcomes.append(await call(found, "busy", seconds=1.0))
 
-        with anyio.fail_after(PATIENCE):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(work)
-                await anyio.wait_all_tasks_blocked()
-                outcomes.append(str(len(await call(found, "echo", text="w" * 1_000_000))))
-        assert outcomes == ["done", "1000000"]
+async def is_waited_for(patience: float) -> bool:
+    """Return whether a server that works on a call for longer than it may leave its input is let be."""
+    outcomes: list[str] = []
+
+    async def work() -> None:
+        with suppress(MCPError):
+            outcomes.append(await call(found, "busy", seconds=3 * patience))
+
+    async with connected(plain(), patience=patience) as found, anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        await anyio.wait_all_tasks_blocked()
+        with suppress(MCPError):
+            outcomes.append(str(len(await call(found, "echo", text="w" * 1_000_000))))
+    return outcomes == ["done", "1000000"]
 
 
 async def test_a_cancellation_of_what_was_heard_is_told() -> None:
+    async def heard(what: str) -> bool:
+        return what in json.loads(await call(found, "heard"))
+
     async with connected(plain()) as found:
-        with anyio.move_on_after(0.05):
-            await found.call_tool("silent", {})
-        with anyio.fail_after(PATIENCE):
-            while "notifications/cancelled" not in await call(found, "heard"):
-                pass
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: found.call_tool("silent", {}))
+            await until(lambda: heard("silent"))
+            tasks.cancel_scope.cancel()
+        await until(lambda: heard("notifications/cancelled"))

@@ -7,7 +7,7 @@ import pytest
 from toolcrib.execution.mcp.updates import Updates, log_update, progress_update
 from toolcrib.execution.records import Update
 
-LIMIT = 10.0
+PATIENCE = 10.0
 
 
 def steps(updates: list[Update]) -> list[float]:
@@ -28,7 +28,7 @@ async def test_updates_are_passed_on_in_order_before_the_work_returns() -> None:
         return "done"
 
     updates = Updates()
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(PATIENCE):
         assert await updates.relay(emit, work) == "done"
     assert steps(heard) == list(range(10))
     await updates.put_progress(11, None, None)
@@ -51,7 +51,7 @@ async def test_a_slow_listener_never_holds_up_the_work_and_gets_the_newest() -> 
         finished.set()
 
     updates = Updates()
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(PATIENCE):
         await updates.relay(emit, work)
     assert steps(heard)[0] == 0
     assert steps(heard)[1:] == list(range(936, 1000))
@@ -90,7 +90,7 @@ async def test_a_listener_that_fails_cancels_the_work() -> None:
             cancelled = True
 
     updates = Updates()
-    with anyio.fail_after(LIMIT), pytest.raises(LookupError, match="deaf"):
+    with anyio.fail_after(PATIENCE), pytest.raises(LookupError, match="deaf"):
         await updates.relay(emit, work)
     assert cancelled
 

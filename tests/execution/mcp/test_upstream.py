@@ -2,13 +2,18 @@
 
 import os
 import signal
+import time
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
-from execution.mcp.calling import LIMIT, call, scripted, started
-from servers.launch import START, alive, faulty, tiny, until
+from contracts.executor import DEADLINES
+from execution.mcp.calling import call, scripted, started
+from servers.launch import alive, faulty, tiny
+from waiting import PATIENCE, until
 
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -17,11 +22,21 @@ from toolcrib.errors import (
 )
 from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.mcp.breaker import Breaker
+from toolcrib.execution.records import Update
 
 pytestmark = pytest.mark.anyio
 
 PID = {"result": {"structuredContent": {"pid": "$pid"}}}
 ECHO = {"result": {"structuredContent": "$params"}}
+
+
+class Clock:
+    """A clock that stands still."""
+
+    time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
 
 
 async def pid_of(servers: McpServers) -> int:
@@ -35,7 +50,6 @@ async def pid_of(servers: McpServers) -> int:
         ("ignore", "2025-06-18", 1),
         ("hangup", "2025-06-18", 2),
         ("modern", "2026-07-28", 1),
-        ("locked", "2026-07-28", 1),
         ("stranger", "2025-06-18", 1),
         ("vague", "2025-06-18", 1),
     ],
@@ -47,19 +61,25 @@ async def test_servers_of_either_era_are_greeted_as_they_expect(way: str, versio
         assert (status.state, status.protocol_version, status.starts) == ("ready", version, starts)
 
 
-@pytest.mark.parametrize("way", ["ignore", "locked"])
-async def test_silence_is_waited_out_within_a_short_time_to_start_too(way: str) -> None:
-    config = scripted(settings={"start_timeout": 3.0}, discover=way, calls={"pid": [PID]})
-    async with McpServers({"one": config}) as servers:
-        assert await pid_of(servers)
-        assert servers.status()["one"].starts == 1
+@pytest.mark.parametrize(("way", "version"), [("ignore", "2025-06-18"), ("locked", "2026-07-28")])
+async def test_silence_is_waited_out_within_a_short_time_to_start_too(way: str, version: str) -> None:
+    for seconds in (0.9, *[2.9] * 20):  # less than silence is given else; a busy machine may need some tries
+        config = scripted(settings={"start_timeout": seconds}, discover=way, calls={"pid": [PID]})
+        async with McpServers({"one": config}) as servers:
+            with suppress(BackendUnavailableError):
+                assert await pid_of(servers)
+                status = servers.status()["one"]
+                assert (status.protocol_version, status.starts) == (version, 1)
+                return
+    pytest.fail("it never started in time")
 
 
 async def test_a_server_that_sticks_at_the_first_question_is_greeted_otherwise_at_the_next_start() -> None:
-    config = scripted(settings={"start_timeout": 1.0}, discover="stick", calls={"pid": [PID]})
-    async with McpServers({"one": config}) as servers:
-        with pytest.raises(BackendUnavailableError, match="did not start within 1 s"):
+    config = scripted(discover="stick", calls={"pid": [PID]})
+    async with McpServers({"one": config | {"start_timeout": 0.3}}) as servers:
+        with pytest.raises(BackendUnavailableError, match=r"did not start within 0\.3 s"):
             await pid_of(servers)
+        servers.replace("one", config | {"start_timeout": PATIENCE})
         assert await pid_of(servers)
 
 
@@ -145,7 +165,7 @@ async def test_the_failure_of_a_start_is_told_to_all_who_wait_for_it() -> None:
 async def test_a_server_that_does_not_start_in_time_is_given_up_and_ended() -> None:
     before = started()
     config = {"command": "sleep", "args": ["600"], "start_timeout": 0.3}
-    async with McpServers({"one": config}) as servers:
+    async with McpServers({"one": config}, breaker=partial(Breaker, clock=Clock())) as servers:
         for _ in range(4):  # it takes longer to end than that
             with pytest.raises(BackendUnavailableError, match=r"did not start within 0\.3 s") as caught:
                 await call(servers, "pid")
@@ -159,10 +179,15 @@ async def test_a_server_that_does_not_start_in_time_is_given_up_and_ended() -> N
 
 async def test_a_caller_with_less_time_than_a_start_takes_hears_that_nothing_was_sent() -> None:
     program = "echo 'waiting for the disk' >&2; exec sleep 600"
-    async with McpServers({"one": {"command": "sh", "args": ["-c", program]}}) as servers:
-        with anyio.fail_after(1) as scope, pytest.raises(BackendUnavailableError) as caught:
-            await call(servers, "pid", deadline=scope.deadline)
-        assert caught.value.reason.startswith("it is still starting after 0.")
+    config = {"command": "sh", "args": ["-c", program], "start_timeout": 600}
+    async with McpServers({"one": config}) as servers:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, servers, "pid")
+            await until(lambda: servers.status()["one"].stderr == "waiting for the disk")
+            with pytest.raises(BackendUnavailableError) as caught:
+                await call(servers, "pid", deadline=anyio.current_time() + 0.2)
+            tasks.cancel_scope.cancel()
+        assert caught.value.reason.startswith("it is still starting after ")
         assert caught.value.sent is False
         assert isinstance(caught.value.__cause__, ServerUnavailableError)
         assert caught.value.__cause__.stderr == "waiting for the disk"
@@ -182,7 +207,7 @@ async def test_a_program_that_only_prints_text_is_no_server() -> None:
 
 async def test_a_server_that_is_late_every_time_is_left_alone_too() -> None:
     config = {"command": "sleep", "args": ["600"], "start_timeout": 0.2}
-    async with McpServers({"one": config}, breaker=partial(Breaker, threshold=1, base=30.0)) as servers:
+    async with McpServers({"one": config}, breaker=partial(Breaker, threshold=1, clock=Clock())) as servers:
         with pytest.raises(BackendUnavailableError, match="did not start"):
             await call(servers, "pid")
         with pytest.raises(BackendUnavailableError, match="failed 1 times in a row"):
@@ -190,13 +215,16 @@ async def test_a_server_that_is_late_every_time_is_left_alone_too() -> None:
         assert servers.status()["one"].starts == 1
 
 
-async def test_a_caller_who_gives_up_does_not_stop_the_start() -> None:
-    async with McpServers({"one": faulty("--slow", "0.5")}) as servers:
-        with anyio.move_on_after(0.1):
-            await call(servers, "seen")
+async def test_a_caller_who_gives_up_does_not_stop_the_start(tmp_path: Path) -> None:
+    config = scripted(gate=str(tmp_path / "gate"), calls={"pid": [PID]})
+    async with McpServers({"one": config | {"start_timeout": PATIENCE}}) as servers:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pid_of, servers)
+            await until(lambda: servers.status()["one"].starts == 1)
+            tasks.cancel_scope.cancel()
         assert servers.status()["one"].state == "starting"
-        with anyio.fail_after(START):
-            await servers.tools("one")
+        (tmp_path / "gate").touch()
+        assert await pid_of(servers)
         assert servers.status()["one"].starts == 1
 
 
@@ -242,13 +270,6 @@ async def test_all_calls_on_a_server_that_dies_are_told() -> None:
         assert servers.status()["one"].in_flight == 0
 
 
-class Clock:
-    time = 0.0
-
-    def __call__(self) -> float:
-        return self.time
-
-
 async def test_a_server_that_keeps_failing_is_left_alone_for_a_while() -> None:
     clock = Clock()
     breaker = partial(Breaker, threshold=2, base=0.01, clock=clock, chance=lambda: 0.0)
@@ -281,15 +302,17 @@ async def test_a_tool_that_kills_its_server_does_not_lock_the_others_out(listed:
     config = scripted(calls={"crash": [{"exit": 7}], "pid": [PID]})
     async with McpServers({"one": config}, breaker=breaker) as servers:
         for _ in range(4):
+            died = time.monotonic()
             if listed:
                 await servers.tools("one")
             with pytest.raises(BackendUnavailableError, match="status 7 during the call") as caught:
                 await call(servers, "crash")
             assert caught.value.sent
         await until(lambda: servers.status()["one"].state == "failed", "its death was seen")
-        assert 0 < (servers.status()["one"].next_try_in or 0) <= 2
+        assert (servers.status()["one"].next_try_in or 0) <= 2
         assert await pid_of(servers)
         assert servers.status()["one"].next_try_in is None
+        assert time.monotonic() - died > 0.5, "it was left alone for a moment"
 
 
 async def test_a_server_that_dies_at_every_listing_is_left_alone_too() -> None:
@@ -324,15 +347,18 @@ async def test_a_call_in_the_moment_an_idle_server_is_stopped_is_run(turns: int)
         for _ in range(turns):
             await anyio.lowlevel.checkpoint()
         second = await pid_of(servers)
-        assert servers.status()["one"].starts == (1 if second == first else 2)
+        assert (servers.status()["one"].starts == 1) == (second == first)
 
 
 async def test_a_server_is_not_idle_while_a_call_runs() -> None:
-    async with McpServers({"one": tiny(idle_timeout=0.1)}) as servers:
-        with anyio.move_on_after(0.6):
-            await call(servers, "hang")
-        assert servers.status()["one"].starts == 1
-        assert servers.status()["one"].state == "ready"
+    async with McpServers({"one": tiny(idle_timeout=0.1)}) as servers, anyio.create_task_group() as tasks:
+        tasks.start_soon(call, servers, "hang")
+        await until(lambda: servers.status()["one"].in_flight == 1)
+        starts = servers.status()["one"].starts
+        await anyio.sleep(0.4)
+        status = servers.status()["one"]
+        assert (status.state, status.starts, status.in_flight) == ("ready", starts, 1)
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_server_may_be_kept_for_ever() -> None:
@@ -342,11 +368,16 @@ async def test_a_server_may_be_kept_for_ever() -> None:
 
 
 async def test_no_more_calls_run_at_once_than_allowed_and_waiting_can_be_given_up() -> None:
+    begun: list[Update] = []
+
+    async def emit(update: Update) -> None:
+        begun.append(update)
+
     async with McpServers({"one": faulty(max_concurrency=2)}) as servers:
         async with anyio.create_task_group() as tasks:
             for number in range(2):
-                tasks.start_soon(partial(call, servers, "hang", {"key": str(number)}))
-            await until(lambda: servers.status()["one"].in_flight == 2, "two are under way", within=START)
+                tasks.start_soon(partial(call, servers, "hang", {"key": str(number)}, emit=emit))
+            await until(lambda: len(begun) == 2)
             with anyio.move_on_after(0.1) as scope:
                 await call(servers, "echo", {"text": "waits"})
             assert scope.cancelled_caught
@@ -356,17 +387,24 @@ async def test_no_more_calls_run_at_once_than_allowed_and_waiting_can_be_given_u
 
 
 async def test_a_server_may_have_a_deadline_of_its_own() -> None:
-    async with McpServers({"one": faulty(timeout=0.2)}) as servers:
+    begun = anyio.Event()
+
+    async def emit(_: Update) -> None:
+        begun.set()
+
+    async def cancelled() -> bool:
+        return key in (await call(servers, "seen")).structured["cancelled"]
+
+    async with McpServers({"one": faulty()}) as servers:
         await servers.tools("one")
-        with pytest.raises(ToolTimeoutError) as caught:
-            await call(servers, "hang", {"key": "late"})
-        assert caught.value.timeout == 0.2
-        assert caught.value.backend == "mcp:one"
-        await until_seen(servers, "late")
-
-
-async def until_seen(servers: McpServers, key: str) -> None:
-    """Wait until the server was told that a call is cancelled."""
-    with anyio.fail_after(LIMIT):
-        while key not in (await call(servers, "seen")).structured["cancelled"]:  # noqa: ASYNC110 - it is elsewhere
-            await anyio.sleep(0.01)
+        for seconds in DEADLINES:
+            key = f"deadline of {seconds:g} s"
+            servers.replace("one", faulty(timeout=seconds))
+            with pytest.raises(ToolTimeoutError) as caught:
+                await call(servers, "hang", {"key": key}, emit=emit)
+            assert caught.value.timeout == seconds
+            assert caught.value.backend == "mcp:one"
+            if begun.is_set():
+                break
+        servers.replace("one", faulty())
+        await until(cancelled)

@@ -5,7 +5,8 @@ from typing import Any
 import anyio
 import pytest
 from execution.mcp.calling import call, says, scripted, tool_of
-from servers.launch import tiny, until
+from servers.launch import tiny
+from waiting import until
 
 from toolcrib.errors import (
     ToolExecutionError,

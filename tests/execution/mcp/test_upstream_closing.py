@@ -2,8 +2,9 @@
 
 import anyio
 import pytest
-from execution.mcp.calling import LIMIT, call, started
-from servers.launch import tiny, until
+from execution.mcp.calling import call, started
+from servers.launch import tiny
+from waiting import PATIENCE, until
 
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -34,7 +35,7 @@ async def test_calls_under_way_are_cancelled_when_it_closes() -> None:
         await until(lambda: servers.status()["one"].in_flight == 2, "both are under way")
     assert [str(failure) for failure in failures] == ["one:hang was cancelled: toolcrib is closing"] * 2
     assert servers.status()["one"].state == "closed"
-    assert started() <= before
+    await until(lambda: started() <= before)
 
 
 async def test_a_start_under_way_is_broken_off_when_it_closes() -> None:
@@ -48,7 +49,7 @@ async def test_a_start_under_way_is_broken_off_when_it_closes() -> None:
 
     before = started()
     config = {"command": "sleep", "args": ["600"]}
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks, McpServers({"one": config}) as servers:
             tasks.start_soon(ask)
             await until(lambda: servers.status()["one"].state == "starting", "it is starting")
@@ -66,19 +67,19 @@ async def test_what_the_block_raises_comes_out_as_it_is() -> None:
     before = started()
     with pytest.raises(LookupError, match="mine"):
         await fail_inside()
-    assert started() <= before
+    await until(lambda: started() <= before)
 
 
 async def test_it_can_be_left_by_cancellation() -> None:
     before = started()
-    with anyio.move_on_after(LIMIT) as scope:
+    with anyio.move_on_after(PATIENCE) as scope:
         async with McpServers({"one": tiny(), "two": tiny("--stubborn")}) as servers:
             await call(servers, "echo")
             await call(servers, "echo", server="two")
             scope.cancel()
             await anyio.sleep_forever()
     assert scope.cancelled_caught
-    assert started() <= before
+    await until(lambda: started() <= before)
 
 
 async def test_a_server_that_is_removed_fails_its_calls_and_no_others() -> None:

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import count
 from typing import Any
 
 import anyio
 import mcp_types as types
 import pytest
-from execution.mcp.calling import LIMIT, call, tool_of
+from execution.mcp.calling import call, tool_of
 from execution.mcp.web import serving
 from mcp.server.lowlevel import Server
-from servers.launch import HttpServer, until
+from servers.launch import HttpServer
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from waiting import PATIENCE, until
 
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -28,10 +28,19 @@ from toolcrib.execution.mcp.breaker import Breaker
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=[(), ("--handshake",)], ids=["stateless", "handshake"])
-def server(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
+@pytest.fixture(scope="module", params=[(), ("--handshake",)], ids=["stateless", "handshake"])
+def lasting(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
     with HttpServer(*request.param) as running:
         yield running
+
+
+@pytest.fixture
+def server(lasting: HttpServer) -> HttpServer:
+    """Return a server that runs, whatever other tests did to it."""
+    if not lasting.runs:
+        lasting.kill()
+        lasting.start()
+    return lasting
 
 
 async def echoed(servers: McpServers) -> Any:
@@ -102,9 +111,10 @@ async def test_a_call_that_is_given_up_reaches_the_server_and_others_go_on(serve
 
 
 async def told(servers: McpServers, key: str) -> None:
-    with anyio.fail_after(LIMIT):
-        while key not in (await call(servers, "seen")).structured["cancelled"]:  # noqa: ASYNC110 - elsewhere
-            await anyio.sleep(0.01)
+    async def cancelled() -> bool:
+        return key in (await call(servers, "seen")).structured["cancelled"]
+
+    await until(cancelled)
 
 
 class Heard:
@@ -120,13 +130,13 @@ class Heard:
 
     async def follows(self, servers: McpServers, name: str) -> None:
         """Add tools until one is heard of: the stream of notifications is opened beside the first calls."""
-        with anyio.fail_after(LIMIT):
-            for number in count():
-                self.changed = anyio.Event()
-                await call(servers, "add_tool", {"name": f"{name}_{number}"})
-                with anyio.move_on_after(1):
-                    await self.changed.wait()
-                    return
+        for number in range(int(PATIENCE)):
+            self.changed = anyio.Event()
+            await call(servers, "add_tool", {"name": f"{name}_{number}"})
+            with anyio.move_on_after(1):
+                await self.changed.wait()
+                return
+        pytest.fail("no change was heard of")
 
 
 async def test_changes_are_followed(server: HttpServer) -> None:

@@ -13,7 +13,7 @@ from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 from toolcrib.execution.mcp.wire import Wire
 
 pytestmark = pytest.mark.anyio
-LIMIT = 20.0
+PATIENCE = 20.0
 
 
 class Far:
@@ -49,7 +49,7 @@ async def stretched() -> AsyncIterator[tuple[Wire, Far]]:
     """Yield a wire, and the other side of it."""
     say, read = anyio.create_memory_object_stream[Any](10)
     write, hear = anyio.create_memory_object_stream[SessionMessage](10)
-    with say, read, write, hear, anyio.fail_after(LIMIT):
+    with say, read, write, hear, anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             wire = Wire(read, write, lambda: None)
             await tasks.start(wire.run, ignore, ignore)

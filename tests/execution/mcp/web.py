@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from waiting import PATIENCE
 
 
 class _Server(uvicorn.Server):
@@ -28,7 +29,7 @@ def serving(app: Any, **options: Any) -> Iterator[str]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        assert server.up.wait(30)
+        assert server.up.wait(PATIENCE)
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"{'https' if 'ssl_keyfile' in options else 'http'}://127.0.0.1:{port}"
     finally:

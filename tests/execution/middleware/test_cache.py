@@ -6,8 +6,10 @@ from typing import Any
 import anyio
 import pytest
 from execution.toolbox import runner_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
+from waiting import PATIENCE
 
 from toolcrib.errors import ConfigError, ToolExecutionError
 from toolcrib.execution.middleware import FROM_CACHE, Cache
@@ -296,7 +298,7 @@ async def test_what_is_read_beside_a_change_is_not_kept(make_call: MakeCall, ord
     read = make_call(emit=emit) if emits else make_call()
     calls = [(read, reading), (make_call("put", hints={}), writing)]
     backends = [reading, writing] if order == "read first" else [writing, reading]
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for call, backend in calls if order == "read first" else reversed(calls):
                 tasks.start_soon(cache, call, backend)
@@ -313,7 +315,7 @@ async def test_who_asks_after_a_change_began_does_not_wait_for_a_call_from_befor
     make_call: MakeCall,
 ) -> None:
     cache, reading = Cache(), Slow()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cache, make_call(), reading)
             await anyio.wait_all_tasks_blocked()
@@ -326,7 +328,7 @@ async def test_who_asks_after_a_change_began_does_not_wait_for_a_call_from_befor
 @pytest.mark.anyio
 async def test_a_change_elsewhere_leaves_a_call_under_way_alone(make_call: MakeCall) -> None:
     cache, reading = Cache(), Slow()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cache, make_call(), reading)
             await anyio.wait_all_tasks_blocked()
@@ -364,7 +366,7 @@ class Crowd:
 async def test_same_calls_at_one_time_are_made_once(make_call: MakeCall) -> None:
     backend = Slow()
     crowd = Crowd(Cache(), backend, make_call())
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             await crowd.come(tasks, 5)
             assert backend.calls == 1
@@ -378,7 +380,7 @@ async def test_same_calls_at_one_time_are_made_once(make_call: MakeCall) -> None
 async def test_waiters_share_even_what_is_too_large_to_keep(make_call: MakeCall) -> None:
     backend = Slow()
     crowd = Crowd(Cache(max_bytes=1), backend, make_call())
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             await crowd.come(tasks, 3)
             backend.end("large")
@@ -393,7 +395,7 @@ async def test_if_the_first_gives_nothing_to_share_all_others_go_on_at_once(
 ) -> None:
     backend = Slow()
     crowd = Crowd(Cache(), backend, make_call())
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             await crowd.come(tasks, 4)
             backend.end(outcome)
@@ -409,7 +411,7 @@ async def test_if_the_first_gives_nothing_to_share_all_others_go_on_at_once(
 async def test_if_the_first_is_cancelled_only_the_next_goes_on(make_call: MakeCall) -> None:
     backend = Slow()
     crowd = Crowd(Cache(), backend, make_call())
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             await crowd.come(tasks, 4)
             crowd.scopes[0].cancel()
@@ -424,7 +426,7 @@ async def test_if_the_first_is_cancelled_only_the_next_goes_on(make_call: MakeCa
 async def test_who_waits_may_give_up_without_harm(make_call: MakeCall) -> None:
     backend = Slow()
     crowd = Crowd(Cache(), backend, make_call())
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             await crowd.come(tasks, 3)
             crowd.scopes[1].cancel()
@@ -439,7 +441,7 @@ async def test_nobody_waits_for_a_call_that_tells_updates_to_a_slow_reader(make_
         await anyio.sleep_forever()
 
     cache, backend = Cache(), Counter()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cache, make_call(emit=emit), backend)
             await anyio.wait_all_tasks_blocked()
@@ -455,7 +457,7 @@ async def test_what_was_under_way_when_it_was_cleared_is_neither_kept_nor_joined
     backend = Slow()
     cache = Cache()
     crowd = Crowd(cache, backend, make_call())
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             await crowd.come(tasks, 2)
             cache.clear(tool_id)
@@ -469,7 +471,7 @@ async def test_what_was_under_way_when_it_was_cleared_is_neither_kept_nor_joined
     assert len(cache) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@law(60)
 @given(
     steps=st.lists(
         st.one_of(st.just("come"), st.just("fail"), st.just("answer"), st.just("clear"), st.integers(0, 9)),
@@ -483,7 +485,7 @@ def test_whatever_fails_or_is_cancelled_everybody_else_gets_an_end(
         backend, cache = Slow(), Cache()
         crowd = Crowd(cache, backend, make_call())
         cancelled: set[int] = set()
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for step in steps:
                     if step == "come":

@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
+from waiting import PATIENCE
 
 from toolcrib.errors import ConfigError, ToolExecutionError
 from toolcrib.execution.middleware import ConcurrencyLimit
@@ -40,7 +42,7 @@ class Door:
 async def test_no_more_than_the_limit_run_and_the_others_follow_in_order(make_call: MakeCall) -> None:
     limit, door = ConcurrencyLimit(2), Door()
     names = [f"c{number}" for number in range(6)]
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for name in names:
                 tasks.start_soon(limit, make_call(args={"name": name}), door)
@@ -53,7 +55,7 @@ async def test_no_more_than_the_limit_run_and_the_others_follow_in_order(make_ca
 @pytest.mark.anyio
 async def test_backends_do_not_wait_for_each_other(make_call: MakeCall) -> None:
     limit, door = ConcurrencyLimit(1), Door()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for server in ("a", "b", "a"):
                 tasks.start_soon(limit, make_call(server=server, args={"name": server}), door)
@@ -67,7 +69,7 @@ async def test_backends_do_not_wait_for_each_other(make_call: MakeCall) -> None:
 @pytest.mark.anyio
 async def test_the_key_says_who_shares_the_places(make_call: MakeCall) -> None:
     limit, door = ConcurrencyLimit(1, key=lambda call: call.caller), Door()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for caller in ("ann", "bob", "ann"):
                 tasks.start_soon(limit, make_call(caller=caller, args={"name": caller}), door)
@@ -79,7 +81,7 @@ async def test_the_key_says_who_shares_the_places(make_call: MakeCall) -> None:
 @pytest.mark.anyio
 async def test_who_gives_up_waiting_leaves_no_trace(make_call: MakeCall) -> None:
     limit, door = ConcurrencyLimit(1), Door()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(limit, make_call(args={"name": "first"}), door)
             await anyio.wait_all_tasks_blocked()
@@ -101,14 +103,14 @@ async def test_a_call_that_fails_gives_its_place_back(make_call: MakeCall) -> No
     async def go(_call: Call) -> Answer:
         raise ToolExecutionError(tool_id="shop:look", reason="no")
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         for _ in range(3):
             with pytest.raises(ToolExecutionError):
                 await limit(make_call(), go)
     assert len(limit) == 0
 
 
-@settings(max_examples=40, deadline=None)
+@law(40)
 @given(limit=st.integers(1, 4), fates=st.lists(st.sampled_from(["run", "give up"]), max_size=12))
 def test_whoever_gives_up_the_rest_run_within_the_limit_and_in_order(
     make_call: MakeCall, limit: int, fates: list[str]
@@ -121,7 +123,7 @@ def test_whoever_gives_up_the_rest_run_within_the_limit_and_in_order(
             with scope:
                 await layer(make_call(args={"name": name}), door)
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for number in range(len(fates)):
                     scopes.append(anyio.CancelScope())

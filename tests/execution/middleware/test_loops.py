@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from waiting import PATIENCE
 
 from toolcrib.discovery import Index
 from toolcrib.execution import Runner
@@ -35,7 +36,7 @@ async def hangs(_call: Call) -> Answer:
 
 async def passes(layer: Layer, call: Call) -> None:
     """Check that a few calls at once go through."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
                 tasks.start_soon(layer, call, answers)
@@ -43,7 +44,7 @@ async def passes(layer: Layer, call: Call) -> None:
 
 async def broken_off(layer: Layer, call: Call) -> None:
     """Begin a few calls, and cancel them while one runs and the others wait."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
                 tasks.start_soon(layer, call, hangs)
@@ -102,7 +103,7 @@ def test_a_runner_with_all_of_them_may_be_used_by_one_loop_after_another() -> No
     )
 
     async def main() -> None:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(runner.run, "slow", {"wait": True})

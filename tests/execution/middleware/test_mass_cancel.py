@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
+from waiting import PATIENCE
 
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, RateLimit
 from toolcrib.execution.records import Answer, Call
@@ -26,7 +27,7 @@ class Storm:
 
     async def run(self) -> None:
         """Start all, and cancel most of them at some turn of the loop."""
-        with anyio.fail_after(50):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for number in range(TASKS):
                     tasks.start_soon(self._one, number)
@@ -85,7 +86,7 @@ async def goes(layer: Layer, make_call: MakeCall, count: int) -> None:
         await together.wait()
         return Answer()
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for number in range(count):
                 tasks.start_soon(layer, make_call(server="s0", args={"fresh": number}), meet)
@@ -147,7 +148,7 @@ async def test_no_call_under_way_is_waited_for_after_it_was_broken_off(
         asked += 1
         return Answer()
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         for number in range(15):
             await cache(make_call(server=f"s{number % 3}", args={"q": number % 5}), count)
     assert asked == 15

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
+from waiting import PATIENCE
 
 from toolcrib.errors import BackendUnavailableError, ConfigError
 from toolcrib.execution.middleware import RateLimit
@@ -70,7 +72,7 @@ async def test_callers_go_in_the_order_they_came(make_call: MakeCall) -> None:
     clock = Clock()
     limit = RateLimit(1, 1.0, clock=clock, sleep=clock.sleep)
     names = [f"c{number}" for number in range(10)]
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for name in names:
                 tasks.start_soon(limit, make_call(args={"name": name}), clock.go)
@@ -83,7 +85,7 @@ async def test_a_wait_past_the_deadline_is_refused_at_once(make_call: MakeCall) 
     clock = Clock()
     limit = RateLimit(1, 3600.0, clock=clock, sleep=clock.sleep)
     await limit(make_call(), clock.go)
-    with anyio.fail_after(30), pytest.raises(BackendUnavailableError) as caught:
+    with anyio.fail_after(PATIENCE), pytest.raises(BackendUnavailableError) as caught:
         await limit(make_call(), clock.go)
     assert caught.value.sent is False
     assert str(caught.value) == (
@@ -118,8 +120,8 @@ async def test_those_who_wait_already_count_for_the_refusal(make_call: MakeCall)
         blocked.set()
         await anyio.sleep_forever()
 
-    limit = RateLimit(1, 20.0, clock=clock, sleep=sleep)
-    with anyio.fail_after(30):
+    limit = RateLimit(1, 0.6 * PATIENCE, clock=clock, sleep=sleep)
+    with anyio.fail_after(PATIENCE):
         await limit(make_call(), clock.go)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(limit, make_call(), clock.go)
@@ -140,7 +142,7 @@ async def test_who_gives_up_takes_no_turn_from_those_behind(make_call: MakeCall)
         clock.now += seconds
 
     limit = RateLimit(1, 1.0, clock=clock, sleep=sleep)
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         await limit(make_call(args={"name": "first"}), clock.go)
         async with anyio.create_task_group() as tasks:
             async with anyio.create_task_group() as given_up:
@@ -170,13 +172,13 @@ async def test_backends_have_rates_of_their_own_and_rested_ones_are_forgotten(ma
 async def test_by_default_it_uses_the_clock_of_the_machine(make_call: MakeCall) -> None:
     clock = Clock()
     limit = RateLimit(1, 0.001)
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         for _ in range(3):
             await limit(make_call(), clock.go)
     assert len(clock.calls) == 3
 
 
-@settings(max_examples=60, deadline=None)
+@law(60)
 @given(
     calls=st.integers(1, 5),
     per=st.floats(0.1, 10),

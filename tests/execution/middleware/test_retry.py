@@ -7,6 +7,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import PATIENCE
 
 from toolcrib.errors import BackendUnavailableError, ConfigError, ToolExecutionError
 from toolcrib.execution.middleware import Retry
@@ -100,8 +101,10 @@ async def test_what_the_tool_itself_refuses_is_not_repeated(make_call: MakeCall)
 async def test_a_pause_that_would_pass_the_deadline_is_not_begun(make_call: MakeCall) -> None:
     pauses = Pauses()
     script = Script(down())
-    with anyio.fail_after(30), pytest.raises(BackendUnavailableError):
-        await Retry(first_delay=60, max_delay=60, jitter=0, sleep=pauses)(make_call(), script)
+    with anyio.fail_after(PATIENCE), pytest.raises(BackendUnavailableError):
+        await Retry(first_delay=2 * PATIENCE, max_delay=2 * PATIENCE, jitter=0, sleep=pauses)(
+            make_call(), script
+        )
     assert pauses == []
 
 
@@ -114,7 +117,7 @@ async def test_cancellation_ends_the_pause(make_call: MakeCall) -> None:
         await anyio.sleep_forever()
 
     script = Script(down(), Answer())
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(Retry(sleep=sleep), make_call(), script)
             await pausing.wait()
@@ -147,7 +150,7 @@ async def test_after_a_part_of_the_result_was_told_nothing_is_repeated(
 
 @pytest.mark.anyio
 async def test_by_default_it_really_pauses(make_call: MakeCall) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         answer = await Retry(first_delay=0.001)(make_call(), Script(down(), Answer()))
     assert answer.notes == ("answered at try 2",)
 

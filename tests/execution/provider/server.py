@@ -4,7 +4,6 @@ import base64
 import gzip
 import socket
 import threading
-import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from fastapi.security import (
     HTTPBearer,
 )
 from pydantic import BaseModel, Field
+from waiting import PATIENCE, wait_until
 
 __all__ = ["KEY", "Talk", "app", "serving", "talking"]
 
@@ -55,8 +55,8 @@ class Order(BaseModel):
 
 
 app = FastAPI(title="tests", version="1.2.3")
-gone = threading.Event()
-"""Set when the client of a slow answer has gone away."""
+came, gone = threading.Event(), threading.Event()
+"""Set when a call that is answered slowly has begun, and when its client has gone away."""
 
 
 @app.get("/pets/{pet_id}", operation_id="get_pet", tags=["Pet Store"], summary="Get a pet")
@@ -270,7 +270,7 @@ def stream(kind: str) -> Response:
 async def _slow() -> AsyncIterator[bytes]:
     yield b"data: 1\n\n"
     try:
-        await anyio.sleep(30)
+        await anyio.sleep(PATIENCE)
     finally:
         gone.set()
     yield b"data: 2\n\n"
@@ -278,6 +278,7 @@ async def _slow() -> AsyncIterator[bytes]:
 
 @app.get("/slow", operation_id="slow", response_model=None)
 async def slow(request: Request) -> str:
+    came.set()
     while not await request.is_disconnected():  # noqa: ASYNC110 - there is no event for it
         await anyio.sleep(0.01)
     gone.set()
@@ -291,15 +292,12 @@ def serving(served: FastAPI = app) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    limit = time.monotonic() + 20
-    while not server.started:
-        assert time.monotonic() < limit, "the application did not start"
-        time.sleep(0.01)
+    wait_until(lambda: server.started, "the application has started")
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = server.force_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)
 
 
 Talk = Callable[[socket.socket], None]
@@ -326,4 +324,4 @@ def talking(talk: Talk) -> Iterator[str]:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(20)
+            thread.join(PATIENCE)

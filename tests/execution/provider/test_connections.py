@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from execution.provider.server import Talk, talking
 from execution.provider.support import LOCAL, run
+from servers.launch import closed_port
+from waiting import PATIENCE, until
 
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -130,11 +132,10 @@ async def test_a_redirect_to_a_private_address_is_not_followed() -> None:
 
 
 async def test_a_server_that_does_not_listen_was_not_sent_anything() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    async with provider(f"http://127.0.0.1:{port}/") as api:
-        with pytest.raises(BackendUnavailableError, match="connect error") as caught:
-            await run(api, "op")
+    with closed_port() as port:
+        async with provider(f"http://127.0.0.1:{port}/") as api:
+            with pytest.raises(BackendUnavailableError, match="connect error") as caught:
+                await run(api, "op")
     assert caught.value.sent is False
 
 
@@ -204,7 +205,7 @@ async def test_a_compressed_answer_that_says_nothing_for_ever_is_given_up() -> N
             while True:
                 connection.sendall(b"a" * 65536)
 
-    with talking(talk) as url, anyio.fail_after(20):
+    with talking(talk) as url, anyio.fail_after(PATIENCE):
         async with provider(url, max_response_bytes=1_000_000) as api:
             with pytest.raises(ToolExecutionError, match="larger than 1,000,000 bytes"):
                 await run(api, "op")
@@ -226,23 +227,24 @@ async def test_no_connection_is_left_open_after_calls_that_were_given_up() -> No
                     tasks.start_soon(run, api, "op")
                     await anyio.to_thread.run_sync(came.acquire)
                     tasks.cancel_scope.cancel()
-                assert await anyio.to_thread.run_sync(lambda: closed.acquire(timeout=20))
+                assert await anyio.to_thread.run_sync(lambda: closed.acquire(timeout=PATIENCE))
 
 
 async def test_a_handshake_that_is_given_up_leaves_no_connection_open() -> None:
-    closed = threading.Event()
+    came, closed = threading.Event(), threading.Event()
 
     def talk(connection: socket.socket) -> None:
         while connection.recv(65536):
-            pass
+            came.set()
         closed.set()
 
     with talking(talk) as url:
         async with provider(url.replace("http:", "https:")) as api:
-            with anyio.move_on_after(0.3) as scope:
-                await run(api, "op")
-            assert scope.cancelled_caught
-            assert await anyio.to_thread.run_sync(lambda: closed.wait(20))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run, api, "op")
+                await until(came.is_set, "the handshake has begun")
+                tasks.cancel_scope.cancel()
+            assert await anyio.to_thread.run_sync(lambda: closed.wait(PATIENCE))
 
 
 async def test_calls_that_are_given_up_while_they_wait_for_room_leave_room(url: str) -> None:
@@ -257,7 +259,7 @@ async def test_calls_that_are_given_up_while_they_wait_for_room_leave_room(url: 
             async with anyio.create_task_group() as tasks:
                 for place in range(6):
                     tasks.start_soon(give_up, ((number * 7 + place * 3) % 10) / 300)
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             assert (await run(api, "op"))["method"] == "GET"
 
 
@@ -277,7 +279,7 @@ async def test_a_provider_that_is_closed_breaks_its_calls_off() -> None:
                 await run(api, "op")
             assert caught.value.sent is True
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call)
                 await anyio.to_thread.run_sync(came.wait)
@@ -387,7 +389,11 @@ for _ in range(3):
 anyio.run(api.aclose)
 """
     told = subprocess.run(
-        [sys.executable, "-c", code, f"{url}/echo/x"], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, f"{url}/echo/x"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert told.stdout.split() == ["GET"] * 3
 

@@ -1,14 +1,15 @@
 """Documents as they are read: JSON, YAML, and those that are out to harm."""
 
-import time
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from effort import at_most
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.errors import ConfigError, InvalidToolError, ToolcribError
 from toolcrib.execution.provider import OpenApiProvider
@@ -118,10 +119,8 @@ def test_a_mark_of_byte_order_is_no_part_of_a_document() -> None:
     ids=lambda source: str(source)[:20].strip() or "empty",
 )  # fmt: skip
 def test_a_document_that_is_none_or_hostile_is_refused_in_no_time(source: Any) -> None:
-    began = time.process_time()
-    with pytest.raises(InvalidToolError, match="invalid OpenAPI document"):
+    with at_most(5), pytest.raises(InvalidToolError, match="invalid OpenAPI document"):
         read_document(source)
-    assert time.process_time() - began < 10
 
 
 WHOLE: dict[str, Any] = {
@@ -176,7 +175,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.untraced
-@settings(max_examples=100, deadline=None)
+@law(100)
 @given(st.data())
 def test_a_document_with_anything_anywhere_gives_tools_or_a_typed_error(data: st.DataObject) -> None:
     odd = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)

@@ -1,10 +1,10 @@
 """The schemas of a document as JSON Schema 2020-12."""
 
 import re
-import time
 from typing import Any
 
 import pytest
+from effort import at_most
 from execution.provider.support import document_of, tool_of
 
 from toolcrib.errors import ValidationError
@@ -239,10 +239,9 @@ def test_references_that_multiply_are_bounded() -> None:
         for n in range(50)
     }
     document = {"openapi": "3.1.0", "paths": paths, "components": {"schemas": schemas}}
-    began = time.process_time()
-    made = OpenApiProvider.from_document(document, id="t", base_url=BASE)
+    with at_most(5):
+        made = OpenApiProvider.from_document(document, id="t", base_url=BASE)
     assert len(made.tools()) + len(made.skipped) == 50
-    assert time.process_time() - began < 20
 
 
 @pytest.mark.untraced
@@ -256,11 +255,10 @@ def test_operations_are_skipped_once_the_schemas_are_too_large_together() -> Non
         "components": {"schemas": {"A": wide, "B": wide}, "pathItems": {"I": item}},
         "paths": {f"/{n}": {"$ref": "#/components/pathItems/I"} for n in range(5_000)},
     }
-    began = time.process_time()
-    made = OpenApiProvider.from_document(document, id="t", base_url=BASE)
+    with at_most(5):
+        made = OpenApiProvider.from_document(document, id="t", base_url=BASE)
     assert "holds more than 20,000 values" in made.skipped[0].reason
     assert "too large together" in made.skipped[-1].reason
-    assert time.process_time() - began < 20
 
 
 @pytest.mark.untraced
@@ -282,9 +280,8 @@ def test_a_form_of_references_that_fan_out_is_read_in_no_time(media_type: str) -
     properties = {f"p{number}": {"$ref": "#/components/schemas/S0"} for number in range(200)}
     body = {"content": {media_type: {"schema": {"type": "object", "properties": properties}}}}
     document = document_of({"requestBody": body}, method="post", components={"schemas": schemas})
-    began = time.process_time()
-    made = OpenApiProvider.from_document(document, id="t", base_url="https://api.example")
-    assert time.process_time() - began < 10
+    with at_most(5):
+        made = OpenApiProvider.from_document(document, id="t", base_url="https://api.example")
     assert [skipped.reason[:22] for skipped in made.skipped] == ["the schema multiplies "]
 
 
@@ -297,9 +294,8 @@ def _with_successes(count: int, kinds: int) -> OpenApiProvider:
 @pytest.mark.untraced
 @pytest.mark.attack
 def test_many_kinds_of_success_are_read_in_no_time() -> None:
-    began = time.process_time()
-    made = _with_successes(30_000, 30_000)
-    assert time.process_time() - began < 10
+    with at_most(5):
+        made = _with_successes(30_000, 30_000)
     assert tool_of(made, "op").output_schema is None
 
 

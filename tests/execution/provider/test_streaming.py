@@ -8,10 +8,11 @@ from typing import Any
 
 import anyio
 import pytest
-from execution.provider.server import app, gone, talking
+from execution.provider.server import app, came, gone, talking
 from execution.provider.support import LOCAL, call_of, run
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import PATIENCE, until
 
 from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
 from toolcrib.execution.provider.credentials import Veil, hide
@@ -62,17 +63,19 @@ async def test_a_part_is_told_before_the_next_one_comes_and_cancelling_closes_th
         await api.call(call_of(api, "stream", {"kind": "slow"}, emit))
     assert scope.cancelled_caught
     assert heard == [1]
-    await _hears_it_is_gone()
+    await until(gone.is_set, "the server hears that it is gone")
     assert await run(api, "get_pet", pet_id=1)
 
 
 @pytest.mark.anyio
 async def test_a_call_that_is_given_up_is_given_up_on_the_server(api: OpenApiProvider) -> None:
+    came.clear()
     gone.clear()
-    with anyio.move_on_after(0.3) as scope:
-        await run(api, "slow")
-    assert scope.cancelled_caught
-    await _hears_it_is_gone()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, api, "slow")
+        await until(came.is_set, "the call has begun")
+        tasks.cancel_scope.cancel()
+    await until(gone.is_set, "the server hears that it is gone")
 
 
 @pytest.mark.anyio
@@ -92,17 +95,11 @@ async def test_many_calls_at_once_share_the_connections(api: OpenApiProvider) ->
     async def one(number: int) -> None:
         found[number] = (await run(api, "get_pet", pet_id=number))["name"]
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for number in range(100):
                 tasks.start_soon(one, number)
     assert found == {number: f"pet {number}" for number in range(100)}
-
-
-async def _hears_it_is_gone() -> None:
-    with anyio.fail_after(20):
-        while not gone.is_set():  # noqa: ASYNC110 - it is set in another thread
-            await anyio.sleep(0.01)
 
 
 def _parts(reader: Parts, pieces: list[bytes]) -> list[Any]:

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
+from waiting import PATIENCE
 
 from toolcrib.discovery import Index
 from toolcrib.errors import (
@@ -211,7 +212,7 @@ async def test_a_cancelled_call_ends_its_span_and_gives_the_context_back(telemet
         finally:
             after.append(contexts.get_current())
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             await running.wait()

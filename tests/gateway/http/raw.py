@@ -9,11 +9,14 @@ import anyio
 import httpx
 from anyio.abc import SocketStream
 from gateway.little_face import LittleFace, serving
+from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
 
-__all__ = ["HEADERS", "HELLO", "call", "connected", "everything", "site", "streamed"]
+__all__ = ["HEADERS", "HELLO", "TIMES", "call", "connected", "everything", "site", "streamed"]
 
+TIMES = (0.2, 2.0, 10.0)
+"""Seconds that a request may take, where one must be in time and another late: the least that lets the first."""
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 HELLO = {
     "jsonrpc": "2.0",
@@ -34,7 +37,11 @@ async def site(
     """Serve a little face, and yield a client of it."""
     shown = face or LittleFace()
     gateway = Gateway({"gateway": settings}, faces=lambda *_: shown, environ=environ)
-    async with gateway, serving(gateway) as url, httpx.AsyncClient(base_url=url, headers=HEADERS) as client:
+    async with (
+        gateway,
+        serving(gateway) as url,
+        httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=PATIENCE) as client,
+    ):
         yield client
 
 
@@ -46,7 +53,7 @@ async def connected(client: httpx.AsyncClient) -> SocketStream:
 async def everything(stream: SocketStream) -> bytes:
     """Return all that is sent until the other end closes."""
     heard = b""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         try:
             while True:
                 heard += await stream.receive()
@@ -72,6 +79,6 @@ async def streamed(
             elif line.startswith("data:"):
                 yield json.loads(line[5:])
 
-    async with client.stream("POST", path, json=message, timeout=30) as answer:
+    async with client.stream("POST", path, json=message) as answer:
         assert answer.headers["content-type"] == "text/event-stream"
         yield told()

@@ -9,6 +9,7 @@ import pytest
 from gateway.http.raw import call, site, streamed
 from gateway.little_face import LittleFace
 from mcp_types.methods import serialize_server_result
+from waiting import PATIENCE
 
 from toolcrib.gateway.http.sessions import Sessions
 
@@ -78,11 +79,11 @@ async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: p
 async def leave() -> None:
     """Leave during a call, and wait until it has ended."""
     face = LittleFace()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with site(face=face) as client:
             message = stateless(client, "wait")
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(lambda: client.post("/mcp", json=message, timeout=30))
+                tasks.start_soon(lambda: client.post("/mcp", json=message))
                 await face.started.wait()
                 tasks.cancel_scope.cancel()
             await face.cancelled.wait()

@@ -1,6 +1,7 @@
 import anyio
 import pytest
 from gateway.http.raw import HELLO, call, connected, everything, site
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -9,7 +10,7 @@ async def test_the_head_of_a_response_and_its_body_come_in_one_piece() -> None:
     async with site() as client, await connected(client) as stream:
         for _ in range(3):
             await stream.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            with anyio.fail_after(20):
+            with anyio.fail_after(PATIENCE):
                 heard = await stream.receive()
             assert heard.startswith(b"HTTP/1.1 200 ")
             assert b'"status": "ok"' in heard

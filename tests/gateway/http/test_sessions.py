@@ -10,6 +10,7 @@ import httpx
 import pytest
 from gateway.http.raw import HEADERS, HELLO, call, site, streamed
 from gateway.little_face import LittleFace, serving
+from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
 from toolcrib.gateway.http.sessions import Sessions
@@ -27,7 +28,7 @@ async def opened(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mc
 
 @asynccontextmanager
 async def session(face: LittleFace, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with site(face=face, **options) as client:
             await opened(client)
             yield client
@@ -136,7 +137,7 @@ async def test_calls_that_are_not_as_they_should_be_are_refused() -> None:
         assert (await client.post("/mcp", json=call("echo"), headers=unknown)).status_code == 404
 
 
-@pytest.mark.parametrize("within", [20.0, 0.2], ids=["answered", "broken off"])
+@pytest.mark.parametrize("within", [PATIENCE, 0.2], ids=["answered", "broken off"])
 async def test_a_toolset_that_goes_away_waits_for_an_answer_to_its_question(
     tmp_path: Path, within: float
 ) -> None:
@@ -144,11 +145,11 @@ async def test_a_toolset_that_goes_away_waits_for_an_answer_to_its_question(
     text = f'store = "memory"\n[gateway]\nwatch = false\nshutdown_timeout = {within}\n'
     config.write_text(text + "[toolsets.some]\n")
     face = LittleFace()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with (
             Gateway(config, faces=lambda *_: face) as gateway,
             serving(gateway) as url,
-            httpx.AsyncClient(base_url=url, headers=HEADERS) as client,
+            httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=PATIENCE) as client,
         ):
             await opened(client, ASKING, "/mcp/some")
             async with streamed(client, call("wipe"), "/mcp/some") as told:

@@ -6,8 +6,8 @@ import anyio
 import pytest
 from gateway.meta.asking import called, crib_of_tools, face_of, given, refused
 from hypothesis import given as given_
-from hypothesis import settings
 from hypothesis import strategies as st
+from laws import law
 
 from toolcrib.errors import ValidationError
 from toolcrib.gateway.meta.arguments import Arguments
@@ -151,7 +151,7 @@ JSON = st.recursive(
 WORDS = st.sampled_from(sorted({word for each in DEFINITIONS.values() for word in each.arguments}))
 
 
-@settings(max_examples=60, deadline=None)
+@law(60)
 @given_(
     st.sampled_from([*DEFINITIONS][:7]), st.dictionaries(WORDS | st.text(max_size=8), JSON, max_size=4) | JSON
 )

@@ -6,6 +6,7 @@ import anyio
 import pytest
 from gateway.meta.asking import Asking, crib_of_tools, face_of, given, refused
 from mcp_types import InputRequiredResult
+from waiting import PATIENCE
 
 from toolcrib import Crib, tool
 from toolcrib.execution import Request
@@ -215,7 +216,7 @@ async def test_what_one_request_may_do_another_may_not() -> None:
         async def refuse() -> None:
             told.append((await refused(face, "execute_code", {"code": hidden}, Asking()))["message"])
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as group:
                 group.start_soon(refuse)
                 named = f"{hidden}  # shop:drop_order"

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from gateway.meta.asking import Asking, called, crib_of_tools, face_of, refused
 from mcp import MCPError
+from waiting import PATIENCE
 
 from toolcrib import Crib, tool
 from toolcrib.errors import (
@@ -112,7 +113,7 @@ async def test_each_code_is_told_where_it_belongs(code: str, caplog: pytest.LogC
 async def test_a_server_that_cannot_start_is_unavailable() -> None:
     servers = {"gone": {"command": "there-is-no-such-program"}}
     async with Crib({"mcpServers": servers, "store": "memory"}) as crib:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             for name, args in (
                 ("run_tool", {"tool_id": "gone:t"}),
                 ("describe_tool", {"tool_id": "gone:t"}),
@@ -126,7 +127,7 @@ async def test_a_server_that_cannot_start_is_unavailable() -> None:
 async def test_a_server_that_is_not_ready_in_time_is_unavailable() -> None:
     servers = {"slow": {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"]}}
     async with Crib({"mcpServers": servers, "store": "memory"}) as crib:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             args = {"tool_id": "slow:t", "timeout_ms": 50}
             error = await refused(face_of(crib, code=False), "run_tool", args, Asking())
     assert error["code"] == "backend_unavailable"

@@ -7,6 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from gateway.meta.asking import crib_of_tools, face_of, given, refused
+from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
@@ -188,8 +189,8 @@ async def test_a_view_shows_its_own_tools_alone() -> None:
 async def test_servers_that_are_not_there_are_named(tmp_path: Path) -> None:
     servers = {"broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
     async with Crib({"mcpServers": servers, "store": str(tmp_path / "c.db")}) as crib:
-        with anyio.fail_after(30):
-            await crib.ready(20)
+        with anyio.fail_after(PATIENCE):
+            await crib.ready(PATIENCE)
             found = await given(face_of(crib, code=False), "search_tools", {"query": "x"})
     assert "Unavailable at the moment: broken" in found["note"]
     assert "SystemExit" not in found["note"]
@@ -207,8 +208,8 @@ async def test_a_toolset_does_not_name_servers_that_it_does_not_name(scope: Scop
     servers = {"broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
     async with Crib({"mcpServers": servers, "store": "memory"}) as crib:
         face = MetaFace(crib.view(scope), GatewaySettings(), sandbox=False)
-        with anyio.fail_after(30):
-            await crib.ready(20)
+        with anyio.fail_after(PATIENCE):
+            await crib.ready(PATIENCE)
             found = await given(face, "search_tools", {"query": "x"})
     assert told in found["note"]
 
@@ -217,9 +218,8 @@ async def test_servers_that_are_starting_are_named() -> None:
     servers = {"slow": {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}}
     async with crib_of_tools({"mcpServers": servers, "store": "memory"}) as crib:
         face = face_of(crib, code=False)
-        with anyio.fail_after(30):
-            while crib.status()["slow"].state != "starting":
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: crib.status()["slow"].state == "starting")
+        with anyio.fail_after(PATIENCE):
             found = await given(face, "search_tools", {"query": "an order", "namespace": "shop"})
     assert found["tools"]
     assert "Still asking for their tools: slow" in found["note"]

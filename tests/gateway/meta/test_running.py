@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from gateway.meta.asking import Asking, called, crib_of_tools, face_of, given, refused, texts
+from waiting import PATIENCE
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
@@ -178,7 +179,7 @@ async def test_what_a_server_refuses_is_told_in_its_own_words(crib: Crib) -> Non
 async def test_a_tool_of_a_server_that_has_not_listed_yet_is_asked_about() -> None:
     client = Asking()
     async with Crib({"mcpServers": {"far": SERVER}, "store": "memory"}, policy=policy) as crib:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             args = {"tool_id": "far:erase", "args": {"result": {"content": [said("gone")]}}}
             assert (await given(face_of(crib, code=False), "run_tool", args, client))["structured"] == "gone"
     assert len(client.questions) == 1
@@ -196,7 +197,7 @@ async def test_a_chain_gives_what_each_step_gave() -> None:
         },
         {"parallel": [{"tool_id": "nothing"}, {"tool_id": "shop:prices"}]},
     ]
-    ran = await given(face, "run_chain", {"steps": steps, "timeout_ms": 5000})
+    ran = await given(face, "run_chain", {"steps": steps, "timeout_ms": 60_000})
     assert ran["final"] == [None, [1, 2, 3]]
     assert [step.get("tool_id") for step in ran["results"]] == ["shop:order"] * 3 + [None]
     assert ran["results"][2]["structured"]["number"] == 4

@@ -5,6 +5,7 @@ import sys
 
 import anyio
 import pytest
+from waiting import PATIENCE
 
 from toolcrib.runtime.check.memory import resident
 
@@ -16,11 +17,11 @@ async def test_a_process_takes_what_its_children_take_as_well() -> None:
     async with await anyio.open_process([sys.executable, "-c", code]) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             await process.stdout.receive()
         assert resident(process.pid) > 64 << 20
         await process.stdin.send(b"\n")
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             await process.wait()
     assert resident(process.pid) == 0
 

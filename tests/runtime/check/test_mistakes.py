@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from runtime.check.mistakes import MISTAKES
 from runtime.check.workshop import STUBS
+from waiting import PATIENCE
 
 from toolcrib.errors import CodeError
 from toolcrib.runtime.check import Checker
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 async def checker() -> AsyncIterator[Checker]:
-    async with Checker(deadline=30) as checker:
+    async with Checker(deadline=PATIENCE, patience=PATIENCE) as checker:
         yield checker
 
 

@@ -6,6 +6,7 @@ import pytest
 from runtime.check.programs import FULL, PROGRAMS
 from runtime.check.shop import ANSWERS, PURCHASES, SHOP_STUBS
 from runtime.check.workshop import STUBS, run
+from waiting import PATIENCE
 
 from toolcrib.errors import CodeError
 from toolcrib.runtime.check import Checker
@@ -18,17 +19,18 @@ ALL += [(name, code, "monty") for name, code in PROGRAMS.items()]
 
 @pytest.fixture(scope="module")
 async def checker() -> AsyncIterator[Checker]:
-    async with Checker(deadline=30) as checker:
+    async with Checker(deadline=PATIENCE, patience=PATIENCE) as checker:
         yield checker
 
 
 @pytest.mark.untraced
 @pytest.mark.parametrize(
-    ("name", "code", "engine"), ALL, ids=[f"{name} ({engine})" for name, _, engine in ALL]
+    ("code", "engine"),
+    [pytest.param(code, engine, id=f"{name} ({engine})") for name, code, engine in ALL],
 )
-async def test_a_program_that_works_passes(checker: Checker, name: str, code: str, engine: Engine) -> None:
-    assert name
-    await run(code)
+async def test_a_program_that_works_passes(checker: Checker, code: str, engine: Engine) -> None:
+    ran = await run(code)
+    assert ran.out is not None or "__out = None" in code or "__out" not in code
     assert await checker.check(code, STUBS, engine=engine) is None
 
 
@@ -40,10 +42,6 @@ async def test_a_program_that_reads_objects_in_objects_passes(
 ) -> None:
     await run(PURCHASES[name], ANSWERS)
     assert await checker.check(PURCHASES[name], SHOP_STUBS, engine=engine) is None
-
-
-async def test_there_are_many_programs() -> None:
-    assert len(PROGRAMS) + len(FULL) > 100
 
 
 @pytest.mark.parametrize(

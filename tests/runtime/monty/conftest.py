@@ -1,11 +1,11 @@
 """Sandboxes that the tests of this folder share."""
 
 from collections.abc import AsyncIterator, Iterator
-from time import monotonic, sleep
 
 import pytest
-from runtime.monty.guests import LIMIT, Guests, guests
+from runtime.monty.guests import Guests, guests
 from runtime.workbench import descendants
+from waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -13,12 +13,7 @@ def left_behind() -> Iterator[None]:
     """Fail the test that leaves a process behind, rather than the next one that looks."""
     before = descendants()
     yield
-    deadline = monotonic() + LIMIT / 3
-    while (
-        left := {pid: name for pid, name in descendants().items() if pid not in before}
-    ) and monotonic() < deadline:
-        sleep(0.02)
-    assert not left
+    wait_until(lambda: descendants().keys() <= before.keys(), "no process is left behind")
 
 
 @pytest.fixture

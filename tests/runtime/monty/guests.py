@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from runtime.workbench import descendants
+from runtime.workbench import deadline, descendants
+from waiting import PATIENCE
 
 from toolcrib.errors import LimitExceededError
 from toolcrib.runtime.bridge import Bridge
@@ -16,9 +17,7 @@ from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import Limits, SecurityProfile
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-LIMIT = 30.0
-"""Seconds after which what must end has not."""
-SMALL: dict[str, Any] = {"memory_bytes": 64 << 20, "cpu": 5.0}
+SMALL: dict[str, Any] = {"memory_bytes": 64 << 20, "cpu": PATIENCE}
 
 
 class Tools:
@@ -74,16 +73,19 @@ class Guests:
         self,
         code: str,
         *,
-        timeout: float = LIMIT,  # noqa: ASYNC109 - of the code
+        timeout: float = PATIENCE,  # noqa: ASYNC109 - of the code
+        since: Callable[[], object] | None = None,
         profile: str = "standard",
         **limits: Any,
     ) -> Any:
+        """Run code, whose time counts from the start, or from when `since` holds."""
         bounds = Limits(**SMALL | limits)
         self.output = Output(limit=1000)
-        with anyio.move_on_after(timeout) as scope:
+        async with deadline(timeout, since) as scope:
             self.bridge = Bridge(self.tools, Names(), bounds, end=scope.cancel)
-            job = Job(code, bounds, timeout, SecurityProfile(profile), ("box",), FUNCTIONS, self.output)
-            with anyio.fail_after(LIMIT):
+            asleep = timeout if since is None else PATIENCE
+            job = Job(code, bounds, asleep, SecurityProfile(profile), ("box",), FUNCTIONS, self.output)
+            with anyio.fail_after(2 * PATIENCE):
                 return await self.sandbox.run(job, self.bridge)
         raise self.bridge.failure or LimitExceededError("timeout", "the deadline")
 
@@ -91,7 +93,7 @@ class Guests:
 def job_of(code: str, **limits: Any) -> Job:
     """Return a job that is not run."""
     bounds = Limits(**SMALL | limits)
-    return Job(code, bounds, LIMIT, SecurityProfile.DEV, ("box",), FUNCTIONS, Output(limit=1000))
+    return Job(code, bounds, PATIENCE, SecurityProfile.DEV, ("box",), FUNCTIONS, Output(limit=1000))
 
 
 @asynccontextmanager
@@ -108,9 +110,3 @@ def workers() -> list[int]:
 def status(pid: int) -> dict[str, str]:
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-
-async def eventually(question: Callable[[], object]) -> None:
-    with anyio.fail_after(LIMIT):
-        while not question():  # noqa: ASYNC110 - of the system
-            await anyio.sleep(0.01)

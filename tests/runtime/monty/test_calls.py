@@ -3,8 +3,10 @@
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
-from runtime.monty.guests import LIMIT, Guests, Names, Tools, echo, job_of
+from runtime.monty.guests import Guests, Names, Tools, echo, job_of
+from waiting import PATIENCE
 
 from toolcrib.errors import CodeError, LimitExceededError
 from toolcrib.runtime.bridge import Bridge
@@ -86,17 +88,18 @@ async def test_an_exception_of_the_host_ends_the_run_and_is_let_through(bare: Gu
 async def test_a_tool_that_does_not_end_is_left_and_its_guest_is_not(
     bare: Guests, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ended, enough = anyio.Event(), anyio.Event()
+    begun, ended, enough = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def stubborn() -> None:
+        begun.set()
         with anyio.CancelScope(shield=True):
             await enough.wait()
         ended.set()
 
     guests = Guests(bare.sandbox, stubborn=stubborn)
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(PATIENCE):
         with pytest.raises(LimitExceededError):
-            await guests.run("await box.stubborn()", timeout=0.3)
+            await guests.run("await box.stubborn()", timeout=0, since=begun.is_set)
         assert not ended.is_set()
         assert "1 calls of tools go on after their run" in caplog.text
         assert await guests.run("__out = 1") == 1
@@ -136,19 +139,22 @@ async def test_a_call_goes_on_beside_one_that_fails_and_ends_with_the_code(bare:
 
 
 async def test_a_call_is_cancelled_with_its_run_and_waited_for(bare: Guests) -> None:
+    begun = anyio.Event()
     ended: list[str] = []
 
     async def slow() -> None:
+        begun.set()
         try:
             await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.sleep(0.05)
+                for _ in range(5):
+                    await anyio.lowlevel.checkpoint()
             ended.append("slow")
 
     guests = Guests(bare.sandbox, slow=slow)
     with pytest.raises(LimitExceededError):
-        await guests.run("print('before')\nawait box.slow()", timeout=0.3)
+        await guests.run("print('before')\nawait box.slow()", timeout=0, since=begun.is_set)
     assert ended == ["slow"]
     assert guests.output.text("stdout") == "before\n"
 

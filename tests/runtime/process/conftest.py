@@ -1,4 +1,4 @@
-"""A process sandbox and what can be seen of it from outside."""
+"""A process sandbox for the tests of a file, and what can be seen of it from outside."""
 
 from collections.abc import AsyncIterator
 
@@ -8,7 +8,12 @@ from runtime.workbench import Bench
 from toolcrib.runtime.process import ProcessSandbox
 
 
-@pytest.fixture
-async def bench(needs_bubblewrap: None) -> AsyncIterator[Bench]:  # noqa: ARG001 - skips where it cannot run
+@pytest.fixture(scope="module")
+async def sandbox(needs_bubblewrap: None) -> AsyncIterator[ProcessSandbox]:  # noqa: ARG001 - skips where it cannot run
     async with ProcessSandbox(warm=1) as sandbox:
-        yield Bench(sandbox)
+        yield sandbox
+
+
+@pytest.fixture
+def bench(sandbox: ProcessSandbox) -> Bench:
+    return Bench(sandbox)

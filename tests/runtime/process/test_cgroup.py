@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from toolcrib.runtime.process.cgroup import Cgroup, Cgroups, find_cgroups
 
@@ -29,8 +30,7 @@ def test_a_group_holds_what_joins_it(group: Cgroup) -> None:
     joins = "; ".join(f"echo 0 > {door}" for door in group.doors)
     held = subprocess.Popen(["/bin/sh", "-c", f"{joins}; exec sleep 1000"])
     try:
-        while not all(str(held.pid) in Path(door).read_text().split() for door in group.doors):
-            assert held.poll() is None
+        wait_until(lambda: all(str(held.pid) in Path(door).read_text().split() for door in group.doors))
         assert not group.remove()
     finally:
         held.kill()
@@ -52,8 +52,7 @@ def joined(group: Cgroup, program: str) -> "subprocess.Popen[bytes]":
 def test_whoever_is_left_in_a_group_is_killed_when_it_is_removed(group: Cgroup) -> None:
     held = joined(group, "setsid --fork sh -c 'echo up; exec sleep 1000'")
     with held:
-        while not group.remove():
-            assert held.poll() in {None, 0, -signal.SIGKILL}
+        wait_until(group.remove)
     assert not any(path.exists() for path in group.folders.values())
 
 

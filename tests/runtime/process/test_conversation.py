@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from contracts.sandbox import eventually
+from waiting import PATIENCE, until
 
 from toolcrib.errors import (
     CodeError,
@@ -130,7 +130,7 @@ async def talk(**limits: Any) -> AsyncIterator[Talk]:
         held.value = None if held.error else held.value
 
     try:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(host)
                 assert await guest.hear() == {"job": {"code": "1"}}
@@ -218,14 +218,19 @@ async def test_what_a_guest_may_not_say_ends_the_run(name: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    "data",
-    [b"\xff\xff\xff\xff", b"\x00\x00\x00\x02[]", b"\x00\x00\x00\x05hello"],
+    ("data", "said"),
+    [
+        (b"\xff\xff\xff\xff", "it announced a frame of 4,294,967,295 bytes, where 1,114,112 are allowed"),
+        (b"\x00\x00\x00\x02[]", "it sent a frame that is not an object"),
+        (b"\x00\x00\x00\x05hello", "it sent a frame that is not JSON"),
+    ],
     ids=["an enormous frame", "an array", "no JSON"],
 )
-async def test_bytes_that_are_no_message_end_the_run(data: bytes) -> None:
+async def test_bytes_that_are_no_message_end_the_run(data: bytes, said: str) -> None:
     async with talk() as held:
         await held.guest.write(data)
     assert isinstance(held.error, SandboxViolationError)
+    assert held.error.reason == said
 
 
 @pytest.mark.anyio
@@ -268,7 +273,7 @@ async def test_a_guest_that_is_gone_before_its_job_is_told_apart() -> None:
 async def test_answers_that_a_dead_guest_cannot_take_harm_nobody() -> None:
     async with talk() as held:
         await held.guest.say(call(1, "t.big", size=5_000_000), call(2, "t.big", size=5_000_000))
-        await eventually(lambda: len(held.gateway.ended) == 2)
+        await until(lambda: len(held.gateway.ended) == 2)
         held.guest.line.close()
     assert isinstance(held.error, GuestGoneError)
 
@@ -277,7 +282,7 @@ async def test_answers_that_a_dead_guest_cannot_take_harm_nobody() -> None:
 async def test_answers_that_are_not_taken_do_not_pile_up() -> None:
     async with talk(memory_bytes=16 << 20) as held:
         await held.guest.say(*[call(number, "t.big", size=3_000_000) for number in range(1, 9)])
-        await eventually(lambda: held.error)
+        await until(lambda: held.error)
     assert isinstance(held.error, SandboxViolationError)
     assert "did not take the answers" in held.error.reason
 
@@ -348,8 +353,16 @@ ENDS: dict[str, tuple[dict[str, Any], type[ToolcribError], Callable[[Any], bool]
         CodeError,
         lambda e: (e.reason, e.traceback) == ("a[31m\tb\n", "cd\n"),
     ),
-    "a limit that is none": ({"error": {"reason": "x", "limit": "max_tool_calls"}}, CodeError, bool),
-    "a limit that is no text": ({"error": {"reason": "x", "limit": ["pids"]}}, CodeError, bool),
+    "a limit that is none": (
+        {"error": {"reason": "x", "limit": "max_tool_calls"}},
+        CodeError,
+        lambda e: e.reason == "x",
+    ),
+    "a limit that is no text": (
+        {"error": {"reason": "x", "limit": ["pids"]}},
+        CodeError,
+        lambda e: e.reason == "x",
+    ),
     "a large value": ({"done": "x" * 1_060_000}, LimitExceededError, lambda e: e.limit == "output_bytes"),
     "a deep value": (
         {"done": json.loads("[" * 500 + "]" * 500)},
@@ -375,6 +388,7 @@ async def test_a_value_with_a_lone_surrogate_is_refused() -> None:
         data = b'{"done":"\\ud800"}'
         await held.guest.write(len(data).to_bytes(4, "big") + data)
     assert isinstance(held.error, CodeError)
+    assert "lone surrogate" in held.error.reason
 
 
 @pytest.mark.anyio
@@ -391,7 +405,7 @@ async def test_an_error_with_a_lone_surrogate_can_be_written(key: str) -> None:
 async def test_too_many_calls_at_once_end_the_run() -> None:
     async with talk(max_tool_calls=5_000) as held:
         await held.guest.say(*[call(number, "t.hang") for number in range(1, MAX_IN_FLIGHT + 2)])
-        await eventually(lambda: held.error)
+        await until(lambda: held.error)
     assert isinstance(held.error, SandboxViolationError)
     assert "calls under way" in held.error.reason
 
@@ -399,10 +413,16 @@ async def test_too_many_calls_at_once_end_the_run() -> None:
 @pytest.mark.anyio
 async def test_calls_under_way_hold_no_more_than_the_guest_may() -> None:
     async with talk(memory_bytes=16 << 20) as held:
-        with anyio.move_on_after(5):
+
+        async def flood() -> None:
             for number in range(1, 20):
                 await held.guest.say(call(number, "t.hang", text="x" * 1_000_000))
-                await eventually(lambda n=number: held.error or len(held.gateway.begun) == n)
+                await until(lambda at=number: len(held.gateway.begun) == at)
+
+        async with anyio.create_task_group() as calling:
+            calling.start_soon(flood)
+            await until(lambda: held.error)
+            calling.cancel_scope.cancel()
     assert isinstance(held.error, LimitExceededError)
     assert held.error.limit == "memory_bytes"
     assert len(held.gateway.begun) <= 8
@@ -416,8 +436,8 @@ async def test_the_arguments_of_answered_calls_are_not_kept_while_the_answer_wai
             await held.guest.say(call(1, "t.big", size=5_000_000))
             for number in range(2, 30):
                 await held.guest.say(call(number, "nothing", text="x" * 1_000_000))
-            await eventually(lambda: held.gateway.ended)
-            await eventually(lambda: tracemalloc.get_traced_memory()[0] < 20_000_000)
+            await until(lambda: held.gateway.ended)
+            await until(lambda: tracemalloc.get_traced_memory()[0] < 20_000_000)
             held.guest.line.close()
     finally:
         tracemalloc.stop()
@@ -449,7 +469,7 @@ async def test_calls_of_nothing_come_to_an_end() -> None:
 async def test_a_guest_is_stopped_before_its_calls_are_waited_for() -> None:
     async with talk() as held:
         await held.guest.say(call(1, "t.hang"))
-        await eventually(lambda: held.gateway.begun)
+        await until(lambda: held.gateway.begun)
         held.scope.cancel()
     assert held.stopped == [[]]
     assert held.gateway.ended == ["t:hang"]

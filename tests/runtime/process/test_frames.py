@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from contracts.sandbox import eventually
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import PATIENCE, until
 
 from toolcrib.runtime.process.frames import Channel, Decoder, FrameError, encode
 
@@ -198,7 +198,7 @@ async def test_large_messages_wait_for_the_guest_and_stay_whole(line: tuple[Chan
     async with anyio.create_task_group() as tasks:
         for frame in frames:
             tasks.start_soon(channel.send, frame)
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             while len(seen) < len(frames):
                 await anyio.wait_readable(guest)
                 assert channel.waiting >= 0
@@ -212,7 +212,7 @@ async def test_what_waits_to_be_sent_is_counted(line: tuple[Channel, socket.sock
     channel, _ = line
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.send, b"x" * 10_000_000)
-        await eventually(lambda: channel.waiting)
+        await until(lambda: channel.waiting)
         assert channel.waiting == 10_000_000
         tasks.cancel_scope.cancel()
     assert channel.waiting == 0

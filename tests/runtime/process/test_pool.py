@@ -4,13 +4,11 @@ from collections.abc import Callable
 
 import anyio
 import pytest
-from contracts.sandbox import eventually
+from waiting import PATIENCE, until
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.process.child import Child, spawn
 from toolcrib.runtime.process.pool import Pool
-
-LIMIT = 30.0
 
 
 class Starter:
@@ -60,7 +58,7 @@ async def test_an_idle_guest_that_died_is_replaced() -> None:
     await pool.warm()
     idle = await pool.take(1)
     idle.kill()
-    await eventually(idle.ended)
+    await until(idle.ended)
     pool.give_back(idle)
     await pool.warm()
     kept = await pool.take(1)
@@ -88,7 +86,7 @@ async def test_guests_that_cannot_be_kept_ready_are_no_error() -> None:
     start = Starter()
     start.failing = True
     pool = Pool(start, disk=1, size=2, most=1)
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(PATIENCE):
         await pool.warm()
     await pool.close()
 
@@ -100,7 +98,7 @@ async def test_a_guest_that_nobody_waits_for_any_more_boots_and_is_kept() -> Non
     pool = Pool(start, disk=1, size=1, most=1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.take, 1)
-        await eventually(lambda: start.disks)
+        await until(lambda: start.disks)
         tasks.cancel_scope.cancel()
     start.gate.set()
     kept = await pool.take(1)
@@ -117,11 +115,11 @@ async def test_a_guest_that_nobody_waits_for_is_ended_once_booted_where_none_are
     pool = Pool(start, disk=1, size=0, most=1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.take, 1)
-        await eventually(lambda: start.disks)
+        await until(lambda: start.disks)
         tasks.cancel_scope.cancel()
     start.gate.set()
-    await eventually(lambda: start.started)
-    await eventually(start.started[0].ended)
+    await until(lambda: start.started)
+    await until(start.started[0].ended)
     await pool.close()
 
 
@@ -131,8 +129,10 @@ async def test_guests_that_boot_for_nobody_count_like_others() -> None:
     start.gate = anyio.Event()
     pool = Pool(start, disk=1, size=0, most=2)
     for _ in range(5):
-        with anyio.move_on_after(0.01):
-            await pool.take(1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pool.take, 1)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
     assert len(start.disks) == 2
     start.gate.set()
     pool.give_back(await pool.take(1))
@@ -164,7 +164,7 @@ async def test_closing_waits_for_guests_that_boot_and_ends_them() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_refused, pool)
         tasks.start_soon(pool.warm)
-        await eventually(lambda: start.disks)
+        await until(lambda: start.disks)
         tasks.start_soon(pool.close)
         await anyio.wait_all_tasks_blocked()
         start.gate.set()
@@ -177,10 +177,10 @@ async def test_closing_does_not_wait_for_ever() -> None:
     start = Starter()
     start.gate = anyio.Event()
     pool = Pool(start, disk=1, size=1, most=1, patience=0.01)
-    with anyio.fail_after(LIMIT):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_refused, pool)
-            await eventually(lambda: start.disks)
+            await until(lambda: start.disks)
             await pool.close()
     assert start.started == []
 
@@ -194,7 +194,7 @@ async def test_whoever_waits_for_a_place_when_the_pool_closes_is_told() -> None:
         tasks.start_soon(_refused, pool)
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(pool.close)
-        await eventually(taken.ended)
+        await until(taken.ended)
         pool.give_back(taken)
     assert start.disks == [1]
 
@@ -211,6 +211,6 @@ async def test_closing_while_guests_are_being_started_starts_no_more() -> None:
     pool = Pool(start, disk=1, size=2, most=1, patience=0.01)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.warm)
-        await eventually(lambda: start.disks)
+        await until(lambda: start.disks)
         await pool.close()
     assert start.disks == [1]

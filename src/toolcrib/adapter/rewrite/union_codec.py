@@ -72,7 +72,7 @@ class UnionCodec:
         readings: list[Any] = []
         failure: CodecError | None = None
         candidates = [(index, branch) for index, branch in enumerate(self.branches) if kind in branch.kinds]
-        if kind == "object":  # one that has all its properties comes first: their nulls may mean absence there alone
+        if kind == "object":  # where all its properties are named, their nulls mean what they mean there
             candidates.sort(key=lambda candidate: not candidate[1].names_all(value))
         for index, branch in candidates:
             try:

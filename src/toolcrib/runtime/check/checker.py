@@ -27,9 +27,9 @@ __all__ = ["Checker"]
 
 _ENGINES: tuple[Engine, ...] = get_args(Engine)
 _LOG = logging.getLogger("toolcrib.runtime")
-_DEADLINE = 1.0
-"""Seconds for one check; most take a few thousandths, the first one of a worker thirty of them."""
-_PATIENCE = 0.3
+_DEADLINE = 5.0
+"""Seconds for one check: a few thousandths do, or hundredths for the first one; the rest is for a busy machine."""
+_PATIENCE = 1.0
 _MAX_PARALLEL = 4
 _ADDRESS_SPACE = 1 << 20
 """Kilobytes for a worker, which begins with less than a fifth of them."""

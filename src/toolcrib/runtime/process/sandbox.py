@@ -30,7 +30,7 @@ _OWN_TASKS = 2
 _FILES = 128
 _STACK = 8 << 20
 _TASKS = 4096
-_FAREWELL = 2.0
+_FAREWELL = 5.0
 """Seconds that an interpreter may take to end, once it has closed its line."""
 _MOST_BYTES, _MOST_SECONDS = 1 << 46, 1e9
 """What no machine has: beyond it systems refuse limits, or take them for others."""
