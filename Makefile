@@ -20,7 +20,7 @@ test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run w
 	$(SUITE) -m "not proof" --hypothesis-seed=0 --randomly-seed=0
 
 proof: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the long proofs: whole suites, all attacks, long searches, storms.
-	THOROUGH=10 $(SUITE) -m "proof or hypothesis" --hypothesis-seed=$(SEED) --randomly-seed=$(SEED)
+	THOROUGH=5 $(SUITE) -m "proof or hypothesis" --hypothesis-seed=$(SEED) --randomly-seed=$(SEED)
 
 coverage: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the tests with branch coverage, which has a floor.
 	$(BIN)/coverage erase

@@ -23,6 +23,8 @@ CHILDREN = "COVERAGE_PROCESS_CONFIG"
 """The variable by which processes that a test starts know that they are measured too."""
 HANGS = Settings(timeout=300, method="signal", func_only=True, disable_debugger_detection=False)
 """The limit of one example of a law, as pyproject.toml has it for other tests: for hangs alone."""
+ATTACKS_APART = 4
+"""Of a table of attacks, `make test` runs one row in so many, and `make proof` all."""
 LONGEST = ("gateway", "execution/test_deaths", "execution/test_faults", "runtime/test_contract", "runtime/process", "runtime", "cli", "execution", "crib")  # fmt: skip
 """The folders and files of `tests` whose tests wait most: begun first, so that no worker is left with them at the end."""
 
@@ -35,8 +37,11 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests that wait most; find the proofs; limit each example of a law instead of their sum."""
     items.sort(key=_turn)
-    for item in items:
-        if "public_data" in getattr(item, "fixturenames", ()):
+    rows: Counter[str] = Counter()
+    for item in sorted(items, key=lambda item: item.nodeid):
+        rows[table := item.nodeid.partition("[")[0]] += 1
+        is_further_row = item.get_closest_marker("attack") and rows[table] % ATTACKS_APART != 1
+        if is_further_row or "public_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.proof)
         if hasattr(getattr(item, "obj", None), "hypothesis"):
             _limit_each_example(item)

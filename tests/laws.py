@@ -8,7 +8,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 
 THOROUGH = float(os.environ.get("THOROUGH", "1"))
 """How many times as many examples as a law asks for are tried."""
-EXAMPLES = 60
+EXAMPLES = 25
 """Examples of a law that asks for no number of its own."""
 
 settings.register_profile(

@@ -131,7 +131,7 @@ def test_the_root_lists_just_what_it_offers() -> None:
         _ = toolcrib.Toool
 
 
-@pytest.mark.untraced
+@pytest.mark.proof  # and of `make check`
 def test_the_table_of_features_is_up_to_date(root: Path) -> None:
     subprocess.run([sys.executable, root / "scripts" / "feature_table.py", "--check"], check=True)
 

@@ -209,7 +209,7 @@ def try_converting(raw: Any, target: str) -> Any:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@law(12)
+@law(4)
 @given(schema=schemas())
 def test_valid_arguments_come_back_and_fit_the_converted_schema(target: str, schema: dict[str, Any]) -> None:
     args = arguments_of(schema)
@@ -220,7 +220,7 @@ def test_valid_arguments_come_back_and_fit_the_converted_schema(target: str, sch
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@law(12)
+@law(4)
 @given(schema=schemas())
 def test_a_converted_schema_keeps_the_rules_of_its_provider(target: str, schema: dict[str, Any]) -> None:
     conversion = try_converting({"name": "t", "inputSchema": schema}, target)
@@ -274,7 +274,7 @@ anything = st.recursive(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@law(25)
+@law(4)
 @given(
     schema=st.dictionaries(
         st.sampled_from(["type", "properties", "items", "$defs", "allOf", "$ref"]), anything
@@ -290,7 +290,7 @@ def test_any_json_as_schema_is_converted_or_refused(target: str, schema: Any) ->
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@law(20)
+@law(5)
 @given(
     schema=st.fixed_dictionaries(
         {"type": st.just("object")}, optional={"properties": anything, "$defs": anything}
@@ -351,7 +351,7 @@ fields = st.sampled_from(
 
 
 @pytest.mark.parametrize("source", REGISTRY.names())
-@law(15)
+@law(5)
 @given(raw=st.dictionaries(fields, anything, max_size=6) | anything)
 def test_any_json_as_definition_is_read_or_refused(source: str, raw: Any) -> None:
     before = json.dumps(raw)
@@ -385,7 +385,7 @@ definitions = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@law(15)
+@law(5)
 @given(raw=definitions)
 def test_a_conversion_without_warnings_can_be_reversed_to_an_equal_definition(
     target: str, raw: dict[str, Any]
@@ -399,7 +399,7 @@ def test_a_conversion_without_warnings_can_be_reversed_to_an_equal_definition(
 
 
 @pytest.mark.parametrize("target", ["openai", "anthropic", "gemini"])
-@law(12)
+@law(4)
 @given(
     raw=st.fixed_dictionaries(
         {
@@ -417,7 +417,7 @@ def test_a_plain_definition_without_warnings_can_be_reversed(target: str, raw: d
     assert REGISTRY.convert(conversion.payload, source=target, target="mcp").payload == raw
 
 
-@law(20)
+@law(5)
 @given(raw=definitions)
 def test_an_mcp_definition_is_the_same_in_mcp(raw: dict[str, Any]) -> None:
     assume(raw["inputSchema"].get("type") == "object")
@@ -427,7 +427,7 @@ def test_an_mcp_definition_is_the_same_in_mcp(raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@law(10)
+@law(4)
 @given(raw=definitions)
 def test_a_conversion_is_the_same_each_time_and_its_warnings_stand_in_order(
     target: str, raw: dict[str, Any]
@@ -448,7 +448,7 @@ def test_a_conversion_is_the_same_each_time_and_its_warnings_stand_in_order(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@law(10)
+@law(4)
 @given(raw=definitions)
 def test_a_payload_shares_nothing_that_can_be_changed_with_its_source(
     target: str, raw: dict[str, Any]
@@ -465,7 +465,7 @@ def containers(value: Any) -> set[int]:
     return {id(value)}.union(*map(containers, value)) if isinstance(value, list) else set()
 
 
-@law(12)
+@law(4)
 @given(schema=schemas())
 def test_calls_of_both_openai_apis_come_back_alike(schema: dict[str, Any]) -> None:
     args = arguments_of(schema)

@@ -58,6 +58,7 @@ def test_an_interrupt_ends_the_command_and_its_servers(config: Any, little: Any)
     wait_until(lambda: not any(map(alive, started)))
 
 
+@pytest.mark.proof
 def test_an_interrupt_before_anything_is_started_ends_it_at_once() -> None:
     code = (
         "import os, signal\nfrom toolcrib.cli.interrupt import leave_at_once, leave_in_order\n"
@@ -80,6 +81,7 @@ def test_an_interrupt_that_is_ignored_stays_so() -> None:
     assert [done.returncode, done.stdout] == [0, "well\n"]
 
 
+@pytest.mark.proof
 def test_outputs_that_are_closed_or_lack_characters_do_not_matter() -> None:
     closed = subprocess.run(
         ["sh", "-c", '"$@" >&- 2>&-', "sh", *COMMAND, "--demo", "describe", "text:nosuch"], check=False
@@ -92,6 +94,7 @@ def test_outputs_that_are_closed_or_lack_characters_do_not_matter() -> None:
     assert r"-\xe4" in done.stdout
 
 
+@pytest.mark.proof
 def test_a_failure_that_nobody_reads_keeps_its_exit_code() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -202,6 +205,7 @@ def test_serving_over_http_says_where_and_what_to_try() -> None:
     assert "secret-of-the-house" not in said
 
 
+@pytest.mark.proof
 def test_serving_nothing_says_so_and_shows_no_token() -> None:
     Path("toolcrib.toml").write_text('[gateway]\ntoken = "secret-of-the-house"\n')
     told = serve_over_http()

@@ -40,7 +40,7 @@ entries = st.builds(
 catalogues = st.lists(entries, max_size=12, unique_by=lambda entry: entry.id)
 queries = st.one_of(sentences, st.text(max_size=30))
 limits = st.integers(min_value=-1, max_value=15)
-searching = law(30, suppress_health_check=[HealthCheck.differing_executors])
+searching = law(12, suppress_health_check=[HealthCheck.differing_executors])
 
 CATALOGUE = [
     make("create_issue", "Open an issue in a repository.", namespace="github"),

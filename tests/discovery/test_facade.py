@@ -337,7 +337,7 @@ def test_an_error_inside_a_with_block_passes_and_the_store_is_let_go() -> None:
         store.tools()
 
 
-@law(30)
+@law(12)
 @given(st.lists(st.sampled_from(["grandmother", "rivers", "oceans", ""]), max_size=4), st.booleans())
 def test_documentation_before_or_after_the_tool_is_the_same(titles: list[str], is_first: bool) -> None:
     examples = [ToolExample(title=title) for title in titles]

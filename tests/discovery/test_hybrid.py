@@ -231,7 +231,7 @@ def test_many_hits_begin_with_the_few(limit: int) -> None:
     assert everything.total == 600
 
 
-@pytest.mark.parametrize("count", [40, 150, 300, 1_200])
+@pytest.mark.parametrize("count", [40, 150, 300, pytest.param(1_200, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("query", ["weather mail", "umbrella", "platypus send", "weather"])
 def test_every_page_continues_the_last_and_says_how_many_there_are(count: int, query: str) -> None:
     chance = random.Random(3)  # noqa: S311 - a sample is no secret

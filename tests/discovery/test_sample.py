@@ -17,7 +17,7 @@ def expected(known: set[str]) -> list[str]:
     return sorted(known, key=lambda one: (crc32(one.encode(errors="surrogatepass")), one))[:SIZE]
 
 
-@law(50)
+@law(20)
 @given(updates)
 def test_a_sample_is_made_of_what_was_added_and_not_removed_since(
     done: list[tuple[list[str], list[str]]],

@@ -19,7 +19,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module", params=["stdio", "http", "http-handshake"])
+@pytest.fixture(
+    scope="module", params=["stdio", pytest.param("http", marks=pytest.mark.proof), "http-handshake"]
+)
 async def dying(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[tuple[Shop, Patient]]:  # noqa: ARG001 - of the same scope
     """A server that dies in every test, and a sound one."""
     with made(request.param) as patient:

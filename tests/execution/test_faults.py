@@ -52,7 +52,12 @@ OURS = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
 """Where a process of ours finds the package and the servers."""
 
 
-EVERYWHERE = ["stdio", "stdio-handshake", "http", "http-handshake"]
+EVERYWHERE = [
+    "stdio",
+    pytest.param("stdio-handshake", marks=pytest.mark.proof),
+    pytest.param("http", marks=pytest.mark.proof),
+    "http-handshake",
+]
 
 
 @pytest.fixture(scope="module")

@@ -42,6 +42,7 @@ class TestMonty(Monty, SandboxContract):
     lacks: ClassVar[set[str]] = {"a lone surrogate"}
 
 
+@pytest.mark.proof
 class TestMontyAlone(MontyAlone, SandboxContract):
     profiles: ClassVar[set[str]] = {"dev", "standard"}
     lacks: ClassVar[set[str]] = {"a lone surrogate"}

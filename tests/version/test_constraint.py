@@ -285,7 +285,7 @@ def test_a_space_means_and(a: str, b: str, version: Version) -> None:
 
 
 @pytest.mark.untraced
-@law(300)
+@law(60)
 @given(ranges, st.lists(fulls, min_size=1, max_size=5))
 def test_checks_agree_with_another_implementation(text: str, several: list[str]) -> None:
     constraint = Constraint.parse(text)

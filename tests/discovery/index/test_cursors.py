@@ -163,7 +163,7 @@ def test_a_cursor_with_something_added_is_refused(junk: str) -> None:
             INDEX.tools(cursor=altered)
 
 
-@law(200)
+@law(40)
 @given(st.sampled_from(sorted(ASKING)), st.data())
 def test_an_altered_cursor_is_refused(name: str, data: st.DataObject) -> None:
     cursor = CURSORS[name]
@@ -177,7 +177,7 @@ def test_an_altered_cursor_is_refused(name: str, data: st.DataObject) -> None:
             ASKING[name](cursor=altered)
 
 
-@law(100)
+@law(40)
 @given(st.text(min_size=1, max_size=70) | st.binary(min_size=24, max_size=24))
 def test_a_random_cursor_is_refused(cursor: str | bytes) -> None:
     text = base64.urlsafe_b64encode(cursor).decode() if isinstance(cursor, bytes) else cursor

@@ -247,7 +247,7 @@ class Catalogue(RuleBasedStateMachine):
         assert [row.id for row in self.store.tools()] == sorted(self.cards)
 
 
-Catalogue.TestCase.settings = law(25, stateful_step_count=20)
+Catalogue.TestCase.settings = law(12, stateful_step_count=20)
 TestCatalogue = Catalogue.TestCase
 
 SEARCHERS: dict[str, Callable[[], Searcher]] = {
@@ -258,7 +258,7 @@ SEARCHERS: dict[str, Callable[[], Searcher]] = {
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
-@law(25)
+@law(12)
 @given(
     catalogue=st.lists(tools, max_size=15),
     query=texts | st.lists(names, max_size=3).map(", ".join) | st.text(max_size=8),

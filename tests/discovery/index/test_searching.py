@@ -109,7 +109,7 @@ def test_a_name_beyond_the_beginning_of_a_long_question_is_still_a_name() -> Non
 IN_WORDS = sorted({str(tool.id) for tool in CROWD} - {"_"})
 
 
-@law(100)
+@law(40)
 @given(
     st.lists(st.sampled_from(IN_WORDS), min_size=1, max_size=6, unique=True),
     st.sampled_from([" ", ", ", "; ", " and ", "\n", " or the ", "/"]),
@@ -144,7 +144,7 @@ def test_any_text_is_answered(query: str) -> None:
 
 
 @pytest.mark.untraced
-@law(150)
+@law(40)
 @given(st.text() | st.text(alphabet=st.characters(categories=["Cs", "Cc", "Cf", "So", "Mn", "Lo"])))
 def test_no_text_makes_a_search_fail(query: str) -> None:
     page = INDEX.search(query, limit=5, namespace="github")

@@ -42,7 +42,7 @@ scopes = st.builds(
 refs = written | st.sampled_from(
     ["a:merge:^1", "b:getWeather:*", "c:merge", "a:mergee", "zzz", "a:merge:~1.2"]
 )
-quick = law(30)
+quick = law(12)
 
 
 def admits(scope: Scope, tool: Tool) -> bool:

@@ -92,7 +92,7 @@ def textbook(catalogue: list[Entry], question: str) -> dict[str, float]:
 
 
 @pytest.mark.untraced
-@law(60)
+@law(12)
 @given(catalogues, st.lists(sentences, min_size=1, max_size=3).map(", ".join))
 def test_the_scores_are_those_of_the_textbook(catalogue: list[Entry], question: str) -> None:
     expected = textbook(catalogue, question)

@@ -55,7 +55,7 @@ class PostingsModel(RuleBasedStateMachine):
 
 
 TestPostings = PostingsModel.TestCase
-TestPostings.settings = law(40, stateful_step_count=25)
+TestPostings.settings = law(20, stateful_step_count=25)
 
 
 def test_a_term_that_nobody_has_is_not_known() -> None:

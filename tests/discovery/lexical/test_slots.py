@@ -47,7 +47,7 @@ class SlotsModel(RuleBasedStateMachine):
 
 
 TestSlots = SlotsModel.TestCase
-TestSlots.settings = law(40, stateful_step_count=25)
+TestSlots.settings = law(20, stateful_step_count=25)
 
 
 def test_a_free_slot_stands_for_nothing() -> None:
@@ -60,7 +60,7 @@ def test_a_free_slot_stands_for_nothing() -> None:
         slots.release("a")
 
 
-@law(30)
+@law(12)
 @given(st.lists(st.frozensets(st.sampled_from(IDS)), min_size=17, max_size=40))
 def test_any_number_of_selections_can_be_asked_for(selections: list[frozenset[str]]) -> None:
     slots = Slots()

@@ -61,7 +61,7 @@ def used(_: str) -> int:
     return 1
 
 
-@law(500)
+@law(60)
 @given(st.one_of(st.tuples(short_words, short_words), st.tuples(any_words, any_words)), st.integers(1, 4))
 @example(("", ""), 1)
 @example(("", "abc"), 2)

@@ -172,6 +172,7 @@ def test_changed_content_is_embedded_again_alone() -> None:
     assert len(embedder.texts) == 5
 
 
+@pytest.mark.proof
 def test_texts_are_embedded_in_batches() -> None:
     embedder = WordEmbedder()
     filled(embedder, many(2500), batch=400).prepare()
@@ -179,6 +180,7 @@ def test_texts_are_embedded_in_batches() -> None:
     assert len(embedder.texts) == 2500
 
 
+@pytest.mark.proof
 def test_a_batch_is_never_more_than_a_thousand_texts() -> None:
     embedder = WordEmbedder()
     filled(embedder, many(1500), batch=10**6).prepare()

@@ -99,4 +99,4 @@ def outcome(store: Store, method: str, *args: Any, **options: Any) -> object:
 
 
 TestStores = Stores.TestCase
-TestStores.settings = law(30, stateful_step_count=30)
+TestStores.settings = law(12, stateful_step_count=30)

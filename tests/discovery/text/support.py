@@ -33,6 +33,9 @@ HOSTILE = {
     "lone surrogates": "\ud800",
 }
 
+SHORT = 0.2
+"""Seconds that are few on any machine, so that its speed need not be measured."""
+
 
 def seconds(work: Callable[[], Any]) -> float:
     """Return the CPU time that some work takes on a machine of usual speed, the better of two runs."""
@@ -41,4 +44,5 @@ def seconds(work: Callable[[], Any]) -> float:
         start = thread_time()
         work()
         times.append(thread_time() - start)
-    return min(times) / slowness()
+    taken = min(times)
+    return taken if taken < SHORT else taken / slowness()

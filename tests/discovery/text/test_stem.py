@@ -53,7 +53,7 @@ def test_every_word_of_the_labelled_sets_has_its_snowball_stem(data: Path) -> No
     assert disagreements(seen) == {}
 
 
-@law(1_000)
+@law(100)
 @given(st.one_of(letters, likely.filter(bool)))
 @example("spaste")
 @example("bpastes")

@@ -117,7 +117,7 @@ def refused(steps: list[Any], output: Any, taken: Any) -> str:
     return ""
 
 
-LAW = law(100)
+LAW = law(20)
 
 
 @LAW

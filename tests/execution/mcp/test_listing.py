@@ -123,7 +123,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@law(50)
+@law(20)
 @given(st.lists(st.dictionaries(FIELDS, JSON, max_size=4), max_size=4))
 def test_whatever_a_server_lists_is_taken_or_refused(definitions: list[dict[str, Any]]) -> None:
     named = [{"name": f"tool {number}", **fields} for number, fields in enumerate(definitions)]

@@ -28,7 +28,13 @@ from toolcrib.execution.mcp.breaker import Breaker
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="module", params=[(), ("--handshake",)], ids=["stateless", "handshake"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((), id="stateless"),
+        pytest.param(("--handshake",), id="handshake", marks=pytest.mark.proof),
+    ],
+)
 def lasting(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
     with HttpServer(*request.param) as running:
         yield running

@@ -471,7 +471,7 @@ async def test_what_was_under_way_when_it_was_cleared_is_neither_kept_nor_joined
     assert len(cache) == 1
 
 
-@law(60)
+@law(12)
 @given(
     steps=st.lists(
         st.one_of(st.just("come"), st.just("fail"), st.just("answer"), st.just("clear"), st.integers(0, 9)),

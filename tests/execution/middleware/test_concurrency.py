@@ -110,7 +110,7 @@ async def test_a_call_that_fails_gives_its_place_back(make_call: MakeCall) -> No
     assert len(limit) == 0
 
 
-@law(40)
+@law(20)
 @given(limit=st.integers(1, 4), fates=st.lists(st.sampled_from(["run", "give up"]), max_size=12))
 def test_whoever_gives_up_the_rest_run_within_the_limit_and_in_order(
     make_call: MakeCall, limit: int, fates: list[str]

@@ -178,7 +178,7 @@ async def test_by_default_it_uses_the_clock_of_the_machine(make_call: MakeCall) 
     assert len(clock.calls) == 3
 
 
-@law(60)
+@law(12)
 @given(
     calls=st.integers(1, 5),
     per=st.floats(0.1, 10),

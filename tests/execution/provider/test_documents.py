@@ -175,7 +175,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.untraced
-@law(100)
+@law(20)
 @given(st.data())
 def test_a_document_with_anything_anywhere_gives_tools_or_a_typed_error(data: st.DataObject) -> None:
     odd = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)

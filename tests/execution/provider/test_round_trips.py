@@ -78,7 +78,7 @@ def parameter(
     }
 
 
-@law(40)
+@law(20)
 @given(value=segment | st.integers() | st.booleans())
 @example(value="a/b")
 @example(value="%2e%2e%2f")
@@ -91,7 +91,7 @@ def test_a_path_argument_is_one_segment(ask: Ask, value: Any) -> None:
     assert unquote(raw) == written(value)
 
 
-@law(40)
+@law(20)
 @given(value=st.lists(segment, min_size=1, max_size=4))
 def test_a_path_argument_that_is_an_array(ask: Ask, value: list[str]) -> None:
     for style, separator in (("simple", ","), ("label", "."), ("matrix", ";p=")):
@@ -102,13 +102,13 @@ def test_a_path_argument_that_is_an_array(ask: Ask, value: list[str]) -> None:
         assert [unquote(part) for part in raw.split(separator)] == plain
 
 
-@law(40)
+@law(20)
 @given(value=scalar)
 def test_a_query_argument(ask: Ask, value: Any) -> None:
     assert ask(parameter("query"), {"p": value})["query"] == [["p", written(value)]]
 
 
-@law(40)
+@law(20)
 @given(value=st.lists(scalar, max_size=4))
 def test_a_query_argument_that_is_an_array(ask: Ask, value: list[Any]) -> None:
     seen = ask(parameter("query"), {"p": value})
@@ -119,7 +119,7 @@ def test_a_query_argument_that_is_an_array(ask: Ask, value: list[Any]) -> None:
     ] or not value
 
 
-@law(40)
+@law(20)
 @given(
     value=st.lists(text, max_size=4), style=st.sampled_from([("spaceDelimited", " "), ("pipeDelimited", "|")])
 )
@@ -130,7 +130,7 @@ def test_a_query_argument_with_another_separator(ask: Ask, value: list[str], sty
     assert seen["query"] == ([["p", separator.join(plain)]] if plain else [])
 
 
-@law(40)
+@law(20)
 @given(value=st.dictionaries(key, scalar, max_size=4))
 def test_a_query_argument_that_is_an_object(ask: Ask, value: dict[str, Any]) -> None:
     pairs = [[name, written(member)] for name, member in value.items()]
@@ -142,7 +142,7 @@ def test_a_query_argument_that_is_an_object(ask: Ask, value: dict[str, Any]) -> 
     assert parts == [part for pair in pairs for part in pair] or not value
 
 
-@law(40)
+@law(20)
 @given(value=json_value)
 def test_an_argument_that_is_written_as_json(ask: Ask, value: Any) -> None:
     content = {"application/json": {"schema": {}}}
@@ -152,7 +152,7 @@ def test_an_argument_that_is_written_as_json(ask: Ask, value: Any) -> None:
     assert json.loads(seen["headers"]["x-p"]) == value
 
 
-@law(40)
+@law(20)
 @given(value=ascii_line | st.integers())
 def test_a_header_argument_and_a_cookie(ask: Ask, value: Any) -> None:
     assert ask(parameter("header"), {"p": value})["headers"]["p"] == written(value)
@@ -160,7 +160,7 @@ def test_a_header_argument_and_a_cookie(ask: Ask, value: Any) -> None:
     assert unquote(seen.removeprefix("p=")) == written(value)
 
 
-@law(40)
+@law(20)
 @given(value=text)
 def test_a_cookie_holds_any_text_percent_encoded(ask: Ask, value: str) -> None:
     seen = ask(parameter("cookie"), {"p": value})["headers"]["cookie"]
@@ -173,7 +173,7 @@ def body_of(media_type: str, schema: Any = None, **more: Any) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {media_type: {"schema": schema or {}, **more}}}}
 
 
-@law(40)
+@law(20)
 @given(value=json_value)
 def test_a_json_body(ask: Ask, value: Any) -> None:
     seen = ask(body_of("application/json"), {"body": value})
@@ -181,7 +181,7 @@ def test_a_json_body(ask: Ask, value: Any) -> None:
     assert seen["type"] == "application/json"
 
 
-@law(40)
+@law(20)
 @given(value=st.dictionaries(text, json_value, max_size=4))
 def test_a_json_body_whose_members_are_arguments(ask: Ask, value: dict[str, Any]) -> None:
     body = body_of("application/merge-patch+json", {"type": "object", "properties": {"a": {}}})
@@ -190,7 +190,7 @@ def test_a_json_body_whose_members_are_arguments(ask: Ask, value: dict[str, Any]
     assert seen["type"] == "application/merge-patch+json"
 
 
-@law(40)
+@law(20)
 @given(value=st.dictionaries(text, st.lists(scalar, min_size=1, max_size=3) | scalar, max_size=4))
 def test_a_form(ask: Ask, value: dict[str, Any]) -> None:
     seen = ask(body_of("application/x-www-form-urlencoded", {"type": "object", "properties": {}}), value)
@@ -203,7 +203,7 @@ def test_a_form(ask: Ask, value: dict[str, Any]) -> None:
     assert read == expected
 
 
-@law(40)
+@law(20)
 @given(name=text, content=st.binary(max_size=64))
 def test_a_multipart_body(ask: Ask, name: str, content: bytes) -> None:
     schema = {
@@ -221,7 +221,7 @@ def test_a_multipart_body(ask: Ask, name: str, content: bytes) -> None:
     assert head.get_filename() == "file"
 
 
-@law(40)
+@law(20)
 @given(value=text, content=st.binary(max_size=64))
 def test_text_and_bytes(ask: Ask, value: str, content: bytes) -> None:
     seen = ask(body_of("text/plain", {"type": "string"}), {"body": value})
@@ -231,7 +231,7 @@ def test_text_and_bytes(ask: Ask, value: str, content: bytes) -> None:
     assert base64.b64decode(seen["body"]) == content
 
 
-@law(40)
+@law(20)
 @given(value=st.dictionaries(key, text, max_size=3))
 def test_a_form_whose_member_is_deep(ask: Ask, value: dict[str, str]) -> None:
     schema = {"type": "object", "properties": {"p": {"type": "object"}}}

@@ -151,7 +151,7 @@ JSON = st.recursive(
 WORDS = st.sampled_from(sorted({word for each in DEFINITIONS.values() for word in each.arguments}))
 
 
-@law(60)
+@law(12)
 @given_(
     st.sampled_from([*DEFINITIONS][:7]), st.dictionaries(WORDS | st.text(max_size=8), JSON, max_size=4) | JSON
 )

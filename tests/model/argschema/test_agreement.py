@@ -104,7 +104,7 @@ arguments = st.dictionaries(
 )
 
 
-@law(150)
+@law(40)
 @given(schemas(properties), arguments, st.booleans())
 @example({"a": {"type": "integer", "enum": ["1"]}}, {"a": 1.0}, False)
 @example({"a": {"type": "enum", "enum": [{"k": 1}]}}, {"a": '{"k":1}'}, False)
@@ -114,13 +114,13 @@ def test_the_json_schema_agrees(raw: dict[str, Any], args: dict[str, Any], stric
     agree(raw, args, strict=strict and "strng" not in str(raw))
 
 
-@law(100)
+@law(40)
 @given(properties.map(usable), values | st.lists(values, max_size=3), st.booleans())
 def test_the_json_schema_agrees_on_one_argument(field: dict[str, Any], value: Any, strict: bool) -> None:
     agree({"a": field}, {"a": value}, strict=strict and "strng" not in str(field))
 
 
-@law(100)
+@law(40)
 @given(st.lists(values, min_size=1, max_size=3), st.sampled_from((None, *TYPES[:-1])), st.data())
 def test_the_json_schema_agrees_on_enums(choices: list[Any], kind: str | None, data: st.DataObject) -> None:
     related = st.sampled_from([form for choice in choices for form in (choice, str(choice), [choice])])
@@ -128,7 +128,7 @@ def test_the_json_schema_agrees_on_enums(choices: list[Any], kind: str | None, d
     agree({"a": field}, {"a": data.draw(related | values)})
 
 
-@law(100)
+@law(40)
 @given(schemas(EXTENDED), arguments, st.booleans())
 def test_the_json_schema_agrees_on_the_extension(
     raw: dict[str, Any], args: dict[str, Any], strict: bool

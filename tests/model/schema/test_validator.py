@@ -411,7 +411,7 @@ def schemas() -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.untraced
-@law(300)
+@law(60)
 @given(schemas(), schemas(), JSON)
 def test_the_verdict_is_that_of_the_reference_implementation_in_python(
     schema: Any, shared: Any, value: Any
@@ -428,7 +428,7 @@ def test_the_verdict_is_that_of_the_reference_implementation_in_python(
     assert verdict is expected.is_valid(value)
 
 
-@law(50, suppress_health_check=list(HealthCheck))
+@law(20, suppress_health_check=list(HealthCheck))
 @given(
     from_schema(
         {

@@ -447,7 +447,9 @@ async def test_a_program_that_is_gone_is_told(bench: Bench, monkeypatch: pytest.
         async with ProcessSandbox() as sandbox:
             with pytest.raises(RuntimeUnavailableError, match=r"did not start|cannot be started"):
                 await Bench(sandbox).run("1")
-    assert groups() == before
+    await until(
+        lambda: len(groups()) <= len(before)
+    )  # the sandbox beside it may replace a spare guest meanwhile
     monkeypatch.undo()
     assert (await bench.run("__out = 1")).value
 

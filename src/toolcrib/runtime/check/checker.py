@@ -28,7 +28,7 @@ __all__ = ["Checker"]
 _ENGINES: tuple[Engine, ...] = get_args(Engine)
 _LOG = logging.getLogger("toolcrib.runtime")
 _DEADLINE = 5.0
-"""Seconds for one check: a few thousandths do, or hundredths for the first one; the rest is for a busy machine."""
+"""Seconds for one check: thousandths do, or hundredths for the first; the rest is for a busy machine."""
 _PATIENCE = 1.0
 _MAX_PARALLEL = 4
 _ADDRESS_SPACE = 1 << 20
