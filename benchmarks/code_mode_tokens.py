@@ -7,8 +7,8 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from toolcrib import Crib
+from toolcrib.model.tokens import estimated_tokens as tokens
 from toolcrib.runtime.runtime import Runtime
-from toolcrib.runtime.stubs.text import tokens
 
 QUESTION = "Which customers in Oslo have unpaid orders, and how much does each of them owe us?"
 CODE = """\

@@ -33,6 +33,7 @@ from toolcrib.execution.mcp import McpServers
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "execution-measurements.md"
+sys.path.append(str(ROOT / "tests"))  # for what its modules share
 LAUNCH = runpy.run_path(str(ROOT / "tests" / "servers" / "launch.py"))
 ROUNDS = turns(21)
 """How often the contenders take turns; the median of the rounds is what counts."""

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import iscoroutinefunction
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,28 @@ HANGS = Settings(timeout=300, method="signal", func_only=True, disable_debugger_
 """The limit of one example of a law, as pyproject.toml has it for other tests: for hangs alone."""
 ATTACKS_APART = 4
 """Of a table of attacks, `make test` runs one row in so many, and `make proof` all."""
-LONGEST = ("gateway", "execution/test_deaths", "execution/test_faults", "runtime/test_contract", "runtime/process", "runtime", "cli", "execution", "crib")  # fmt: skip
-"""The folders and files of `tests` whose tests wait most: begun first, so that no worker is left with them at the end."""
+WAITING = (
+    "gateway",
+    "execution/test_deaths",
+    "execution/test_faults",
+    "runtime/test_contract",
+    "runtime/process",
+    "runtime",
+    "cli",
+    "execution",
+    "crib",
+)
+"""The folders and files of `tests` that wait more than they compute, the longest first."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores, since many tests wait for other processes."""
-    return min(8, len(os.sched_getaffinity(0)) + 1) if hasattr(os, "sched_getaffinity") else 3
+    """Return two workers more than there are cores, since many tests wait for other processes."""
+    return min(8, len(os.sched_getaffinity(0)) + 2) if hasattr(os, "sched_getaffinity") else 4
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that wait most; find the proofs; limit each example of a law instead of their sum."""
-    items.sort(key=_turn)
+    """Mix files that wait with files that compute; find the proofs; limit each example of a law, not their sum."""
+    items[:] = _mixed(items)
     rows: Counter[str] = Counter()
     for item in sorted(items, key=lambda item: item.nodeid):
         rows[table := item.nodeid.partition("[")[0]] += 1
@@ -47,9 +58,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             _limit_each_example(item)
 
 
-def _turn(item: pytest.Item) -> int:
-    path = item.path.with_suffix("").as_posix()
-    return next((turn for turn, part in enumerate(LONGEST) if f"/tests/{part}" in path), len(LONGEST))
+def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the files of tests that wait and those that compute in turn, the longest first."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = sorted((path for path in files if _turn(path) < len(WAITING)), key=_turn)
+    computing = [path for path in files if _turn(path) == len(WAITING)]
+    pairs = zip_longest(waiting, computing)
+    return [item for pair in pairs for path in pair if path is not None for item in files[path]]
+
+
+def _turn(path: Path) -> int:
+    name = path.with_suffix("").as_posix()
+    return next((turn for turn, part in enumerate(WAITING) if f"/tests/{part}" in name), len(WAITING))
 
 
 def _limit_each_example(item: Any) -> None:

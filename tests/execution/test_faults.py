@@ -52,6 +52,10 @@ OURS = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
 """Where a process of ours finds the package and the servers."""
 
 
+ERAS = [
+    pytest.param("", id="stateless"),
+    pytest.param("--handshake", id="handshake", marks=pytest.mark.proof),
+]
 EVERYWHERE = [
     "stdio",
     pytest.param("stdio-handshake", marks=pytest.mark.proof),
@@ -187,10 +191,9 @@ async def test_what_is_no_message_is_passed_over(patient_that_babbles: Config) -
         assert shop.servers.status()["faulty"].starts == 1
 
 
-@pytest.fixture(params=["", "--handshake"], ids=["stateless", "handshake"])
+@pytest.fixture(params=ERAS)
 def patient_that_babbles(request: pytest.FixtureRequest) -> Config:
-    flags = [request.param] if request.param else []
-    return faulty("--banner", "--noise", "--stderr", "2000", *flags)
+    return faulty("--banner", "--noise", "--stderr", "2000", *request.param.split())
 
 
 async def test_ten_megabytes_come_through_and_hold_up_nobody(shop: Shop) -> None:
@@ -223,9 +226,9 @@ async def test_an_error_of_the_protocol_is_an_error_of_that_call_alone(shop: Sho
     assert (await shop.run("faulty:add", a=1, b=2)).structured == {"sum": 3}
 
 
-@pytest.mark.parametrize("flag", [(), ("--handshake",)], ids=["stateless", "handshake"])
-async def test_what_a_server_complains_of_is_kept_to_be_looked_at(flag: tuple[str, ...]) -> None:
-    async with opened(faulty=faulty("--stderr", "5", *flag)) as shop:
+@pytest.mark.parametrize("flag", ERAS)
+async def test_what_a_server_complains_of_is_kept_to_be_looked_at(flag: str) -> None:
+    async with opened(faulty=faulty("--stderr", "5", *flag.split())) as shop:
         await shop.list("faulty")
         await shop.run("faulty:complain", text="the belt slips")
         await until(
@@ -312,7 +315,14 @@ anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda sign: sign.name)
+@pytest.mark.parametrize(
+    "sign",
+    [
+        pytest.param(signal.SIGKILL, id="SIGKILL"),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.proof),
+        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.proof),
+    ],
+)
 async def test_when_we_vanish_no_process_is_left(sign: signal.Signals) -> None:
     process = subprocess.Popen(  # noqa: ASYNC220 - it is started before anything else runs in this loop
         [sys.executable, "-c", VANISHING],

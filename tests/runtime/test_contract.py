@@ -56,6 +56,7 @@ class TestProcess(Process, SandboxContract):
         return {"dev", "standard", "hardened"} if held else {"dev", "standard"}
 
 
+@pytest.mark.proof
 class TestUnsafe(Unsafe, SandboxContract):
     profiles: ClassVar[set[str]] = {"dev"}
 

@@ -59,7 +59,14 @@ def watcher() -> int:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        signal.SIGTERM,
+        *(pytest.param(number, marks=pytest.mark.proof) for number in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_no_server_outlives_us_however_we_are_killed(number: int) -> None:
     command = [sys.executable, HERE / "doomed.py"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as us:
