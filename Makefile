@@ -16,7 +16,7 @@ help:  ## List the targets.
 run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, and say what to try.
 	@$(BIN)/toolcrib serve --demo --transport http
 
-test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: six minutes on two cores.
+test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: ten minutes on two cores.
 	$(SUITE) -m "not proof" --hypothesis-seed=0 --randomly-seed=0
 
 proof: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the long proofs: whole suites, all attacks, long searches, storms.

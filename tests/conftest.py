@@ -175,5 +175,5 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if bad:
         terminal.line(f"{bad} of {sum(count.values())} tests FAILED; each is explained above.")
     elif count["passed"]:
-        left = f"; {count['skipped']} were left out, see above" if count["skipped"] else ""
+        left = f"; {count['skipped']} left out, see above" if count["skipped"] else ""
         terminal.line(f"All {count['passed']} tests passed{left}.")
