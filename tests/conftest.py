@@ -24,7 +24,7 @@ CHILDREN = "COVERAGE_PROCESS_CONFIG"
 """The variable by which processes that a test starts know that they are measured too."""
 HANGS = Settings(timeout=300, method="signal", func_only=True, disable_debugger_detection=False)
 """The limit of one example of a law, as pyproject.toml has it for other tests: for hangs alone."""
-ATTACKS_APART = 4
+ATTACKS_APART = 8
 """Of a table of attacks, `make test` runs one row in so many, and `make proof` all."""
 WAITING = (
     "gateway",
@@ -123,6 +123,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         if inherited is not None:
             os.environ[CHILDREN] = inherited
         measured.start()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Save what a worker measured while it is waited for: xdist kills one that takes long to end after this."""
+    if (measured := coverage.Coverage.current()) is not None:
+        measured.save()
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """What every embedder does, whatever its model."""
 
+import sys
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -7,6 +9,7 @@ import anyio
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from waiting import wait_until
 
 from toolcrib.discovery.protocols import Embedder, LocalEmbedder
 
@@ -127,10 +130,19 @@ class LocalEmbedderContract(EmbedderContract):
         np.testing.assert_array_equal(embedder.encode(TEXTS), embed(embedder, TEXTS))
         assert embedder.encode(()).shape == (0, embedder.dimensions)  # type: ignore[attr-defined] - of ours
 
-    def test_a_caller_may_give_up(self, embedder: LocalEmbedder) -> None:
+    def test_a_caller_may_give_up_and_nothing_goes_on(self, embedder: LocalEmbedder) -> None:
         async def main() -> bool:
             with anyio.move_on_after(0.02) as scope:
                 await embedder.embed(TEXTS * self.burden)
             return scope.cancelled_caught
 
+        def computes() -> bool:
+            frames = sys._current_frames().values()
+            return any(
+                frame.f_code.co_name == "encode"
+                for inner in frames
+                for frame, _ in traceback.walk_stack(inner)
+            )
+
         assert anyio.run(main)
+        wait_until(lambda: not computes(), "the worker thread has stopped")

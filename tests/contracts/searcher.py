@@ -212,6 +212,7 @@ class SearcherContract:
         assert searcher.search("weather", limit=-3) == []
         assert searcher.search("weather", limit=10**9)[0].id == "weather:get_weather"
 
+    @pytest.mark.proof
     def test_searches_during_updates_see_each_wholly_or_not_at_all(self) -> None:
         old = [make(f"forecast_{number}", "old weather forecast") for number in range(20)]
         new = [make(f"forecast_{number}", "fresh weather forecast") for number in range(20, 40)]

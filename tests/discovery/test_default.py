@@ -168,7 +168,16 @@ def large() -> Index:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("question", ["xqzv", "the", "tell me a joke about quantum physics"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "the",
+        *(
+            pytest.param(said, marks=pytest.mark.proof)
+            for said in ("xqzv", "tell me a joke about quantum physics")
+        ),
+    ],
+)
 def test_pages_of_any_size_tell_every_tool_of_a_large_catalogue_once(large: Index, question: str) -> None:
     told = {}
     for size in (20, 64, 65, 100):

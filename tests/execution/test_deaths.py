@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 from execution.ward import Patient, failing, made, neighbour, recovered, ward
-from servers.launch import alive, tiny
+from servers.launch import alive, faulty_alone, tiny
 from servers.shop import Shop, opened
 from waiting import until
 
@@ -24,7 +24,7 @@ def anyio_backend() -> str:
 )
 async def dying(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[tuple[Shop, Patient]]:  # noqa: ARG001 - of the same scope
     """A server that dies in every test, and a sound one."""
-    with made(request.param) as patient:
+    with made(request.param, stdio=faulty_alone) as patient:
         async with ward(patient.config) as shop:
             yield shop, patient
 

@@ -453,6 +453,7 @@ async def test_cycles_of_a_child_process_leak_nothing(cycles: int) -> None:
     await leaks(lambda number: cycle(tiny(), number), cycles)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("cycles", CYCLES)
 async def test_cycles_over_http_leak_nothing(cycles: int) -> None:
     with HttpServer() as stateless, HttpServer("--handshake") as handshake:

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -37,12 +37,12 @@ class Patient:
 
 
 @contextmanager
-def made(transport: str, *flags: str) -> Iterator[Patient]:
+def made(transport: str, *flags: str, stdio: Callable[..., Config] = faulty) -> Iterator[Patient]:
     """Make a faulty server for a transport and an era, such as `stdio` or `http-handshake`."""
     kind, _, era = transport.partition("-")
     flags = (*flags, *(["--handshake"] if era else []))
     if kind == "stdio":
-        yield Patient(faulty(*flags), None)
+        yield Patient(stdio(*flags), None)
     else:
         with HttpServer(*flags, transport=kind) as server:
             yield Patient(server.config, server)

@@ -93,6 +93,7 @@ async def test_a_crib_searches_with_it_where_the_settings_name_it() -> None:
     assert (await crib.search(QUESTION)).items[0].summary.id == "post_message"
 
 
+@pytest.mark.proof
 def test_its_wheel_holds_the_model_and_stays_small(wheels: dict[str, Path]) -> None:
     wheel = wheels["toolcrib_minilm"]
     inside = contents(wheel)

@@ -1,5 +1,6 @@
 """Start, kill and count the servers that the tests call."""
 
+import atexit
 import os
 import platform
 import select
@@ -10,12 +11,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Self
 
 import anyio.to_thread
 import pytest
 from needs import lack
+from servers import warm
+from servers.warm import Forked
 from waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -24,14 +29,32 @@ TINY = str(Path(__file__).with_name("tiny.py"))
 PACKAGES = ROOT / ".servers" / "node_modules"
 MODULES = PACKAGES / "@modelcontextprotocol"
 
-MEASURED = "COVERAGE_PROCESS_CONFIG"
-"""The variable by which a process knows that its coverage is measured: these have nothing of ours in them."""
-
 Config = dict[str, Any]
 
 
+@cache
+def forker() -> str:
+    """Return the socket of the process that servers are forked from: this worker's, which ends with it."""
+    environ = {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
+    command = [sys.executable, warm.__file__, "--serve", f"{mkdtemp()}/socket"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdout as answers:
+        address = answers.readline().decode().strip()
+    atexit.register(process.wait)
+    atexit.register(process.stdin.close)
+    return address
+
+
 def faulty(*flags: str, **more: Any) -> Config:
-    """Return how the faulty server is started on stdio."""
+    """Return how the faulty server is started on stdio, in a moment."""
+    args = ["-S", "-I", warm.__file__, forker(), FAULTY, *flags]
+    return {"command": sys.executable, "args": args, "start_timeout": PATIENCE, **more}
+
+
+def faulty_alone(*flags: str, **more: Any) -> Config:
+    """Return how the faulty server is started on stdio, as a child of ours and no other process."""
     return {"command": sys.executable, "args": [FAULTY, *flags], "start_timeout": PATIENCE, **more}
 
 
@@ -64,7 +87,7 @@ class HttpServer:
     def __init__(self, *flags: str, transport: str = "http") -> None:
         self._flags = flags
         self._transport = transport
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
         self._held = closed_port()
         self.port = 0
 
@@ -83,17 +106,17 @@ class HttpServer:
     @property
     def runs(self) -> bool:
         """Return whether its process has not ended."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.runs
 
     def start(self) -> None:
         """Start it on its port, and return once it can be reached."""
-        command = [sys.executable, FAULTY, f"--{self._transport}", str(self.port), *self._flags]
-        environ = {name: value for name, value in os.environ.items() if name != MEASURED}
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environ)
-        stream = self._process.stdout
-        assert stream is not None
-        ready, _, _ = select.select([stream], [], [], PATIENCE)
-        line = stream.readline() if ready else b""
+        command = [FAULTY, f"--{self._transport}", str(self.port), *self._flags]
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb", buffering=0) as stream:
+            self._process = Forked(forker(), *command, streams=(0, writing, 2))
+            os.close(writing)
+            ready, _, _ = select.select([stream], [], [], PATIENCE)
+            line = stream.readline() if ready else b""
         if not line.strip():
             self.kill()
             pytest.fail(f"{command} did not say on which port it listens within {PATIENCE:g} s")
@@ -102,9 +125,6 @@ class HttpServer:
         """Kill it, as a crash or an administrator would."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
             self._process = None
 
     async def restart(self) -> None:

@@ -153,9 +153,7 @@ def grown(chance: random.Random, depth: int) -> Any:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(2, 8))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(1, 8))])
 def test_neither_matters_when_the_bounds_are_met(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - no secret
     values = [grown(chance, 4 - seed % 2) for _ in range(8)]

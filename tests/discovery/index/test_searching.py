@@ -222,7 +222,7 @@ def test_only_results_that_are_sure_enough_are_given() -> None:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("count", [499, 500, 501, 2_100])
+@pytest.mark.parametrize("count", [499, 500, 501, pytest.param(2_100, marks=pytest.mark.proof)])
 def test_however_many_results_are_sure_enough_all_are_given(count: int) -> None:
     crowd = (make(f"t{number:04}", description="Paint walls in colours.") for number in range(count))
     index = filled(crowd, searcher=Bm25Searcher())

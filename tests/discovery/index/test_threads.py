@@ -56,8 +56,14 @@ def swap(index: Index, times: int) -> None:
 
 @pytest.mark.parametrize(
     "make_searcher",
-    [Bm25Searcher, lambda: HybridSearcher(Bm25Searcher(), EmbeddingSearcher(WordEmbedder()))],
-    ids=["bm25", "hybrid"],
+    [
+        pytest.param(Bm25Searcher, id="bm25"),
+        pytest.param(
+            lambda: HybridSearcher(Bm25Searcher(), EmbeddingSearcher(WordEmbedder())),
+            id="hybrid",
+            marks=pytest.mark.proof,
+        ),
+    ],
 )
 def test_a_search_during_changes_finds_every_tool_of_one_version(
     make_searcher: Callable[[], Searcher],
@@ -101,6 +107,7 @@ def test_a_batch_is_listed_wholly_or_not_at_all() -> None:
     assert {total for _, total in seen} <= {0, 20}
 
 
+@pytest.mark.proof
 def test_walks_during_changes_are_whole_or_told_that_they_cannot_be() -> None:
     index = Index()
     swap(index, 1)

@@ -339,6 +339,7 @@ def test_updates_from_many_threads_all_arrive() -> None:
     assert searcher.search("forecast", limit=100).total == 80
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 @pytest.mark.attack
 def test_a_catalogue_of_equals_is_ranked_in_a_moment() -> None:

@@ -267,7 +267,7 @@ def test_it_shows_its_folder(tmp_path: Path) -> None:
     assert repr(save(tmp_path)) == f"OnnxEmbedder({str(tmp_path)!r}, max_tokens=256)"
 
 
-@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
+@pytest.mark.parametrize("package", ["onnxruntime", pytest.param("tokenizers", marks=pytest.mark.proof)])
 def test_without_its_extra_it_says_what_to_install(tmp_path: Path, package: str) -> None:
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"

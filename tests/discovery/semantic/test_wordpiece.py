@@ -150,7 +150,7 @@ def test_the_names_of_special_tokens_are_words_like_any_other() -> None:
         "many characters",
     ],
 )
-@pytest.mark.attack
+@pytest.mark.proof
 def test_a_megabyte_is_read_in_a_moment(text: str) -> None:
     pieces = WordPiece(SMALL)
     with at_most(5):

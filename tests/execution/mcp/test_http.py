@@ -80,7 +80,9 @@ async def failure(config: ServerConfig, transport: Transport) -> str:
     return reason_of(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["http", "json", "sse"])
+@pytest.mark.parametrize(
+    "kind", ["http", *(pytest.param(kind, marks=pytest.mark.proof) for kind in ("json", "sse"))]
+)
 @pytest.mark.parametrize(
     ("negotiate", "version"), [(negotiate_auto, "2026-07-28"), (ClientSession.initialize, "2025-11-25")]
 )

@@ -225,6 +225,7 @@ def test_the_output_schema_is_that_of_success(responses: Any, schema: Any) -> No
     assert tool_of(made, "op").output_schema == schema
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 @pytest.mark.attack
 def test_references_that_multiply_are_bounded() -> None:
@@ -261,6 +262,7 @@ def test_operations_are_skipped_once_the_schemas_are_too_large_together() -> Non
     assert "too large together" in made.skipped[-1].reason
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 @pytest.mark.attack
 def test_many_references_with_one_name_take_no_time() -> None:
@@ -291,6 +293,7 @@ def _with_successes(count: int, kinds: int) -> OpenApiProvider:
     return OpenApiProvider.from_document(document_of({"responses": responses}), id="t", base_url=BASE)
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 @pytest.mark.attack
 def test_many_kinds_of_success_are_read_in_no_time() -> None:

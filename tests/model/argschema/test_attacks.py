@@ -109,6 +109,7 @@ def test_as_many_good_elements_as_fit_are_accepted() -> None:
     validate_args({"n": {"type": "integer", "isArray": True, "minimum": 0}}, {"n": list(range(499_000))})
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 def test_a_giant_enum_meets_a_giant_array() -> None:
     names = [f"name{number}" for number in range(19_000)]
@@ -133,6 +134,7 @@ def test_the_enums_of_nested_objects_are_quick() -> None:
         validate_args({"q": schema}, {"q": value}, extended=True)
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 def test_many_objects_with_many_possible_members_are_refused_in_time() -> None:
     members: dict[str, Any] = {f"a{number}": {} for number in range(10_000)}
@@ -143,6 +145,7 @@ def test_many_objects_with_many_possible_members_are_refused_in_time() -> None:
         apply_defaults(schema, {"q": [{}] * 400_000})
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 def test_a_large_default_is_copied_only_so_often() -> None:
     member = {"a": {"default": [0] * 10_000}}
@@ -188,6 +191,7 @@ def test_many_ordinary_texts_match_an_ordinary_pattern() -> None:
         validate_args(schema, {"q": ids * 20})
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 def test_a_schema_of_very_many_patterns_is_refused_in_time() -> None:
     schema = {f"a{number}": {"pattern": rf"^\p{{L}}{{40}}{number}$"} for number in range(6_000)}

@@ -122,6 +122,7 @@ def test_a_pattern_that_grows_too_large_is_refused(pattern: str) -> None:
     assert judge({"pattern": pattern}, "a")[0] in {SchemaTooComplexError, InvalidSchemaError}
 
 
+@pytest.mark.proof
 def test_a_thousand_large_patterns_do_not_fill_the_memory() -> None:
     patterns = {f"p{i}": {"pattern": rf"^\p{{L}}{{1,100}}{i}$"} for i in range(1000)}
     assert judge({"properties": patterns}, {"p1": "a"})[0] is SchemaTooComplexError
@@ -354,6 +355,7 @@ def test_a_long_enum_of_objects_or_fractions_over_a_long_array_is_refused() -> N
     assert judge({"items": {"enum": names}}, names)[0] is True
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 def test_a_large_schema_times_a_large_value_is_refused_in_time() -> None:
     assert judge({"items": {"allOf": [{"minimum": i} for i in range(5000)]}}, list(range(100_000)))[0] is (
@@ -447,6 +449,7 @@ def test_paths_through_huge_keys_are_cut() -> None:
         assert len(str(error)) < 50_000
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 def test_looking_for_what_was_meant_takes_no_time() -> None:
     def word(number: int) -> str:
@@ -489,6 +492,7 @@ def test_a_schema_of_wide_integers_is_refused_before_it_is_checked() -> None:
     assert judge({"required": [2**64 + i for i in range(6000)]}, 1)[0] is SchemaTooComplexError
 
 
+@pytest.mark.proof
 def test_patterns_too_large_for_the_engine_are_refused_at_the_first() -> None:
     many = {f"p{i}": {"pattern": rf"\p{{L}}{{{3000 + i}}}"} for i in range(100)}
     assert judge({"properties": many}, {})[0] is SchemaTooComplexError
@@ -561,6 +565,7 @@ def test_documents_are_held_to_the_rules_of_schemas() -> None:
             DefaultValidator(documents)
 
 
+@pytest.mark.proof
 def test_a_schema_cache_keeps_no_more_than_it_may() -> None:
     validator = DefaultValidator()
     for number in range(200):
@@ -590,6 +595,7 @@ def test_a_diamond_with_loops_beside_it_is_no_less_a_diamond(dialect: str) -> No
         assert judge(schema, nested(40))[0] is SchemaTooComplexError
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 def test_a_value_that_python_shares_is_counted_in_each_of_its_places() -> None:
     schema = {"items": {"items": {"$ref": "#/items"}, "allOf": [{"minimum": -i} for i in range(3000)]}}

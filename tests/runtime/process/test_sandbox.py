@@ -454,70 +454,62 @@ async def test_a_program_that_is_gone_is_told(bench: Bench, monkeypatch: pytest.
     assert (await bench.run("__out = 1")).value
 
 
-SCRIPT = """
+CANNOT = """
 import json, os, sys
 sys.path.insert(0, {tests!r})
-os.environ["PATH"] = {path!r}
 from toolcrib.runtime.process import ProcessSandbox
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.records import Limits
+from runtime.workbench import Bench
 import anyio
-{before}
-sandbox = ProcessSandbox()
-info = sandbox.info()
-async def run():
-    from runtime.workbench import Bench
+
+async def remedy(sandbox):
     async with sandbox:
         try:
             await Bench(sandbox).run("1")
         except RuntimeUnavailableError as error:
             return error.remedy
-print(json.dumps([info.to_json(), sandbox.enforces(Limits()).memory, anyio.run(run)]))
+
+for path, before in {lacks!r}:  # each in a process of its own, which has loaded all this already
+    if (child := os.fork()) == 0:
+        os.environ["PATH"] = path
+        exec(before)
+        sandbox = ProcessSandbox()
+        info = sandbox.info()
+        print(json.dumps([info.to_json(), sandbox.enforces(Limits()).memory, anyio.run(remedy, sandbox)]), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
 
 
 @pytest.mark.usefixtures("needs_bubblewrap")
-@pytest.mark.parametrize(
-    ("path", "before", "remedy"),
-    [
-        ("/nowhere", "", "apt install bubblewrap"),
-        (None, "import sys; sys.modules['pyseccomp'] = None", "pip install 'toolcrib[code]'"),
-        (
-            None,
-            "import ctypes.util; ctypes.util.find_library = lambda name: None if name == 'seccomp' else 'libc.so.6'",
-            "libseccomp2",
-        ),
-        (None, "sys.platform = 'darwin'", "needs Linux"),
-        ("FAILING", "", "user namespaces"),
-        (None, "sys._base_executable = '/nowhere/python'", "/nowhere/python is out of reach"),
-        (
-            None,
-            "def full(name): raise OSError(24, 'Too many open files')\nos.memfd_create = full",
-            "cannot be tried here ([Errno 24] Too many open files)",
-        ),
-    ],
-    ids=[
-        *("no bubblewrap", "no pyseccomp", "no libseccomp", "another system", "no namespaces"),
-        *("an interpreter out of reach", "no descriptors"),
-    ],
-)
-def test_where_it_cannot_run_it_says_what_to_do(
-    path: str | None, before: str, remedy: str, tmp_path: Path
-) -> None:
-    failing = tmp_path / "bwrap"
-    tries = tmp_path / "tries"
+def test_where_it_cannot_run_it_says_what_to_do(tmp_path: Path) -> None:
+    failing, tries = tmp_path / "bwrap", tmp_path / "tries"
     failing.write_text(
         f"#!/bin/sh\necho try >> {tries}\necho 'no permissions to create a namespace' >&2\nexit 1\n"
     )
     failing.chmod(0o755)
-    where = str(tmp_path) if path == "FAILING" else path or os.environ["PATH"]
-    script = SCRIPT.format(tests=str(Path(__file__).parents[2]), path=where, before=before)
+    usual = os.environ["PATH"]
+    no_library = "None if name == 'seccomp' else 'libc.so.6'"
+    lacks = {
+        "apt install bubblewrap": ("/nowhere", ""),
+        "pip install 'toolcrib[code]'": (usual, "sys.modules['pyseccomp'] = None"),
+        "libseccomp2": (usual, f"import ctypes.util; ctypes.util.find_library = lambda name: {no_library}"),
+        "needs Linux": (usual, "sys.platform = 'darwin'"),
+        "user namespaces": (str(tmp_path), ""),
+        "/nowhere/python is out of reach": (usual, "sys._base_executable = '/nowhere/python'"),
+        "cannot be tried here ([Errno 24] Too many open files)": (
+            usual,
+            "def full(name): raise OSError(24, 'Too many open files')\nos.memfd_create = full",
+        ),
+    }
+    script = CANNOT.format(tests=str(Path(__file__).parents[2]), lacks=list(lacks.values()))
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert remedy in ended.stdout
-    assert '"available": false' in ended.stdout
-    assert ended.stdout.count(remedy) == 2
-    if path == "FAILING":  # its version is asked for once, and each way to make a wall is tried once
-        assert len(tries.read_text().splitlines()) == (3 if os.geteuid() == 0 else 2)
+    for remedy, line in zip(lacks, ended.stdout.splitlines(), strict=True):
+        assert line.count(remedy) == 2, line
+        assert '"available": false' in line
+    # Of one that fails, the version is asked for once, and each way to make a wall is tried once.
+    assert len(tries.read_text().splitlines()) == (3 if os.geteuid() == 0 else 2)
 
 
 LOCKED = """

@@ -4,11 +4,11 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-from anyio import to_thread
 from numpy.typing import NDArray
 
 from toolcrib.discovery.judge import Judge
 from toolcrib.discovery.protocols import LocalEmbedder
+from toolcrib.discovery.semantic.loop import in_thread
 from toolcrib.discovery.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError
 
@@ -73,5 +73,5 @@ class JoinedEmbedder:
         return unit_vectors(both, count=len(texts))
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        """Return what `encode` would, computed in a worker thread; a caller who gives up need not wait."""
-        return await to_thread.run_sync(self.encode, texts, abandon_on_cancel=True)
+        """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
+        return await in_thread(self.encode, texts)

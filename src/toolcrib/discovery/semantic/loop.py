@@ -1,4 +1,4 @@
-"""An event loop of one's own, for asynchronous code that synchronous code has to wait for."""
+"""An event loop for synchronous code that waits for asynchronous code, and threads the other way round."""
 
 import os
 import threading
@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TypeVar
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio import to_thread
+from anyio.from_thread import BlockingPortal, check_cancelled, start_blocking_portal
 
-__all__ = ["PrivateLoop"]
+__all__ = ["PrivateLoop", "in_thread", "stop_if_given_up"]
 
 T = TypeVar("T")
 _LEFT_BEHIND: list[object] = []
@@ -65,3 +66,14 @@ def _stop(manager: AbstractContextManager[BlockingPortal], portal: BlockingPorta
     with suppress(RuntimeError):  # it has ended by itself
         portal.call(portal.stop, True)  # noqa: FBT003 - cancel what runs; it is passed on by position
     manager.__exit__(None, None, None)
+
+
+async def in_thread(function: Callable[..., T], *args: object) -> T:
+    """Return what a function returns, computed in a worker thread; a caller who gives up need not wait."""
+    return await to_thread.run_sync(function, *args, abandon_on_cancel=True)
+
+
+def stop_if_given_up() -> None:
+    """Stop what a worker thread computes if its caller has given up; to be called on the way."""
+    with suppress(RuntimeError):  # this is no worker thread, and nobody can give up
+        check_cancelled()

@@ -11,11 +11,11 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from anyio import to_thread
 from numpy.typing import NDArray
 
 from toolcrib.discovery.judge import Judge, read_judge
 from toolcrib.discovery.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
+from toolcrib.discovery.semantic.loop import in_thread, stop_if_given_up
 from toolcrib.discovery.semantic.text import clean
 from toolcrib.discovery.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError, MissingExtraError
@@ -103,17 +103,21 @@ class OnnxEmbedder:
             EmbeddingError: the model cannot be read or run, or gives something that is no vector.
         """
         model = self._loaded()
-        tokens = [model.ids(clean(text, self._max_tokens * CHARACTERS_PER_TOKEN)) for text in texts]
+        tokens = []
+        for text in texts:
+            stop_if_given_up()
+            tokens.append(model.ids(clean(text, self._max_tokens * CHARACTERS_PER_TOKEN)))
         rows = np.zeros((len(texts), model.dimensions), np.float32)
         order = sorted(range(len(texts)), key=lambda place: len(tokens[place]))
         for start in range(0, len(order), self._batch):
+            stop_if_given_up()
             places = order[start : start + self._batch]
             rows[places] = model.run([tokens[place] for place in places])
         return rows
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        """Return what `encode` would, computed in a worker thread; a caller who gives up need not wait."""
-        return await to_thread.run_sync(self.encode, texts, abandon_on_cancel=True)
+        """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
+        return await in_thread(self.encode, texts)
 
     def _loaded(self) -> "_Model":
         with self._lock:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from anyio import to_thread
 from numpy.typing import ArrayLike, NDArray
 
 from toolcrib.discovery.judge import Judge, read_judge
 from toolcrib.discovery.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
+from toolcrib.discovery.semantic.loop import in_thread, stop_if_given_up
 from toolcrib.discovery.semantic.units import unit_vectors
 from toolcrib.discovery.semantic.wordpiece import WordPiece
 from toolcrib.errors import EmbeddingError
@@ -91,13 +91,14 @@ class StaticEmbedder:
         model = self._loaded()
         rows = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
+            stop_if_given_up()
             ids = model.pieces.ids(text[: self._max_tokens * CHARACTERS_PER_TOKEN], limit=self._max_tokens)
             row[:] = model.scales[ids] @ model.table[ids]
         return unit_vectors(rows, count=len(rows), dimensions=self.dimensions)
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        """Return what `encode` would, computed in a worker thread; a caller who gives up need not wait."""
-        return await to_thread.run_sync(self.encode, texts, abandon_on_cancel=True)
+        """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
+        return await in_thread(self.encode, texts)
 
     @classmethod
     def save(

@@ -1,0 +1,133 @@
+"""Start servers of the SDK in a moment: they are forked from one process per worker, which has loaded it already.
+
+Loading it takes more than a second of computing, and the suites start such a server more than a hundred times.
+`python -S -I warm.py SOCKET PROGRAM ARGUMENT...` has the process behind the socket run a program on the caller's
+standard streams, folder and environment. Whoever kills the caller kills the program, and its status is the caller's.
+Tests that are about processes themselves start their servers without this.
+"""
+
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+
+LOADED = (
+    "mcp.server.lowlevel",
+    "mcp.server.sse",
+    "mcp.server.stdio",
+    "mcp.server.runner",
+    "starlette.applications",
+)
+"""What the programs have in common."""
+STREAMS = (0, 1, 2)
+
+
+class Forked:
+    """A program that runs behind the socket, and is killed where whoever wanted it has ended."""
+
+    def __init__(self, forker: str, *command: str, streams: tuple[int, ...] = STREAMS) -> None:
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(forker)
+        wanted = json.dumps({"command": command, "folder": os.getcwd(), "environ": dict(os.environ)})  # noqa: PTH109
+        socket.send_fds(self._connection, [f"{len(wanted):10}".encode()], list(streams))
+        self._connection.sendall(wanted.encode())
+        self._answers = self._connection.makefile("rb")
+        self.pid = int(self._answers.readline())
+
+    @property
+    def runs(self) -> bool:
+        """Return whether it has not ended."""
+        return not select.select([self._connection], [], [], 0)[0]
+
+    def wait(self) -> int:
+        """Return its status once it has ended: that of a shell, where it was ended by a signal."""
+        status = int(self._answers.readline())
+        return status if status >= 0 else 128 - status
+
+    def kill(self) -> None:
+        """Kill it, and return once it has ended."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+        self._answers.close()
+        self._connection.close()
+
+
+def serve(address: str) -> None:
+    """Fork a keeper for each that connects to the socket, until standard input ends."""
+    for name in LOADED:
+        __import__(name)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(address)
+    listening.listen()
+    os.write(1, f"{address}\n".encode())
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
+    while 0 not in select.select([0, listening], [], [])[0]:
+        connection, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            keep(connection)
+            os._exit(0)
+        connection.close()
+    os.unlink(address)  # noqa: PTH108
+    os.rmdir(os.path.dirname(address))  # noqa: PTH106, PTH120
+
+
+def keep(connection: socket.socket) -> None:
+    """Run the wanted program, say how it ended, and kill it where nobody wants it any more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    size, streams, _, _ = socket.recv_fds(connection, 10, len(STREAMS))
+    wanted = json.loads(connection.recv(int(size), socket.MSG_WAITALL))
+    program = os.fork()
+    if program == 0:
+        connection.close()
+        run(streams, **wanted)
+    for stream in streams:
+        os.close(stream)
+    connection.sendall(f"{program}\n".encode())
+    ended = os.pidfd_open(program)
+    if ended not in select.select([ended, connection, 0], [], [])[0]:
+        os.kill(program, signal.SIGKILL)
+    _, status = os.waitpid(program, 0)
+    with suppress(OSError):
+        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def run(streams: list[int], command: list[str], folder: str, environ: dict[str, str]) -> None:
+    """Be the program, from its first line to its end."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv = command
+    sys.path[0] = os.path.dirname(command[0])  # noqa: PTH120
+    status = 1
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1 if end.code else 0
+        sys.stderr.write(f"{end.code}\n" if isinstance(end.code, str) else "")
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        serve(sys.argv[2])
+    else:
+        program = Forked(*sys.argv[1:])
+        for number in STREAMS:
+            os.close(number)  # the program has them: when it ends, so do they
+        os._exit(program.wait())
