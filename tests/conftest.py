@@ -14,6 +14,7 @@ from typing import Any
 import coverage
 import laws  # noqa: F401 - its import sets how every law is searched
 import pytest
+from _pytest.doctest import DoctestModule
 from needs import bubblewrap_works, lack
 from pytest_timeout import Settings
 
@@ -43,6 +44,15 @@ WAITING = (
 def pytest_xdist_auto_num_workers() -> int:
     """Return two workers more than there are cores, since many tests wait for other processes."""
     return min(8, len(os.sched_getaffinity(0)) + 2) if hasattr(os, "sched_getaffinity") else 4
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
+    """Look for doctests in the sources alone: to read a thousand test modules for them takes seconds."""
+    found = yield
+    if file_path.is_relative_to(Path(__file__).parent):
+        return [each for each in found if not isinstance(each, DoctestModule)]
+    return found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -90,7 +90,7 @@ async def test_code_that_is_hard_to_check_does_not_keep_others_waiting() -> None
         await until(is_checked)  # as soon as those who were given up have ended
 
 
-@pytest.mark.attack
+@pytest.mark.proof
 async def test_code_that_needs_much_memory_to_check_runs_unchecked() -> None:
     async with Checker(deadline=PATIENCE) as checker:
         with anyio.fail_after(PATIENCE):

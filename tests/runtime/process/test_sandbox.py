@@ -182,7 +182,11 @@ __out = threading.active_count()
         ("import os\nos._exit(7)", "without an answer, with status 7"),
         ("import ctypes\nctypes.string_at(0)", "crashed with SIGSEGV"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", "ended by signal 15"),
-        ("import os\nos.close(3)\nimport time\ntime.sleep(60)", "without an answer"),
+        pytest.param(
+            "import os\nos.close(3)\nimport time\ntime.sleep(60)",
+            "without an answer",
+            marks=pytest.mark.proof,
+        ),
     ],
     ids=["exit", "crash", "signal", "closed line"],
 )
