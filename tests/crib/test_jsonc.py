@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.crib.config.jsonc import parse_jsonc
+from toolcrib.crib.config.reading import parse_jsonc
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 99) | st.text(alphabet='"\\/*,]} \nab'),

@@ -11,7 +11,7 @@ from waiting import PATIENCE
 
 from toolcrib import Tool, tool
 from toolcrib.crib import Crib, ToolsetSettings, View
-from toolcrib.crib.convert import convert
+from toolcrib.crib.view import convert
 from toolcrib.discovery import Index, IndexView, Scope, Summary
 from toolcrib.errors import (
     BackendUnavailableError,

@@ -18,7 +18,7 @@ from toolcrib.errors import ToolExecutionError
 from toolcrib.execution.records import Call
 from toolcrib.gateway.client import CURRENT, RequestClient, Tickets
 from toolcrib.gateway.endpoint import Endpoint
-from toolcrib.gateway.relay import relay_input
+from toolcrib.gateway.gateway import relay_input
 from toolcrib.model import McpBackend, Tool
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,6 @@ from anyio import to_thread
 
 from toolcrib.crib.code import CodeMode, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.convert import convert
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.reach import Ref, id_of
 from toolcrib.crib.scoped import ScopedEngine
@@ -27,8 +26,14 @@ from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
+from typing import TYPE_CHECKING
 
-__all__ = ["Shared", "View"]
+from toolcrib.errors import ToolNotFoundError
+
+if TYPE_CHECKING:
+    from toolcrib.adapter import Conversion
+
+__all__ = ["Shared", "View", "convert"]
 
 _LARGE = 10_000
 """From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
@@ -294,3 +299,33 @@ class View:
     def _check_open(self) -> None:
         if self._shared.state == "closed":
             raise CribStateError("this crib is closed; make another")
+
+
+def convert(
+    index: Index | IndexView, target: str, tools: Iterable[str | ToolId | Tool] | None, **options: Any
+) -> "list[Conversion]":
+    """Return tools in a provider's format, each under a name of its own: all, or those named."""
+    from toolcrib.adapter import default_registry  # noqa: PLC0415 - a quarter of the time to import a crib
+
+    chosen = (
+        _all_tools(index)
+        if tools is None
+        else [_given(index, one) if isinstance(one, Tool) else index.resolve(one) for one in tools]
+    )
+    return default_registry().convert_many(chosen, source="mcp", target=target, **options)
+
+
+def _given(index: Index | IndexView, tool: Tool) -> Tool:
+    """Return a tool as it is given; a part of a catalogue has to have it."""
+    if isinstance(index, IndexView):
+        index.get(tool.id)
+    return tool
+
+
+def _all_tools(index: Index | IndexView) -> list[Tool]:
+    """Return every tool, in the order of the ids; looked at again where one went in between."""
+    while True:
+        try:
+            return [index.get(summary.id) for summary in index.every()]
+        except ToolNotFoundError:
+            continue

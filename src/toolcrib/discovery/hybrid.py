@@ -2,29 +2,38 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
 from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.discovery.blend import FLOOR, Blend, Candidates
 from toolcrib.discovery.confidence import by_words_and_meaning
 from toolcrib.discovery.judge import Evidence
 from toolcrib.discovery.lexical import Bm25Searcher
 from toolcrib.discovery.lexical.look import Look
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
-from toolcrib.discovery.sample import Sample
 from toolcrib.discovery.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.discovery.semantic.documents import DocumentVectors
 from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 
-__all__ = ["HybridSearcher", "default_searcher"]
+__all__ = ["FLOOR", "Blend", "Candidates", "HybridSearcher", "Sample", "default_searcher"]
 
+FLOOR = 0.1
+"""The cosine below which a tool that shares no word with the question is not told at all."""
+
+_LEAST_SHARE, _MOST_SHARE = 0.15, 0.35
+"""What words decide where they cover little of the question, and where they cover much."""
+_LITTLE, _MUCH = 0.2, 0.6
+_PARTS = 2
+"""A question of more parts than this is a list of errands, of which words miss fewer."""
+_PARTS_SHARE = 0.4
 _DEPTH = 64
 """How many of the best of either way are compared."""
 _NEVER = 2.0
@@ -33,12 +42,90 @@ _FOREIGN_SHARE = 0.3
 _READ = 10_000
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile(r"[A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
-
 _PAUSE = 30.0
 """For how many seconds an embedder that failed is left alone."""
 _LOG = logging.getLogger("toolcrib.discovery")
-
 Floats = NDArray[np.float32]
+_SIZE = 256
+_FEW = 1_000
+"""Up to how many ids are put in their places one by one; more are sorted in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Tools that may be told, with what is known of each."""
+
+    ids: Sequence[str]
+    words: Floats
+    """Their scores by words."""
+    cosines: Floats
+
+    @classmethod
+    def of(
+        cls, cosines: Mapping[str, float], words: Mapping[str, float], floor: float = FLOOR
+    ) -> "Candidates":
+        """Return those of some tools that share a word with the question, or are faintly near to it."""
+        kept = [one for one, cosine in cosines.items() if cosine >= floor or words.get(one, 0.0) > 0]
+        return cls(
+            kept,
+            np.array([words.get(one, 0.0) for one in kept], np.float32),
+            np.array([cosines[one] for one in kept], np.float32),
+        )
+
+    @property
+    def unsaid(self) -> int:
+        """How many share no word with the question."""
+        return int((self.words == 0).sum())
+
+    def take(self, places: Sequence[int]) -> "Candidates":
+        """Return those at these places, in this order."""
+        return Candidates([self.ids[place] for place in places], self.words[places], self.cosines[places])
+
+    def followed_by(self, others: "Candidates") -> "Candidates":
+        """Return these, and then the others."""
+        return Candidates(
+            [*self.ids, *others.ids],
+            np.concatenate((self.words, others.words)),
+            np.concatenate((self.cosines, others.cosines)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """How the scores of one question are made comparable."""
+
+    look: Look
+    share: float
+    """What words decide."""
+    mean: float
+    deviation: float
+    """Of the cosines."""
+
+    @classmethod
+    def of(cls, look: Look, cosines: Floats) -> "Blend":
+        """Return the blend for a question, from the cosines of tools that stand for all."""
+        covered = look.coverage(look.best[0][1]) if look.best else 0.0
+        rise = min(max((covered - _LITTLE) / (_MUCH - _LITTLE), 0.0), 1.0)
+        share = _LEAST_SHARE + (_MOST_SHARE - _LEAST_SHARE) * rise
+        if look.parts > _PARTS:
+            share = max(share, _PARTS_SHARE)
+        return cls(look, share, float(cosines.mean()), float(cosines.std()))
+
+    def best(self, both: Candidates, rest: Candidates, limit: int) -> tuple[Candidates, list[float]]:
+        """Return the best candidates and their scores, equal ones by id; the rest follow by their cosines."""
+        by_words = (both.words.astype(np.float64) - self.look.mean) / (self.look.deviation or 1.0)
+        by_meaning = (both.cosines.astype(np.float64) - self.mean) / (self.deviation or 1.0)
+        scores = self.share * by_words + (1 - self.share) * by_meaning
+        last = np.partition(scores, -limit)[-limit] if limit < len(scores) else -np.inf
+        top = np.flatnonzero(scores >= last).tolist()
+        order = sorted(top, key=lambda place: (-scores[place], both.ids[place]))[:limit]
+        told, listed = both.take(order), scores[order].tolist()
+        left = range(min(limit - len(order), len(rest.ids)))
+        below = (listed[-1] if listed else 0.0) - 2.0  # so that even a cosine of 1 stays below
+        return told.followed_by(rest.take(left)), [
+            *listed,
+            *(below + cosine for cosine in rest.cosines[left].tolist()),
+        ]
 
 
 class HybridSearcher:
@@ -197,3 +284,37 @@ def _is_latin(query: str) -> bool:
     letters = _LETTER.findall(query[:_READ])
     foreign = sum(not _LATIN.match(letter) for letter in letters)
     return foreign <= _FOREIGN_SHARE * len(letters)
+
+
+class Sample:
+    """The ids with the lowest checksums, which have nothing to do with what they mean."""
+
+    def __init__(self) -> None:
+        self._order: list[tuple[int, str]] = []
+        self._lock = Lock()
+
+    @property
+    def ids(self) -> list[str]:
+        """At most 256 of the ids."""
+        with self._lock:
+            return [tool_id for _, tool_id in self._order[:_SIZE]]
+
+    def update(self, added: Sequence[str], removed: Sequence[str]) -> None:
+        """Forget the removed ids and learn the added ones."""
+        with self._lock:
+            if len(added) + len(removed) > _FEW:
+                known = {tool_id for _, tool_id in self._order}
+                self._order = sorted(map(_place, known.difference(removed).union(added)))
+                return
+            for place in map(_place, removed):
+                at = bisect_left(self._order, place)
+                if self._order[at : at + 1] == [place]:
+                    del self._order[at]
+            for place in map(_place, added):
+                at = bisect_left(self._order, place)
+                if self._order[at : at + 1] != [place]:
+                    insort(self._order, place)
+
+
+def _place(tool_id: str) -> tuple[int, str]:
+    return crc32(tool_id.encode(errors="surrogatepass")), tool_id

@@ -11,7 +11,6 @@ from anyio import to_thread
 from toolcrib.crib import Config, Crib, GatewaySettings, Settings, View, load
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution.background import Background
-from toolcrib.gateway.changes import told_of
 from toolcrib.gateway.endpoint import Endpoint
 from toolcrib.gateway.endpoints import Endpoints, Faces
 from toolcrib.gateway.face import Face
@@ -19,7 +18,6 @@ from toolcrib.gateway.health import Health
 from toolcrib.gateway.http.rules import Rules, is_loopback, token_of
 from toolcrib.gateway.meta import MetaFace, policy
 from toolcrib.gateway.metrics import Metrics
-from toolcrib.gateway.relay import relay_input
 from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
 from toolcrib.gateway.stdio import serve_streams, taken_over
@@ -30,10 +28,25 @@ from toolcrib.model.suggest import choose
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
+from collections.abc import Iterator
 
-__all__ = ["Gateway"]
+import mcp_types
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
+from pydantic import ValidationError as PydanticError
+
+from toolcrib.crib import Reload
+from toolcrib.errors import ToolExecutionError
+from toolcrib.execution.records import Call
+from toolcrib.gateway.client import CURRENT, RequestClient
+
+__all__ = ["Gateway", "relay_input", "told_of"]
 
 _LOG = logging.getLogger("toolcrib.gateway")
+_AT_START = frozenset({"host", "port", "watch", "request_bytes", "request_timeout", "sessions"})
+_REQUEST: TypeAdapter[mcp_types.ElicitRequest | mcp_types.CreateMessageRequest] = TypeAdapter(
+    mcp_types.ElicitRequest | mcp_types.CreateMessageRequest
+)
 
 
 class Gateway:
@@ -260,3 +273,81 @@ class Gateway:
 
 def _meta(view: View, settings: GatewaySettings, kept: KeptResults) -> Face:
     return MetaFace(view, settings, kept=kept)
+
+
+_AT_START |= {"session_timeout", "shutdown_timeout"}
+"""Settings of a gateway that hold, at least in part, from its start to its end."""
+
+
+def told_of(before: Settings, after: Settings, result: Reload, started: GatewaySettings) -> str:
+    """Return what is different, by name and without values, which may be secret.
+
+    Args:
+        before: the settings that held.
+        after: those that hold.
+        result: what the crib says of its servers.
+        started: what the gateway was started with.
+
+    >>> other = Settings(toolsets={"office": {"tags": ["mail"]}}, gateway={"confirm": False, "port": 1})
+    >>> told_of(Settings(), other, Reload(removed=("git",)), GatewaySettings())
+    'removed git; other toolsets: office; other gateway settings: confirm; after a restart: gateway.port'
+    """
+    later = [f"gateway.{name}" for name in sorted(_AT_START) if _differs(started, after.gateway, name)]
+    parts = {
+        "added": result.added,
+        "changed": result.changed,
+        "removed": result.removed,
+        "other toolsets:": sorted(_toolsets(before, after)),
+        "other gateway settings:": list(_taken_up(before.gateway, after.gateway)),
+        "after a restart:": [*result.later, *later],
+    }
+    said = "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items() if names)
+    return said or "nothing that concerns the gateway is different"
+
+
+def _toolsets(before: Settings, after: Settings) -> Iterator[str]:
+    for name in before.toolsets.keys() | after.toolsets.keys():
+        if before.toolsets.get(name) != after.toolsets.get(name):
+            yield name
+
+
+def _taken_up(before: GatewaySettings, after: GatewaySettings) -> Iterator[str]:
+    for name in GatewaySettings.model_fields:
+        if name not in _AT_START and _differs(before, after, name):
+            yield name
+
+
+def _differs(before: GatewaySettings, after: GatewaySettings, name: str) -> bool:
+    return bool(getattr(before, name) != getattr(after, name))
+
+
+async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what the client behind a call answers to the requests of a server, by their keys.
+
+    Raises:
+        ToolExecutionError: there is no client, or it cannot answer.
+    """
+    client = CURRENT.get()
+    if client is None:
+        raise _failure(call, "there is no client to ask")
+    return {key: await _answer(call, client, request) for key, request in asked.items()}
+
+
+async def _answer(call: Call, client: RequestClient, request: Any) -> dict[str, Any]:
+    method = str(request.get("method")) if isinstance(request, dict) else "nothing known"
+    try:
+        return await client.ask(_REQUEST.validate_python(request, by_name=False))
+    except PydanticError as error:
+        raise _failure(call, f"it asks for {method!r:.80}, which cannot be passed on") from error
+    except LookupError as error:
+        raise _failure(call, f"it asks for {method!r:.80}, and the client cannot be asked that") from error
+    except TimeoutError as error:
+        raise _failure(call, f"it asks for {method!r:.80}, and the client did not answer") from error
+    except MCPError as error:
+        raise _failure(call, f"it asks for {method!r:.80}, and the client refused: {error}") from error
+
+
+def _failure(call: Call, said: str) -> ToolExecutionError:
+    backend = f"mcp:{getattr(call.backend, 'server_name', '')}"
+    reason = f"the server needs input in the middle of the call: {said}"
+    return ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason)

@@ -4,25 +4,27 @@ The guest is never believed: how many calls there were, what they were given and
 host saw, and no answer, and no silence, of the guest changes it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from time import perf_counter
 from typing import Any, Protocol
 
 import anyio
 
-from toolcrib.errors import LimitExceededError, SandboxViolationError, ToolcribError
+from toolcrib.errors import LimitExceededError, SandboxViolationError, ToolcribError, ToolError, explain
 from toolcrib.execution.background import given_up_after
-from toolcrib.execution.chain import ChainLimits, RunTool
+from toolcrib.execution.chain import Around, ChainLimits, RunTool, run_chain
+from toolcrib.execution.chain.chain import invalid, read_chain
+from toolcrib.execution.scrub import said_by
 from toolcrib.model import ToolCallRecord, ToolGateway
-from toolcrib.runtime.chains import chain_size, follow_chain
-from toolcrib.runtime.ledger import Ledger
-from toolcrib.runtime.plain import bound, found_tools, plain, read_arguments, room_for
+from toolcrib.model.plain import measure
+from toolcrib.runtime.plain import VALUE_BYTES, bound, found_tools, plain, read_arguments, room_for
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.telling import ToldError, told
 
-__all__ = ["MAX_PARALLEL", "Bridge", "Names"]
+__all__ = ["MAX_PARALLEL", "Bridge", "Entry", "Ledger", "Names", "chain_size", "follow_chain"]
 
 MAX_PARALLEL = 64
 """How many calls of one guest run at once; the others wait their turn."""
@@ -30,6 +32,20 @@ _PATIENCE = 1.0
 """Seconds that a tool has to stop, once the code that called it has ended."""
 _MAX_LOOKUPS = 200
 """How often a guest may search, describe, and call what is not there: none of it is a call of a tool."""
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "search_tools": ("query", "limit"),
+    "describe_tool": ("tool_id", "level"),
+    "run_tool": ("tool_id", "args"),
+    "run_chain": ("steps",),
+}
+_TYPES: dict[str, tuple[type, str]] = {
+    "query": (str, "a string"),
+    "limit": (int, "an integer"),
+    "tool_id": (str, "a string"),
+    "level": (str, "a string"),
+    "args": (dict, "an object"),
+    "steps": (list, "an array"),
+}
 
 
 class Names(Protocol):
@@ -192,22 +208,6 @@ class Bridge:
             self._end()
 
 
-_PARAMETERS: dict[str, tuple[str, ...]] = {
-    "search_tools": ("query", "limit"),
-    "describe_tool": ("tool_id", "level"),
-    "run_tool": ("tool_id", "args"),
-    "run_chain": ("steps",),
-}
-_TYPES: dict[str, tuple[type, str]] = {
-    "query": (str, "a string"),
-    "limit": (int, "an integer"),
-    "tool_id": (str, "a string"),
-    "level": (str, "a string"),
-    "args": (dict, "an object"),
-    "steps": (list, "an array"),
-}
-
-
 def _check(path: str, options: dict[str, Any]) -> None:
     """Raise what is wrong with the arguments of one of the guest's own functions."""
     known = _PARAMETERS[path]
@@ -219,3 +219,117 @@ def _check(path: str, options: dict[str, Any]) -> None:
         kind, said = _TYPES[name]
         if not isinstance(value, kind) and not (name == "args" and value is None):
             raise ToldError("TypeError", f"{path}: {name!r} must be {said}")
+
+
+def chain_size(steps: list[Any]) -> int:
+    """Return how many steps a chain has, those in groups included.
+
+    >>> chain_size([{"tool_id": "a"}, {"parallel": [{"tool_id": "b"}, {"tool_id": "c"}]}])
+    3
+    """
+    return sum(1 for step in steps for _ in _singles(step))
+
+
+def _singles(step: Any, depth: int = 0) -> Iterable[Any]:
+    group = step.get("parallel") if isinstance(step, dict) else None
+    if isinstance(group, list) and depth < 64:  # noqa: PLR2004 - deeper than any chain that is run
+        for member in group:
+            yield from _singles(member, depth + 1)
+    else:
+        yield step
+
+
+async def follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, limits: ChainLimits) -> Any:
+    """Run a chain with something around each of its calls.
+
+    A gateway whose chains cannot be followed is asked to run the steps, one call at a time.
+    """
+    run: Any = gateway.run_chain
+    if "around" in signature(run).parameters:
+        return await run(steps, around=around, limits=limits)
+
+    async def call(tool_id: str, args: dict[str, Any], within: float | None) -> Any:  # noqa: ARG001 - the gateway's own holds
+        return await gateway.run(tool_id, args)
+
+    calling: RunTool = call
+    chain, problems = read_chain(steps, limits)
+    if problems:
+        raise invalid(problems)
+    return await run_chain(chain, around(calling), limits=limits)
+
+
+class Entry:
+    """One call, from when it was asked for."""
+
+    def __init__(self, tool_id: str, args: dict[str, Any]) -> None:
+        self._tool_id = tool_id
+        self._args = args
+        self.record = self._made(0.0, error="it had not begun when the code ended")
+
+    def begin(self) -> None:
+        """Note that it is under way."""
+        self.record = self._made(0.0, error="it had not ended when the code did")
+
+    def succeed(self, result: Any, duration: float) -> None:
+        """Note that it went well."""
+        tool = getattr(result, "tool", None)
+        if tool is not None:
+            self._tool_id = str(tool.id)
+        backend = getattr(result, "backend", None)
+        self.record = self._made(duration, backend_kind=getattr(backend, "kind", None))
+
+    def fail(self, error: BaseException, duration: float) -> None:
+        """Note how it failed."""
+        if not isinstance(error, Exception):
+            self.record = self._made(duration, error="it was cancelled")
+            return
+        said = explain(error)["message"] if isinstance(error, ToolcribError) else said_by(error)
+        op = error.op if isinstance(error, ToolError) else None
+        kind = (getattr(error, "backend", None) or "").partition(":")[0] or None
+        self.record = self._made(duration, error=said, error_op=op, backend_kind=kind)
+
+    def _made(self, duration: float, **facts: Any) -> ToolCallRecord:
+        return ToolCallRecord.of_checked(tool_id=self._tool_id, args=self._args, duration=duration, **facts)
+
+
+class Ledger:
+    """Counts calls before they begin, and keeps a record of each; nothing is ever taken back."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._entries: list[Entry] = []
+        self._room = limits.memory_bytes
+
+    @property
+    def used(self) -> int:
+        """How many calls there were."""
+        return len(self._entries)
+
+    @property
+    def left(self) -> int:
+        """How many more calls there may be."""
+        return self._limits.max_tool_calls - self.used
+
+    @property
+    def records(self) -> tuple[ToolCallRecord, ...]:
+        """Every call, in the order they were asked for."""
+        return tuple(entry.record for entry in self._entries)
+
+    def ask(self, tool_id: str, args: dict[str, Any]) -> Entry:
+        """Count a call and return where it is noted.
+
+        Raises:
+            LimitExceededError: there are no more, or their arguments together are more than the guest may
+                hold.
+        """
+        if self.left < 1:
+            most = self._limits.max_tool_calls
+            raise LimitExceededError("max_tool_calls", f"the code called tools more than {most} times")
+        nodes, _, chars, _ = measure(args, max_depth=256)
+        self._room -= chars + nodes * VALUE_BYTES
+        if self._room < 0:
+            held = f"{self._limits.memory_bytes >> 20:,} MB"
+            raise LimitExceededError("memory_bytes", f"the arguments of its calls hold more than {held}")
+        entry = Entry(tool_id, args)
+        self._entries.append(entry)
+        return entry

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.discovery.evaluation import Catalogue, ToolLine, load_queries, load_set, load_tools
-from toolcrib.discovery.evaluation.repair import compiles
+from toolcrib.discovery.evaluation.catalogue import compiles
 from toolcrib.errors import InvalidToolError
 from toolcrib.model import DefaultValidator, Tool
 

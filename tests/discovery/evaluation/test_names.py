@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.evaluation.names import admissible_names, distinct, loses_words
+from toolcrib.discovery.evaluation.catalogue import admissible_names, distinct, loses_words
 from toolcrib.model.toolid import name_fault
 
 names = st.lists(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.discovery.evaluation.repair import compiles, repair_schema
+from toolcrib.discovery.evaluation.catalogue import compiles, repair_schema
 from toolcrib.model import DefaultValidator
 
 DEEP: dict[str, Any] = {"type": "nonsense", "description": "the end"}

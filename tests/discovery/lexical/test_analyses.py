@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery import Bm25Searcher
-from toolcrib.discovery.lexical.analyses import Analyses
+from toolcrib.discovery.lexical.bm25 import Analyses
 from toolcrib.discovery.text import analyse
 from toolcrib.model import Tool
 

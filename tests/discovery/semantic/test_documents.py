@@ -7,8 +7,7 @@ import pytest
 from discovery.support import DIMENSIONS, WordEmbedder, make, word_vector
 from numpy.typing import NDArray
 
-from toolcrib.discovery.semantic.documents import Change, DocumentVectors
-from toolcrib.discovery.semantic.neighbours import Neighbours
+from toolcrib.discovery.semantic.documents import Change, DocumentVectors, Neighbours
 from toolcrib.discovery.semantic.searcher import EmbeddingSearcher
 from toolcrib.discovery.semantic.vectors import Precision
 

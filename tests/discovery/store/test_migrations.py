@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.discovery.store.connection import explained
-from toolcrib.discovery.store.migrations import APPLICATION_ID, STEPS, prepare
+from toolcrib.discovery.store.sqlite import APPLICATION_ID, STEPS, prepare
 from toolcrib.errors import StoreError
 
 FIRST = ("CREATE TABLE part (id TEXT PRIMARY KEY)", "INSERT INTO part VALUES ('bolt')")

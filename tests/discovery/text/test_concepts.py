@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.text import forms, stem
-from toolcrib.discovery.text.concepts import GROUPS, concepts_of
-from toolcrib.discovery.text.stopwords import STOP_WORDS
+from toolcrib.discovery.text.terms import GROUPS, STOP_WORDS, concepts_of
 
 LINES = [line.split() for line in GROUPS.strip().split("\n")]
 

@@ -7,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.text import forms, question_terms, stem, words
-from toolcrib.discovery.text.concepts import SAME_WORDS
-from toolcrib.discovery.text.stopwords import STOP_WORDS, VAGUE_WORDS
-from toolcrib.discovery.text.terms import CONCEPT_WEIGHT, FAMILY_WEIGHT, VAGUE_WEIGHT
+from toolcrib.discovery.text.terms import (
+    CONCEPT_WEIGHT,
+    FAMILY_WEIGHT,
+    SAME_WORDS,
+    STOP_WORDS,
+    VAGUE_WEIGHT,
+    VAGUE_WORDS,
+)
 
 any_word = st.one_of(
     st.text(ascii_lowercase, min_size=1, max_size=12),

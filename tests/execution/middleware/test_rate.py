@@ -11,7 +11,7 @@ from waiting import PATIENCE
 
 from toolcrib.errors import BackendUnavailableError, ConfigError
 from toolcrib.execution.middleware import RateLimit
-from toolcrib.execution.middleware.bucket import Bucket
+from toolcrib.execution.middleware.rate import Bucket
 from toolcrib.execution.records import Answer, Call
 
 MakeCall = Callable[..., Call]

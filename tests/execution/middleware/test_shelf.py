@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.execution.middleware.shelf import Shelf
+from toolcrib.execution.middleware.cache import Shelf
 
 STEPS = st.lists(
     st.one_of(

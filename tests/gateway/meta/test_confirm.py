@@ -12,7 +12,7 @@ from toolcrib import Crib, tool
 from toolcrib.execution import Request
 from toolcrib.gateway.face import InputNeeded, Verdict
 from toolcrib.gateway.meta import policy
-from toolcrib.gateway.meta.mentions import mentioned_in
+from toolcrib.gateway.meta.running import mentioned_in
 from toolcrib.model import Tool, ToolAnnotations
 
 pytestmark = pytest.mark.anyio

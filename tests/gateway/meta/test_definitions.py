@@ -17,7 +17,7 @@ from toolcrib.discovery import Change, Index, Page, Summary
 from toolcrib.errors import ValidationError
 from toolcrib.gateway.meta import MetaFace
 from toolcrib.gateway.meta.definitions import DEFINITIONS
-from toolcrib.gateway.meta.sandboxes import why_no_code
+from toolcrib.gateway.meta.face import why_no_code
 from toolcrib.model import DefaultValidator, LocalBackend, Tool
 
 NAMES = [

@@ -22,8 +22,8 @@ from toolcrib.errors import (
     ToolcribError,
 )
 from toolcrib.gateway.face import Verdict
+from toolcrib.gateway.meta.definitions import CODES
 from toolcrib.gateway.meta.failures import failure
-from toolcrib.gateway.meta.outputs import CODES
 from toolcrib.model import Tool
 
 pytestmark = pytest.mark.anyio

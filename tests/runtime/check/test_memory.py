@@ -7,7 +7,7 @@ import anyio
 import pytest
 from waiting import PATIENCE
 
-from toolcrib.runtime.check.memory import resident
+from toolcrib.runtime.check.sessions import resident
 
 pytestmark = pytest.mark.anyio
 

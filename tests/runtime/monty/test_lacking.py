@@ -8,9 +8,8 @@ from pydantic_monty import NOT_HANDLED, Monty, MontyConversionError
 from runtime.monty.guests import Guests, job_of
 
 from toolcrib.errors import CodeError
-from toolcrib.runtime.monty.failures import failure
-from toolcrib.runtime.monty.lacking import foreseen, lacking, lacking_syntax
-from toolcrib.runtime.monty.surroundings import Printed, environment
+from toolcrib.runtime.monty.failures import failure, foreseen, lacking, lacking_syntax
+from toolcrib.runtime.monty.pool import Printed, environment
 from toolcrib.runtime.output import Output
 
 

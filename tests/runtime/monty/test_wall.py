@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from runtime.monty.guests import Guests, status, workers
 
-from toolcrib.runtime.monty.filter import write_filter
-from toolcrib.runtime.monty.wall import NOBODY, Wall, wall_here
+from toolcrib.runtime.monty.wall import NOBODY, Wall, wall_here, write_filter
 
 needs_bubblewrap = pytest.mark.usefixtures("needs_bubblewrap")
 

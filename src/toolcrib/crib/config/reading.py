@@ -1,20 +1,26 @@
 """Read the text of a configuration file, and what it says before anybody judges that."""
 
+import json
 import os
+import re
 import stat
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.jsonc import parse_jsonc
 from toolcrib.errors import ConfigError, Problem
+from toolcrib.model.plain import parse_json
 
-__all__ = ["BOM", "MAX_BYTES", "file_refusal", "is_toml", "parse", "read_text"]
+__all__ = ["BOM", "MAX_BYTES", "file_refusal", "is_toml", "parse", "parse_jsonc", "read_text"]
 
 MAX_BYTES = 4 * 2**20
 """How large a configuration file may be."""
 BOM = "\ufeff"
 """What some programs begin a text with."""
+_STRING = r'"(?:\\.|[^"\\])*+"'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
+_COMMA = re.compile(rf"{_STRING}|,(?=\s*[\]}}])", re.DOTALL)
+_VISIBLE = re.compile(r"[^\n]")
 
 
 def is_toml(path: Path) -> bool:
@@ -82,3 +88,36 @@ def _bytes(path: Path) -> bytes:
     if len(content) > MAX_BYTES:
         raise OSError(f"it is larger than {MAX_BYTES // 2**20} MiB")
     return content
+
+
+def parse_jsonc(text: str) -> Any:
+    """Return the value of a JSON text that may have comments and trailing commas.
+
+    >>> parse_jsonc('{"url": "http://127.0.0.1", /* ours */ "args": [1, 2,],} // done')
+    {'url': 'http://127.0.0.1', 'args': [1, 2]}
+
+    Raises:
+        ValueError: it is no such text, the line and the column being those of the text; or a key stands twice
+            in one object.
+    """
+    plain = _COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+    parse_json(plain)
+    return json.loads(plain, object_pairs_hook=_object)
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return blanks in the place of what is no JSON, so that everything else stays where it is."""
+    if found[0].startswith('"'):
+        return found[0]
+    if found[0].startswith("/*") and not found[0].endswith("*/", 2):
+        raise ValueError(f"a comment begins at character {found.start()} and does not end")
+    return _VISIBLE.sub(" ", found[0])
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise ValueError(f"the key {twice[:80]!r} stands twice in one object; one of them would be lost")
+    return made

@@ -10,20 +10,20 @@ from toolcrib.discovery import facts
 from toolcrib.discovery.copies import own
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
 from toolcrib.discovery.docs.glance import schema_info
-from toolcrib.discovery.docs.learnt import Learnt
 from toolcrib.discovery.docs.level import DetailLevel
 from toolcrib.discovery.docs.observed import ObservedShape
 from toolcrib.discovery.kept import Kept, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
 from toolcrib.errors.base import shown
-from toolcrib.model.docs import SchemaInfo, ToolDoc, ToolExample
+from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
+from toolcrib.model.plain import copy_json
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.suggest import nearest
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["DocStore"]
+__all__ = ["DocStore", "Learnt"]
 
 _MAX_GLANCES = 2048
 _MAX_SUGGESTIONS = 3
@@ -285,3 +285,58 @@ def _checked_count(name: str, count: Any) -> int | None:
         return count
     message = f"{name} must be a whole number from 0, or None, not {shown(count)}"
     raise ValidationError((Problem(f"/{name}", "minimum", message),), message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    shape: ObservedShape
+    schema: dict[str, Any]
+    saved: int
+    """How many results the written form speaks of."""
+
+
+class Learnt:
+    """What tools have been seen to give back, by key. Every method may be called from any thread.
+
+    A shape is written when its schema changes or the number of results has doubled, so that a busy tool does
+    not write on every call; `flush` writes the rest.
+    """
+
+    def __init__(self, texts: Texts | None) -> None:
+        self._kept = Kept(texts, "observed")
+        self._lock = Lock()
+        read = self._kept.load(ObservedShape.from_json)
+        self._seen = {key: _Seen(shape, shape.json_schema(), shape.observed) for key, shape in read.items()}
+
+    def add(self, key: str, shape: ObservedShape) -> None:
+        """Learn from one more result."""
+        with self._lock:
+            before = self._seen.get(key) or _Seen(ObservedShape(), {}, 0)
+            merged = before.shape.merge(shape)
+            schema = merged.json_schema()
+            is_due = schema != before.schema or merged.observed >= 2 * before.saved
+            if is_due:
+                self._kept.put(key, merged.to_json())
+            self._seen[key] = _Seen(merged, schema, merged.observed if is_due else before.saved)
+
+    def of(self, key: str) -> ObservedOutput | None:
+        """Return what was learnt, if anything was."""
+        seen = self._seen.get(key)
+        if seen is None:
+            return None
+        return ObservedOutput.of_checked(observed=seen.shape.observed, json_schema=copy_json(seen.schema))
+
+    def forget(self, key: str) -> None:
+        """Unlearn a tool."""
+        with self._lock:
+            if key in self._seen:
+                self._kept.delete(key)
+                del self._seen[key]
+
+    def flush(self) -> None:
+        """Write what is not written yet."""
+        with self._lock:
+            for key, seen in self._seen.items():
+                if seen.saved != seen.shape.observed:
+                    self._kept.put(key, seen.shape.to_json())
+                    self._seen[key] = _Seen(seen.shape, seen.schema, seen.shape.observed)

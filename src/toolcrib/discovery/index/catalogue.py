@@ -1,19 +1,21 @@
 """All tools of an index, and the ways to them."""
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from toolcrib.discovery.index.entry import Entry
-from toolcrib.discovery.index.filters import Filter
+from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Filter
 from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named, Names
-from toolcrib.discovery.index.selections import Selections
 from toolcrib.discovery.keys import is_exact, without_version
 
-__all__ = ["Catalogue"]
+__all__ = ["Catalogue", "Selection", "Selections"]
 
 _FEW = 1_000
 """Up to how many ids are put in their places one by one; more are sorted in."""
+_KEPT = 64
+_MENDED = 1_000
+"""Up to how many changes a selection is mended; after more it is made anew."""
 
 
 class Catalogue(Lookup):
@@ -102,3 +104,117 @@ class Catalogue(Lookup):
             del self._order[bisect_left(self._order, tool_id)]
         for tool_id in fresh:
             insort(self._order, tool_id)
+
+
+class Selection:
+    """The tools that pass a filter; the set is never changed, but replaced where another tool passes."""
+
+    __slots__ = ("_order", "ids", "stale")
+
+    def __init__(self, ids: frozenset[str]) -> None:
+        self.ids = ids
+        self.stale: set[str] = set()
+        """The tools that have changed since."""
+        self._order: list[str] | None = None
+
+    @property
+    def order(self) -> list[str]:
+        """The ids in order; to be read at once, since it changes with the selection."""
+        if self._order is None:
+            self._order = sorted(self.ids)
+        return self._order
+
+    def change(self, come: Collection[str], gone: Collection[str]) -> None:
+        """Let tools in and out."""
+        self.ids = (self.ids.difference(gone) if gone else self.ids).union(come)
+        if self._order is not None:
+            for tool_id in gone:
+                del self._order[bisect_left(self._order, tool_id)]
+            for tool_id in come:
+                insort(self._order, tool_id)
+
+
+class Selections:
+    """Tools by facet; a filter that was asked for before is mended where tools changed, not made anew."""
+
+    def __init__(self, meant: Callable[[str], Collection[str]]) -> None:
+        """File nothing yet; `meant` says which tools an id stands for."""
+        self._meant = meant
+        self._by_facet: dict[str, set[str]] = {}
+        self._namespaces: set[str] = set()
+        self._kept: dict[Filter, Selection] = {}
+
+    @property
+    def namespaces(self) -> list[str]:
+        """The namespaces in order; an empty one stands for the tools without."""
+        return sorted(self._namespaces)
+
+    def namespaces_of(self, ids: frozenset[str]) -> list[str]:
+        """Return the namespaces that some tools are in, in order."""
+        return [one for one in self.namespaces if not self._by_facet[NAMESPACE + one].isdisjoint(ids)]
+
+    def add(self, tool_id: str, facets: Iterable[str]) -> None:
+        """File a tool under its facets."""
+        for facet in facets:
+            if facet not in self._by_facet:
+                self._by_facet[facet] = set()
+                if facet.startswith(NAMESPACE):
+                    self._namespaces.add(facet.removeprefix(NAMESPACE))
+            self._by_facet[facet].add(tool_id)
+
+    def remove(self, tool_id: str, facets: Iterable[str]) -> None:
+        """Take a tool from under its facets."""
+        for facet in facets:
+            self._by_facet[facet].discard(tool_id)
+            if not self._by_facet[facet]:
+                del self._by_facet[facet]
+                if facet.startswith(NAMESPACE):
+                    self._namespaces.remove(facet.removeprefix(NAMESPACE))
+
+    def note(self, changed: Collection[str]) -> None:
+        """Remember that tools were added, removed or filed anew."""
+        for conditions, selection in list(self._kept.items()):
+            selection.stale.update(changed)
+            if len(selection.stale) > _MENDED:
+                del self._kept[conditions]
+
+    def of(self, conditions: Filter) -> Selection:
+        """Return the tools that pass a filter of at least one condition."""
+        selection = self._kept.get(conditions)
+        if selection is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            selection = self._kept[conditions] = Selection(self._found(conditions))
+        elif selection.stale:
+            passing = {tool_id for tool_id in selection.stale if self._passes(tool_id, conditions)}
+            gone = selection.ids & selection.stale - passing
+            come = passing - selection.ids
+            if come or gone:
+                selection.change(come, gone)
+            selection.stale.clear()
+        return selection
+
+    def _found(self, conditions: Filter) -> frozenset[str]:
+        wanted = [self._having(facets) for facets in conditions if NONE_OF not in facets] or [self._all()]
+        unwanted = [self._having(facets) for facets in conditions if NONE_OF in facets]
+        first, *others = sorted(wanted, key=len)
+        found = first.intersection(*others) if others else first
+        return frozenset(found.difference(*unwanted) if unwanted else found)
+
+    def _all(self) -> set[str]:
+        return self._having(frozenset(NAMESPACE + one for one in self._namespaces))
+
+    def _having(self, facets: frozenset[str]) -> set[str]:
+        """Return the tools that have one of some facets, not to be changed."""
+        groups = [self._by_facet[facet] for facet in facets if facet in self._by_facet]
+        named = [self._meant(facet.removeprefix(ID)) for facet in facets if facet.startswith(ID)]
+        return groups[0] if len(groups) == 1 and not named else set().union(*groups, *named)
+
+    def _passes(self, tool_id: str, conditions: Filter) -> bool:
+        return tool_id in self._meant(tool_id) and all(
+            self._has_one(tool_id, facets) != (NONE_OF in facets) for facets in conditions
+        )
+
+    def _has_one(self, tool_id: str, facets: frozenset[str]) -> bool:
+        is_named = not facets.isdisjoint((ID + tool_id, ID + without_version(tool_id)))
+        return is_named or any(tool_id in self._by_facet.get(facet, ()) for facet in facets)

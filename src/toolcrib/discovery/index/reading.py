@@ -1,27 +1,142 @@
 """Reading a catalogue: what there is, which is meant, and which fits a question."""
 
+import re
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from threading import Lock
 from typing import TypeVar, Unpack
 
 from toolcrib.discovery.index.arguments import check_asked
-from toolcrib.discovery.index.cursor import Listing
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter, FilterOptions, filter_text, read_filter
-from toolcrib.discovery.index.finding import Asked, Search
 from toolcrib.discovery.index.lookup import Lookup
+from toolcrib.discovery.index.names import ALIAS
 from toolcrib.discovery.index.references import latest, not_found, versions_of
 from toolcrib.discovery.keys import key_of
-from toolcrib.discovery.protocols import Searcher
+from toolcrib.discovery.protocols import Hit, Ranking, Searcher
 from toolcrib.discovery.records import Page, Result, Summary
-from toolcrib.errors import InvalidToolIdError
+from toolcrib.errors import InvalidCursorError, InvalidToolIdError
 from toolcrib.model import Tool, ToolBackend, ToolId
 
-__all__ = ["Reader", "Shared"]
+__all__ = ["Asked", "Listing", "Reader", "Search", "Shared"]
 
+_DEPTH = 500
+"""How many hits are looked at for those that are sure enough; more, where half of these still hold some."""
+_DEEPER = 4
+_PLACE = struct.Struct(">Q8s8s")
+_CURSOR = re.compile(r"[A-Za-z0-9_-]{32}")
+"""Three bytes are four characters: 24 bytes need no padding."""
 _NOTHING: frozenset[str] = frozenset()
 """A condition that no tool meets."""
 Item = TypeVar("Item", Result, Summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, and which answers are wanted."""
+
+    query: str
+    conditions: Filter
+    min_confidence: float
+
+    @property
+    def text(self) -> str:
+        """Everything that the answers depend on, as one text."""
+        return f"search {self.min_confidence!r} {filter_text(self.conditions)} {self.query}"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One question, and where to look."""
+
+    searcher: Searcher
+    query: str
+    named: Mapping[str, int]
+    """The tools that the question calls by name, and how directly."""
+    among: frozenset[str] | None
+
+    def find(self, count: int, min_confidence: float) -> Ranking:
+        """Return the best `count` hits that are sure enough, and how many there are."""
+        if min_confidence <= 0:
+            return self._ranked(count)
+        depth = _DEPTH
+        ranked: Sequence[Hit] = self._ranked(depth)
+        while len(ranked) == depth and max(hit.confidence for hit in ranked[depth // 2 :]) >= min_confidence:
+            depth *= _DEEPER
+            ranked = self._ranked(depth)
+        sure = [hit for hit in ranked if hit.confidence >= min_confidence]
+        return Ranking(sure[:count], len(sure))
+
+    def _ranked(self, count: int) -> Ranking:
+        named = frozenset(self.named if self.among is None else self.among.intersection(self.named))
+        if not named:
+            return self.searcher.search(self.query, limit=count, among=self.among)
+        rest = self.searcher.search(self.query, limit=count, among=self.among, exclude=named)
+        first = self._by_name(named, above=rest[0].score if rest else 0.0)
+        return Ranking([*first, *rest][:count], len(first) + rest.total)
+
+    def _by_name(self, named: frozenset[str], above: float) -> Sequence[Hit]:
+        """Return the named tools, the most directly named first, each with a score above every other's."""
+        found = self.searcher.search(self.query, limit=len(named), among=named)
+        scores = dict.fromkeys(named, 0.0) | {hit.id: max(hit.score, 0.0) for hit in found}
+        step = max(scores.values()) + 1.0
+        scored = [
+            (above + 1.0 + step * (ALIAS - self.named[one]) + score, one) for one, score in scores.items()
+        ]
+        return [Hit(one, score, 1.0) for score, one in sorted(scored, key=lambda pair: (-pair[0], pair[1]))]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list in one state: what was asked for, and the version of the index that answered."""
+
+    question: str
+    """Everything that the list depends on, as text."""
+    version: int
+    index: bytes
+    """Which index it is: cursors of another process or another index mean nothing here."""
+
+    def cursor(self, offset: int) -> str:
+        """Return the cursor for a place in the list."""
+        stamp = self._stamp()
+        packed = _PLACE.pack(offset, stamp, self._seal(offset, stamp))
+        return urlsafe_b64encode(packed).decode()
+
+    def offset(self, cursor: str | None) -> int:
+        """Return the place that a cursor means; None and an empty one mean the beginning.
+
+        Raises:
+            InvalidCursorError: it is no cursor, or it belongs to another list or another state of it.
+        """
+        if cursor is None or cursor == "":
+            return 0
+        offset, stamp, seal = _unpacked(cursor)
+        if seal != self._seal(offset, stamp):
+            raise InvalidCursorError("it was not issued for this query and these filters")
+        if stamp != self._stamp():
+            raise InvalidCursorError("the catalogue has changed since it was issued")
+        return offset
+
+    def _stamp(self) -> bytes:
+        """Return what stands for the version: whoever sees a part of an index need not learn of the rest."""
+        return self._digest(f"version {self.version}")
+
+    def _seal(self, offset: int, stamp: bytes) -> bytes:
+        return self._digest(f"{offset} {stamp.hex()} {self.question}")
+
+    def _digest(self, text: str) -> bytes:
+        return blake2b(text.encode(errors="surrogatepass"), digest_size=8, key=self.index).digest()
+
+
+def _unpacked(cursor: object) -> tuple[int, bytes, bytes]:
+    # Checked by its letters: the decoder would overlook what is not of its alphabet.
+    if not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor):
+        raise InvalidCursorError("it was not issued by this index")
+    offset, stamp, seal = _PLACE.unpack(urlsafe_b64decode(cursor))
+    return offset, stamp, seal
 
 
 @dataclass(slots=True)

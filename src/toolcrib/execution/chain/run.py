@@ -25,13 +25,12 @@ from toolcrib.execution.chain.chain import Chain, Node
 from toolcrib.execution.chain.limits import ChainLimits
 from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, Scope
 from toolcrib.execution.chain.results import ChainResult, StepResult
-from toolcrib.execution.chain.side_by_side import run_side_by_side
 from toolcrib.execution.chain.templates import Template, fill
 from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.model.plain import copy_json
 from toolcrib.model.results import RunResult
 
-__all__ = ["Around", "ChainProgress", "RunTool", "run_chain"]
+__all__ = ["Around", "ChainProgress", "RunTool", "run_chain", "run_side_by_side"]
 
 RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
 """Runs one tool with arguments, which it may only read, within so many seconds; raises a `ToolcribError`."""
@@ -313,3 +312,33 @@ async def _tell(progress: ChainProgress | None, done: int, total: int, message: 
         told = progress(done, total, message)
         if inspect.isawaitable(told):
             await told
+
+
+async def run_side_by_side(job: Callable[[int], Awaitable[bool]], count: int, width: int) -> int | None:
+    """Run the jobs from 0 to `count`, `width` at a time, and return which of them said False, if any.
+
+    They begin in order. The first to say False, or to raise, ends the others; what it raised is raised here
+    as it is.
+    """
+    places = iter(range(count))
+    refused: list[int] = []
+    raised: list[Exception] = []
+
+    async def work() -> None:
+        for place in places:
+            await anyio.lowlevel.checkpoint()  # a deadline must be met also by jobs that never wait
+            try:
+                if await job(place):
+                    continue
+                refused.append(place)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the group would wrap it
+                raised.append(error)
+            group.cancel_scope.cancel()
+            return
+
+    async with anyio.create_task_group() as group:
+        for _ in range(min(width, count)):
+            group.start_soon(work)
+    if raised:
+        raise raised[0]
+    return refused[0] if refused else None

@@ -1,30 +1,123 @@
 """Tools that are Python functions in this process."""
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import anyio
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from toolcrib.errors import NoBackendError, ToolCancelledError, ToolcribError, ToolExecutionError
-from toolcrib.execution.background import is_being_cancelled, result_of, yield_to_cancellation
-from toolcrib.execution.local.context import RunningCall
+from toolcrib.errors import (
+    NoBackendError,
+    ToolCancelledError,
+    ToolcribError,
+    ToolExecutionError,
+    ValidationError,
+)
+from toolcrib.errors.base import either
+from toolcrib.execution.background import Loop, is_being_cancelled, result_of, yield_to_cancellation
 from toolcrib.execution.local.handler import Handler
 from toolcrib.execution.local.threads import Threads
-from toolcrib.execution.local.values import Chunks, as_json
-from toolcrib.execution.records import Answer, Call, Update
+from toolcrib.execution.records import Answer, Call, Emit, Update
 from toolcrib.execution.scrub import said_by, scrub
 from toolcrib.model.backend import LocalBackend, ToolBackend
+from toolcrib.model.context import Context, LogLevel
 from toolcrib.model.local import LocalTool
-from toolcrib.model.plain import copy_json
+from toolcrib.model.plain import MAX_CHARS, MAX_NODES, copy_json, measure
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["LocalHandlers"]
+__all__ = ["Chunks", "LocalHandlers", "RunningCall", "as_json"]
 
+_LEVELS: tuple[str, ...] = get_args(LogLevel)
 _CLEANING_TIME = 5.0
 """How long a generator may take to clean up after it was left."""
+_SCALARS = {str, int, bool, type(None)}
+
+
+class _Told:
+    """An awaitable that has happened already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+class RunningCall(Context):
+    """The context of one call; what is told after the call has ended goes nowhere."""
+
+    def __init__(self, call: Call) -> None:
+        self.tool_id = call.tool_id
+        self.caller = call.caller
+        self._emit: Emit | None = call.emit
+        self._loop = None if call.emit is None else Loop()
+        self._cancelled = False
+        self._telling: Future[None] | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more."""
+        return self._cancelled
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody listens."""
+        return self._emit is not None
+
+    def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Awaitable[None]:
+        """Tell how far the work has come.
+
+        Raises:
+            TypeError: it is no number.
+        """
+        for number in (progress, total):
+            if number is not None and not isinstance(number, int | float):
+                raise TypeError(f"progress must be a number, not {number!r}")
+        said = {"progress": progress, "total": total, "message": message}
+        return self.tell(
+            Update(kind="progress", data={key: value for key, value in said.items() if value is not None})
+        )
+
+    def log(self, message: str, level: LogLevel = "info") -> Awaitable[None]:
+        """Tell something to whoever watches the call.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        if level not in _LEVELS:
+            raise ValueError(
+                f"there is no level {level!r}; write log(message, level), with {either(_LEVELS)}"
+            )
+        return self.tell(Update(kind="progress", data={"message": message, "level": level}))
+
+    def tell(self, update: Update) -> Awaitable[None]:
+        """Pass an update on: from a thread at once, from a coroutine when it is awaited."""
+        if self._emit is None or self._loop is None:
+            return _Told()
+        if self._loop.is_here:
+            return self._pass_on(update)
+        future = self._telling = self._loop.start(lambda: self._pass_on(update))
+        if future is not None:
+            if self._emit is None:  # the call ended before there was anything to cancel
+                future.cancel()
+            self._loop.wait_for(future)
+        return _Told()
+
+    async def _pass_on(self, update: Update) -> None:
+        emit = self._emit  # asked in the loop, where the call ends too
+        if emit is not None:
+            await emit(update)
+
+    def end(self, *, cancelled: bool) -> None:
+        """Let nothing more through."""
+        self._cancelled = self._cancelled or cancelled
+        self._emit = None
+        if self._telling is not None:
+            self._telling.cancel()
 
 
 class LocalHandlers:
@@ -215,3 +308,59 @@ def _typed(call: Call, error: BaseException) -> BaseException:
 
 def _name(backend: ToolBackend) -> str:
     return backend.name if isinstance(backend, LocalBackend) else backend.kind
+
+
+def as_json(call: Call, value: Any, handler: Handler | None = None) -> Any:
+    """Return what a handler gave as JSON of its own, written as its return type says.
+
+    Raises:
+        ToolExecutionError: it is not JSON, nor anything that can be written as such.
+    """
+    try:
+        if handler is not None and handler.typed is not None:
+            plain = handler.typed.write_result(value)
+        else:
+            plain = value if type(value) in _SCALARS else to_jsonable_python(value)
+        measure(plain)
+    except (PydanticSerializationError, ValidationError, RecursionError) as error:
+        reason = f"it returned {type(value).__name__}, which is not JSON: {said_by(error, call.args)}"
+        raise ToolExecutionError(tool_id=call.tool_id, reason=reason) from error
+    return plain
+
+
+class Chunks:
+    """What a stream has given so far.
+
+    A value has a limit, and a stream has none: where somebody listens and no output schema wants to see the
+    whole, one that grows beyond the limit is not kept, and its value is None.
+    """
+
+    def __init__(self, call: Call, *, heard: bool) -> None:
+        self._call = call
+        self._may_drop = heard and call.tool.output_schema is None
+        self._kept: list[Any] | None = []
+        self._nodes = self._chars = 0
+
+    @property
+    def value(self) -> list[Any] | None:
+        """All of them together."""
+        return self._kept
+
+    def add(self, item: Any) -> Any:
+        """Keep an item, and return it as JSON.
+
+        Raises:
+            ToolExecutionError: it is not JSON, or all of them together are too much.
+        """
+        chunk = as_json(self._call, item)
+        if self._kept is not None:
+            nodes, _, chars, _ = measure(chunk)
+            self._nodes, self._chars = self._nodes + nodes, self._chars + chars
+            if self._nodes < MAX_NODES and self._chars < MAX_CHARS:
+                self._kept.append(chunk)
+            elif self._may_drop:
+                self._kept = None
+            else:
+                reason = f"it gave more than a value may hold, {MAX_NODES:,} values; read it as a stream"
+                raise ToolExecutionError(tool_id=self._call.tool_id, reason=reason)
+        return chunk

@@ -1,24 +1,33 @@
 """Answers of tools that change nothing, given again without asking again."""
 
+import json
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from hashlib import blake2b
 from math import inf
+from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.lowlevel import current_token
+from pydantic_core import from_json, to_json
 
-from toolcrib.execution.middleware.frozen import FrozenAnswer, digest, freeze
+from toolcrib.errors import ValidationError
 from toolcrib.execution.middleware.keys import by_backend
 from toolcrib.execution.middleware.options import require
-from toolcrib.execution.middleware.shelf import Shelf
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
+from toolcrib.model.plain import measure
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["FROM_CACHE", "Cache"]
+__all__ = ["FROM_CACHE", "Cache", "FrozenAnswer", "Shelf", "digest", "freeze"]
 
 FROM_CACHE = "from the cache"
 """The note on an answer that no backend was asked for."""
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class _Key:
@@ -193,3 +202,117 @@ class Cache:
 def _place(call: Call) -> str:
     """Return what a call may change, or reads: one server, one API, or this process."""
     return "local" if call.backend.kind == "local" else by_backend(call)
+
+
+def digest(args: Any) -> bytes | None:
+    """Return what equal arguments have in common, or None if they are not plain JSON.
+
+    The order of keys makes no difference; the types of numbers do.
+
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}), digest({"a": 1}) == digest({"a": 1.0})
+    (True, False)
+    """
+    if not _is_json(args):
+        return None
+    return blake2b(_CANONICAL.encode(args).encode(), digest_size=32).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenAnswer:
+    """An answer kept as JSON text: no two callers share a list or an object, and the size counted is the size kept."""
+
+    structured: bytes
+    mcp_result: bytes | None
+    notes: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes are kept."""
+        return len(self.structured) + len(self.mcp_result or b"")
+
+    def thaw(self, note: str) -> Answer:
+        """Return the answer anew, with a note on where it comes from."""
+        return Answer(
+            structured=from_json(self.structured),
+            mcp_result=None if self.mcp_result is None else from_json(self.mcp_result),
+            notes=(*self.notes, note),
+        )
+
+
+def freeze(answer: Answer) -> FrozenAnswer | None:
+    """Return an answer as it can be kept, or None if it holds more than plain JSON."""
+    if not _is_json(answer.structured) or not _is_json(answer.mcp_result):
+        return None
+    raw = None if answer.mcp_result is None else to_json(answer.mcp_result)
+    return FrozenAnswer(to_json(answer.structured), raw, answer.notes)
+
+
+def _is_json(value: Any) -> bool:
+    """Return whether a value is plain JSON, and not too large or deep to be handled."""
+    try:
+        measure(value)
+    except ValidationError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[V]):
+    value: V
+    size: int
+    until: float
+
+
+class Shelf(Generic[K, V]):
+    """Keeps at most `max_entries` values of at most `max_bytes` in all, each for `ttl` seconds.
+
+    >>> shelf = Shelf(max_entries=2, max_bytes=100, ttl=60, clock=lambda: 0.0)
+    >>> for name in "abc":
+    ...     shelf.put(name, name.upper(), size=10)
+    >>> shelf.get("a"), shelf.get("c"), len(shelf), shelf.size
+    (None, 'C', 2, 20)
+    """
+
+    __slots__ = ("_clock", "_kept", "_max_bytes", "_max_entries", "_ttl", "size")
+
+    def __init__(self, *, max_entries: int, max_bytes: int, ttl: float, clock: Callable[[], float]) -> None:
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._ttl = ttl
+        self._clock = clock
+        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
+        self.size = 0
+        """The bytes of all values together."""
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: K) -> V | None:
+        """Return the value kept under a key, if its time is not over."""
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        if self._clock() >= kept.until:
+            self._drop(key)
+            return None
+        self._kept.move_to_end(key)
+        return kept.value
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Keep a value, unless it is larger than all that may be kept."""
+        if key in self._kept:
+            self._drop(key)
+        if size > self._max_bytes or not self._max_entries:
+            return
+        self._kept[key] = _Kept(value, size, self._clock() + self._ttl)
+        self.size += size
+        while len(self._kept) > self._max_entries or self.size > self._max_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def clear(self, drops: Callable[[K], bool] | None = None) -> None:
+        """Forget the keys that `drops` is true of, or all."""
+        for key in [key for key in self._kept if drops is None or drops(key)]:
+            self._drop(key)
+
+    def _drop(self, key: K) -> None:
+        self.size -= self._kept.pop(key).size

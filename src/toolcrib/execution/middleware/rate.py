@@ -10,17 +10,56 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from toolcrib.errors import BackendUnavailableError
-from toolcrib.execution.middleware.bucket import Bucket
 from toolcrib.execution.middleware.keys import Key, by_backend
 from toolcrib.execution.middleware.options import require
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
 from toolcrib.execution.selection import label
 
-__all__ = ["RateLimit"]
+__all__ = ["Bucket", "RateLimit"]
 
 _TICK = 1e-6
 """Seconds that each clock can tell apart, so that no wait is rounded to nothing."""
+
+
+class Bucket:
+    """Holds up to `burst` tokens and gains one every `interval` seconds; a call takes one.
+
+    In any stretch of t seconds at most `burst + t / interval` tokens are taken.
+
+    >>> bucket = Bucket(burst=2, interval=0.5, now=0.0)
+    >>> [bucket.take(now=0.0) for _ in range(3)], bucket.wait(now=0.0), bucket.take(now=0.5)
+    ([True, True, False], 0.5, True)
+    """
+
+    __slots__ = ("_burst", "_full_at", "_interval", "_latest")
+
+    def __init__(self, *, burst: int, interval: float, now: float) -> None:
+        self._burst = burst
+        self._interval = interval
+        self._full_at = now
+        self._latest = now
+
+    def wait(self, now: float, ahead: int = 0) -> float:
+        """Return how many seconds a call has to wait that lets `ahead` others go first."""
+        now = self._monotonic(now)
+        return max(0.0, self._full_at - now - (self._burst - 1 - ahead) * self._interval)
+
+    def take(self, now: float) -> bool:
+        """Take a token if there is one."""
+        if self.wait(now) > 0:
+            return False
+        self._full_at = max(self._full_at, self._monotonic(now)) + self._interval
+        return True
+
+    def is_full(self, now: float) -> bool:
+        """Return whether nothing has to be remembered of this bucket."""
+        return self._full_at <= self._monotonic(now)
+
+    def _monotonic(self, now: float) -> float:
+        """Return the time, which never runs backwards here whatever the clock does."""
+        self._latest = max(self._latest, now)
+        return self._latest
 
 
 class _Line:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolcrib.gateway.meta.outputs import OUTPUTS
 from toolcrib.model import Tool
 
-__all__ = ["DEFINITIONS", "MAX_EXAMPLES", "MAX_LIMIT", "Definition"]
+__all__ = ["CODES", "DEFINITIONS", "MAX_EXAMPLES", "MAX_LIMIT", "OUTPUTS", "Definition"]
 
 MAX_LIMIT = 100
 """How many tools one page may have."""
@@ -16,6 +15,65 @@ MAX_EXAMPLES = 5
 _MAX_CODE, _MAX_QUERY, _MAX_STEPS, _MAX_TAGS = 100_000, 10_000, 1_000, 100
 _ID = "Id of the tool, such as 'github:create_issue', as search_tools and list_tools give it."
 _CURSOR = "The nextCursor of the page before, with everything else as it was."
+_STEP = {
+    "type": "object",
+    "properties": {
+        "tool_id": {"type": "string"},
+        "args": {"type": "object"},
+        "use_previous": {"type": "boolean"},
+        "id": {"type": "string"},
+    },
+}
+"""What is wrong with a step in more than its shape is told by the chain itself, all at once."""
+_SEARCH = "Find tools by what you want to do, in plain words. Returns ids to describe and run."
+_LIST = (
+    "List the tools of the catalogue in the order of their ids, page by page; narrow it by namespace or "
+    "backend. To find a tool for a task use search_tools."
+)
+_DESCRIBE = (
+    "Explain one tool before you run it: 'summary' is a sentence, 'schema' adds the input and output "
+    "schemas, 'full' adds notes and examples."
+)
+_RUN = (
+    "Run one tool by its id, with its arguments in 'args' as its inputSchema says (see describe_tool). The "
+    "value is in 'structured'."
+)
+_CHAIN = (
+    "Run several tools one after another in one call. In the args of a step, "
+    '{"$ref": "steps.NAME/field"} stands for a part of what the step with the id NAME gave, and '
+    '{"$ref": "previous/field"} for the step before; use_previous passes all of it as the argument '
+    "'previous'. A step may also have when, for_each, parallel (steps, in place of a tool_id), timeout and "
+    "on_error ('stop', 'continue' or {\"fallback\": value}). 'final' is what the last step gave."
+)
+_RUNNING = frozenset({"run_tool", "run_chain", "execute_code"})
+CODES: Final = (
+    "tool_not_found",
+    "no_backends",
+    "validation_input",
+    "validation_output",
+    "execution_failed",
+    "backend_unavailable",
+    "stream_not_supported",
+    "chain_step_failed",
+    "cancelled",
+    "timeout",
+    "limit_exceeded",
+    "denied",
+    "internal",
+)
+"""What can be the matter."""
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_OBJECT = {"type": "object"}
+_DURATION = {"type": "number", "minimum": 0}
+_ERROR = {"type": "object", "required": ["code", "message", "retryable"]}
+_TRUNCATED = {"type": "object", "required": ["bytes", "uri", "preview"]}
+_SUMMARY = {"type": "object", "required": ["id", "name"]}
+_FOUND = {"type": "object", "required": ["id", "name", "score", "scoreType", "confidence"]}
+_OBJECTS = {"type": "array", "items": _OBJECT}
+_STEPS = {"type": "array", "items": {"type": "object", "required": ["index", "structured"]}}
+_PAGE = {"nextCursor": _TEXT, "note": _TEXT}
+"""Every client pays for what stands here, and most models never see it: it says what is always there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +114,7 @@ def _input(properties: dict[str, Any], *required: str) -> dict[str, Any]:
 
 _TOOL_ID = _text(_ID, minLength=1, maxLength=1000)
 _TIMEOUT = _count("Milliseconds it may take at most.")
-_STEP = {
-    "type": "object",
-    "properties": {
-        "tool_id": {"type": "string"},
-        "args": {"type": "object"},
-        "use_previous": {"type": "boolean"},
-        "id": {"type": "string"},
-    },
-}
-"""What is wrong with a step in more than its shape is told by the chain itself, all at once."""
 
-_SEARCH = "Find tools by what you want to do, in plain words. Returns ids to describe and run."
-_LIST = (
-    "List the tools of the catalogue in the order of their ids, page by page; narrow it by namespace or "
-    "backend. To find a tool for a task use search_tools."
-)
-_DESCRIBE = (
-    "Explain one tool before you run it: 'summary' is a sentence, 'schema' adds the input and output "
-    "schemas, 'full' adds notes and examples."
-)
-_RUN = (
-    "Run one tool by its id, with its arguments in 'args' as its inputSchema says (see describe_tool). The "
-    "value is in 'structured'."
-)
-_CHAIN = (
-    "Run several tools one after another in one call. In the args of a step, "
-    '{"$ref": "steps.NAME/field"} stands for a part of what the step with the id NAME gave, and '
-    '{"$ref": "previous/field"} for the step before; use_previous passes all of it as the argument '
-    "'previous'. A step may also have when, for_each, parallel (steps, in place of a tool_id), timeout and "
-    "on_error ('stop', 'continue' or {\"fallback\": value}). 'final' is what the last step gave."
-)
 
 _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     (
@@ -202,7 +230,75 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         ),
     ),
 )
-_RUNNING = frozenset({"run_tool", "run_chain", "execute_code"})
+
+
+def _output(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    """Return the schema of what succeeds with some properties, or fails with `error`.
+
+    It is one object, because clients of the older protocol refuse any other schema, and check a failure
+    against it too.
+    """
+    said = {**properties, "truncated": _TRUNCATED, "error": _ERROR}
+    return {
+        "type": "object",
+        "properties": said,
+        "anyOf": [{"required": list(required)}, {"required": ["error"]}],
+    }
+
+
+OUTPUTS: Final[Mapping[str, dict[str, Any]]] = {
+    "search_tools": _output(("tools",), tools={"type": "array", "items": _FOUND}, **_PAGE),
+    "list_tools": _output(
+        ("tools",), tools={"type": "array", "items": _SUMMARY}, total={"type": "integer"}, **_PAGE
+    ),
+    "list_namespaces": _output(
+        ("namespaces",),
+        namespaces=_TEXTS,
+        counts={"type": "object", "additionalProperties": {"type": "integer"}},
+        note=_TEXT,
+    ),
+    "describe_tool": _output(
+        ("summary",),
+        summary=_TEXT,
+        tool=_OBJECT,
+        inputModes=_TEXTS,
+        outputModes=_TEXTS,
+        securitySummary=_TEXT,
+        annotations=_OBJECT,
+        schemaInfo=_OBJECT,
+        observedOutput=_OBJECT,
+        examples=_OBJECTS,
+        notes=_TEXT,
+        externalRefs=_TEXTS,
+        note=_TEXT,
+    ),
+    "list_tool_examples": _output(("examples",), examples=_OBJECTS, note=_TEXT),
+    "run_tool": _output(
+        ("structured", "durationMs", "toolId"),
+        structured={},
+        durationMs=_DURATION,
+        toolId=_TEXT,
+        annotations=_OBJECT,
+        notes=_TEXTS,
+    ),
+    "run_chain": _output(
+        ("results", "final"),
+        results=_STEPS,
+        final={},
+        durationMs=_DURATION,
+        notes=_TEXTS,
+    ),
+    "execute_code": _output(
+        ("value", "stdout", "stderr", "toolCalls", "durationMs"),
+        value={},
+        stdout=_TEXT,
+        stderr=_TEXT,
+        toolCalls=_OBJECTS,
+        durationMs=_DURATION,
+        notes=_TEXTS,
+    ),
+}
+"""By the name of the tool."""
 
 
 def _defined(name: str, title: str, description: str, schema: dict[str, Any]) -> Definition:

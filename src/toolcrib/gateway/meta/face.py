@@ -1,35 +1,66 @@
 """What clients see of a view of a crib: eight tools that find, explain and run all others."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import finalize, ref
 
 import mcp_types
+from mcp import MCPError
+from pydantic import ValidationError
 
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
+from toolcrib.crib.config.settings import CodeSettings
 from toolcrib.discovery import Change, Index, IndexView
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.errors.base import shown
 from toolcrib.gateway.face import Client, InputNeeded
 from toolcrib.gateway.meta.arguments import Arguments
-from toolcrib.gateway.meta.definitions import DEFINITIONS
+from toolcrib.gateway.meta.definitions import DEFINITIONS, Definition
 from toolcrib.gateway.meta.failures import failure
 from toolcrib.gateway.meta.finding import Finder
 from toolcrib.gateway.meta.portrait import Portrait, Sight
 from toolcrib.gateway.meta.receipts import Receipt, Receipts
 from toolcrib.gateway.meta.reply import Fitting, MetaCall, Reply
 from toolcrib.gateway.meta.running import Runs
-from toolcrib.gateway.meta.sandboxes import why_no_code
-from toolcrib.gateway.meta.wire import no_such_tool, published, result, tokens_of
 from toolcrib.gateway.results import KeptResults, encoded
+from toolcrib.model.suggest import choose
 from toolcrib.model.tokens import estimated_tokens
+from toolcrib.runtime import GUIDE, backends
+from toolcrib.runtime.choice import UNSAFE, check_profile
 
-__all__ = ["TOKENS", "MetaFace"]
+__all__ = [
+    "TOKENS",
+    "MetaFace",
+    "described",
+    "no_such_tool",
+    "published",
+    "result",
+    "tokens_of",
+    "why_no_code",
+]
 
 TOKENS = "toolcrib/tokens"
 """Under which name a result says in its `_meta` what it and the tools cost in tokens."""
 _NAMED = 40
 """How many namespaces are named to a model that begins to use the tools."""
 _Handler = Callable[[MetaCall], Awaitable[Reply]]
+_BLOCKS: Mapping[str, type[mcp_types.ContentBlock]] = {
+    "text": mcp_types.TextContent,
+    "image": mcp_types.ImageContent,
+    "audio": mcp_types.AudioContent,
+    "resource_link": mcp_types.ResourceLink,
+    "resource": mcp_types.EmbeddedResource,
+}
+_EMPTY = (
+    "The catalogue is empty at the moment: no tool can be found. Search again later; servers may be starting."
+)
+_WHEN = (
+    "Use it whenever a task may need a tool, and before saying that you cannot do something or have no tool "
+    "for it."
+)
+_GUIDE_PARTS = 2
+"""Paragraphs of the guide that a model needs before it writes code; errors tell the rest."""
 
 
 class MetaFace:
@@ -163,3 +194,99 @@ def _handlers(finding: Finder, running: Runs) -> Mapping[str, _Handler]:
         "run_chain": running.run_chain,
         "execute_code": running.execute_code,
     }
+
+
+def why_no_code(settings: GatewaySettings, code: CodeSettings, *, sandbox: bool | None = None) -> str:
+    """Return why code cannot run, or nothing where it can; `sandbox` says so without looking.
+
+    >>> why_no_code(GatewaySettings(code=False), CodeSettings())
+    'it is switched off here; use run_tool or run_chain'
+    """
+    if not settings.code:
+        return "it is switched off here; use run_tool or run_chain"
+    if sandbox is not None:
+        return "" if sandbox else "there is no sandbox here; use run_tool or run_chain"
+    if code.backend == UNSAFE and not code.allow_unsafe:
+        return "the sandbox 'unsafe' is not allowed here; use run_tool or run_chain"
+    found = backends().get(code.backend)
+    if found is None:
+        return f"there is no sandbox {code.backend!r}; use run_tool or run_chain"
+    try:
+        check_profile(found, code.profile)
+    except RuntimeUnavailableError as error:
+        return f"{error}; use run_tool or run_chain"
+    return ""
+
+
+def published(definition: Definition, sight: Sight) -> mcp_types.Tool:
+    """Return a definition as it is listed, over what the catalogue contains."""
+    name = definition.tool.name
+    return mcp_types.Tool(
+        name=name,
+        title=definition.title,
+        description=described(name, sight),
+        input_schema=definition.tool.input_schema,
+        output_schema=definition.tool.output_schema,
+        annotations=_hints(definition, sight),
+    )
+
+
+def tokens_of(tools: Iterable[mcp_types.Tool]) -> int:
+    """Return about how many tokens definitions take, as they are listed."""
+    listed = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in tools]
+    return sum(estimated_tokens(encoded(tool)) for tool in listed)
+
+
+def no_such_tool(name: str, names: Sequence[str]) -> MCPError:
+    """Return the error for a tool that is not listed."""
+    return MCPError(mcp_types.INVALID_PARAMS, f"no tool {shown(name)}{choose(name, names)}")
+
+
+def _hints(definition: Definition, sight: Sight) -> mcp_types.ToolAnnotations:
+    """Return what a tool says of itself: one that runs others is as harmless as the worst of them."""
+    if not definition.runs:
+        return mcp_types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    if sight.read_only:
+        return mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
+    return mcp_types.ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
+
+
+def result(reply: Reply, meta: dict[str, Any]) -> mcp_types.CallToolResult:
+    """Return a reply as the result of a call."""
+    if reply.content:
+        content = [_block(block) for block in reply.content]
+    else:
+        text = encoded(reply.structured) if reply.text is None else reply.text
+        content = [mcp_types.TextContent(text=text)]
+    # Everything in it is made here: to check megabytes of JSON again would take longer than the call.
+    return mcp_types.CallToolResult.model_construct(
+        meta=meta,
+        content=content,
+        structured_content=reply.structured,
+        is_error=reply.is_error,
+        result_type="complete",
+    )
+
+
+def _block(block: Mapping[str, Any]) -> mcp_types.ContentBlock:
+    """Return a block of content; one of a kind that nobody knows is shown as text."""
+    kind = _BLOCKS.get(str(block.get("type")))
+    if kind is not None:
+        try:
+            return kind.model_validate(block)
+        except ValidationError:  # a server's own idea of it, which a client must not stumble over
+            pass
+    return mcp_types.TextContent(text=encoded(block))
+
+
+def described(name: str, sight: Sight) -> str:
+    """Return the description of a meta-tool."""
+    said = DEFINITIONS[name].description
+    if name == "search_tools":
+        return f"{said} {_WHEN} {sight.text or _EMPTY}"
+    if name == "execute_code":
+        guide = " ".join(GUIDE.split("\n\n")[:_GUIDE_PARTS])
+        return f"{said} {guide}"
+    if sight.read_only and DEFINITIONS[name].runs:
+        return f"{said} All tools here are read-only."
+    return said

@@ -1,6 +1,7 @@
 """The meta-tools that run tools: one, several, or those that code calls."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -24,15 +25,19 @@ from toolcrib.execution.chain.results import StepResult
 from toolcrib.execution.mcp.results import read_text
 from toolcrib.gateway.meta.confirm import agreed, ask, is_destructive
 from toolcrib.gateway.meta.failures import failure
-from toolcrib.gateway.meta.mentions import mentioned_in, places_of
 from toolcrib.gateway.meta.portrait import Portrait
 from toolcrib.gateway.meta.reply import Fitting, MetaCall, Reply
 from toolcrib.model import DefaultValidator, RunResult, Tool, ToolCallRecord
+from toolcrib.runtime.stubs.naming import identifier
+from toolcrib.runtime.surface import mentioned
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "mentioned_in", "places_of"]
 
 _MS = 1000
 _DIGITS = 3
+_ID = re.compile(r"[\w.-]++(?::[\w.-]++)?+", re.ASCII)
+_AROUND = 80
+"""How many characters before and after a name are shown of a long line."""
 
 
 class Runs:
@@ -279,3 +284,66 @@ def _destructive(plan: Plan) -> Iterable[str]:
         pending = [*step.parts, *pending]
         if step.tool_id is not None and is_destructive(step.annotations):
             yield step.tool_id
+
+
+def mentioned_in(code: str, tools: Sequence[Tool]) -> list[Tool]:
+    """Return those tools that code names, by their ids or by the names that stand for them in code.
+
+    The code is scanned once, however many tools there are; at worst it names one too many.
+
+    >>> shop = Tool(name="drop-all", namespace="shop", input_schema={})
+    >>> [tool.name for tool in mentioned_in("await shop.drop_all()", [shop])]
+    ['drop-all']
+    >>> mentioned_in("await other.drop_all()", [shop])
+    []
+    """
+    paths = {_path(tool) for tool in tools}
+    if not paths:
+        return []
+    ids = frozenset(_ID.findall(code))
+    words = mentioned(code)
+    spaces, names = {space for space, _ in paths}, {name for _, name in paths}
+    reached = {
+        (space, name)
+        for first, attributes in words.items()
+        for space, found in (("", (first,)), *((space, attributes) for space in _spelt(first)))
+        if space in spaces
+        for each in found
+        for name in _spelt(each)
+        if name in names
+    }
+    return [tool for tool in tools if _base(tool) in ids or _path(tool) in reached]
+
+
+def places_of(code: str, tools: Iterable[Tool]) -> list[str]:
+    r"""Return what stands around each place where code may name one of these tools, line by line.
+
+    >>> places_of("x = 1\nawait shop.drop_all()\ny = 2", [Tool(name="drop-all", input_schema={})])
+    ['await shop.drop_all()']
+    """
+    words = {word for tool in tools for word in (tool.name, identifier(tool.name))}
+    pattern = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    found: dict[tuple[int, int], str] = {}
+    for match in re.finditer(pattern, code):
+        first = max(0, match.start() - _AROUND)
+        start = max(first, code.rfind("\n", first, match.start()) + 1)
+        end = code.find("\n", match.end(), match.end() + _AROUND)
+        end = match.end() + _AROUND if end < 0 else end
+        found.setdefault((start, end), code[start:end].strip())
+    return list(found.values())
+
+
+def _base(tool: Tool) -> str:
+    return f"{tool.namespace}:{tool.name}" if tool.namespace else tool.name
+
+
+def _path(tool: Tool) -> tuple[str, str]:
+    return identifier(tool.namespace) if tool.namespace else "", identifier(tool.name)
+
+
+def _spelt(word: str) -> Iterator[str]:
+    """Yield what a word in code may stand for: itself, or what got a number or a dash so as to be another."""
+    yield word
+    base, dash, number = word.rpartition("_")
+    if dash and (not number or number.isdecimal()):
+        yield base

@@ -1,23 +1,161 @@
 """What the type checker found in a piece of code, and the code to look it up in."""
 
+import ast
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from toolcrib.runtime.check.source import Source
 from toolcrib.runtime.check.vocabulary import Vocabulary
 
-__all__ = ["Context", "Engine", "Finding", "Problem"]
+__all__ = ["Context", "Engine", "Finding", "Problem", "Source", "Unawaited"]
 
+_MAX_PARSED = 50_000
+_MAX_LINE = 2_000
+_OUT = "__out"
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_LINES = re.compile(r"\r\n|\r|\n")
 Engine = Literal["monty", "python"]
 """What the code is for: Monty's subset of Python, or a full one."""
-
 _TICKED = re.compile(r"`([^`]*)`")
 _FUNCTION = re.compile(r"(?:function|bound method) `([^`]*)`")
 _MAX_BEFORE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Unawaited:
+    """A call whose coroutine is left as the value."""
+
+    path: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """The code, of which nothing is known where it is no Python, or long."""
+
+    code: str
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of the code."""
+        return _LINES.split(self.code)
+
+    @cached_property
+    def _nodes(self) -> tuple[ast.AST, ...]:
+        if len(self.code) > _MAX_PARSED:
+            return ()
+        try:
+            return tuple(ast.walk(ast.parse(_ESCAPE.sub(_harmless, self.code))))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ()
+
+    @cached_property
+    def _arguments(self) -> dict[tuple[int, int], int | None]:
+        """The places of arguments without a name, where they are known, by where they are written."""
+        found: dict[tuple[int, int], int | None] = {}
+        for call in self._nodes:
+            if isinstance(call, ast.Call):
+                stars = [number for number, part in enumerate(call.args) if isinstance(part, ast.Starred)]
+                known = min(stars, default=len(call.args))
+                for number, argument in enumerate(call.args):
+                    found[self._place(argument)] = number if number < known else None
+        return found
+
+    def _place(self, node: ast.expr) -> tuple[int, int]:
+        """Return the line and the column, in characters, at which something begins."""
+        line = self.lines[node.lineno - 1] if node.lineno <= len(self.lines) else ""
+        if line.isascii():
+            return node.lineno, node.col_offset + 1
+        before = line[:_MAX_LINE].encode("utf-8", "replace")[: node.col_offset]
+        return node.lineno, len(before.decode("utf-8", "replace")) + 1
+
+    def argument(self, line: int, column: int) -> int | None:
+        """Return which of a call's arguments begins at a place, counted from 0."""
+        return self._arguments.get((line, column))
+
+    def follows_unpacked(self, line: int, column: int) -> bool:
+        """Return whether an argument is an unpacked one, `*values`, or comes after one."""
+        return self._arguments.get((line, column), 0) is None
+
+    def catches(self, line: int, *names: str) -> bool:
+        """Return whether the code is ready for one of these exceptions where a line raises it."""
+        around = [
+            node
+            for node in self._nodes
+            if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0)
+        ]
+        kinds = [handler.type for node in around for handler in node.handlers if handler.type]
+        named = [part for kind in kinds for part in _parts(kind)]
+        return any(isinstance(part, ast.Name) and part.id in names for part in named)
+
+    def left_unawaited(self, paths: Container[str]) -> Iterator[Unawaited]:
+        """Yield the calls of tools, and of coroutine functions of the code, that are left in `__out`.
+
+        Where `__out` is read, or assigned more than once, somebody may await it still.
+        """
+        values = [
+            node.value for node in self._nodes if isinstance(node, ast.Assign) and _is_out(node.targets)
+        ]
+        if len(values) != 1 or self._uses[_OUT, ast.Load] or self._uses[_OUT, ast.Store] != 1:
+            return
+        for part in _parts(values[0]):
+            call = self._assigned.get(part.id) if isinstance(part, ast.Name) else part
+            path = _path(call.func) if isinstance(call, ast.Call) else ""
+            if call is not None and (path in paths or path in self._coroutines):
+                yield Unawaited(path, *self._place(call))
+
+    @cached_property
+    def _coroutines(self) -> set[str]:
+        """The coroutine functions of the code that nothing wraps or replaces."""
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        defined = Counter(node.name for node in self._nodes if isinstance(node, kinds))
+        top = self._nodes[0].body if self._nodes and isinstance(self._nodes[0], ast.Module) else []
+        plain = {
+            node.name for node in top if isinstance(node, ast.AsyncFunctionDef) and not node.decorator_list
+        }
+        return {name for name in plain if defined[name] == 1 and not self._uses[name, ast.Store]}
+
+    @cached_property
+    def _uses(self) -> Counter[tuple[str, type[ast.expr_context]]]:
+        return Counter((node.id, type(node.ctx)) for node in self._nodes if isinstance(node, ast.Name))
+
+    @cached_property
+    def _assigned(self) -> dict[str, ast.expr]:
+        """What the names mean that are assigned once and read once."""
+        return {
+            node.targets[0].id: node.value
+            for node in self._nodes
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and self._uses[node.targets[0].id, ast.Store] == self._uses[node.targets[0].id, ast.Load] == 1
+        }
+
+
+def _harmless(escape: re.Match[str]) -> str:
+    """Return something as long for an escape that need not be one: the parser warns of some of them."""
+    return escape[0] if escape[1] in "\\'\"\r\n" else f"/{escape[1]}"
+
+
+def _path(called: ast.expr) -> str:
+    """Return `space.tool` or `tool`, as a call names it."""
+    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+        return f"{called.value.id}.{called.attr}"
+    return called.id if isinstance(called, ast.Name) else ""
+
+
+def _is_out(targets: list[ast.expr]) -> bool:
+    return len(targets) == 1 and isinstance(targets[0], ast.Name) and targets[0].id == _OUT
+
+
+def _parts(value: ast.expr) -> list[ast.expr]:
+    """Return what a value is made of where it is written out."""
+    if isinstance(value, ast.Dict):
+        return value.values
+    return value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,19 @@ them serve every stub. What is checked is never run: its first line names what i
 """
 
 import json
+import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from toolcrib.runtime.check.context import Finding
-from toolcrib.runtime.check.memory import resident
 from toolcrib.runtime.stubs.guest import FUNCTIONS, GUEST
 
-__all__ = ["Sessions", "Skipped"]
+__all__ = ["Sessions", "Skipped", "resident"]
 
 _SENTINEL = "__toolcrib_checked__"
 _GUEST, _ANYTHING = "toolcrib_guest", "toolcrib_anything"
@@ -25,6 +27,7 @@ _MAX_CHECKS = 200
 _MAX_RESIDENT = 200 << 20
 """Bytes of memory from which on a session ends; one that has just begun takes a tenth of it."""
 _MAX_ANSWER = 8 << 20
+_MAX_PROCESSES = 16
 
 
 class Skipped(Exception):  # noqa: N818 - it is no error: the code runs unchecked
@@ -146,3 +149,28 @@ def _read(said: str) -> list[Finding]:
         for item in found
         if item["location"]["row"] > 1
     ]
+
+
+def resident(pid: int | None) -> int:
+    """Return the bytes of memory that a process and its descendants occupy; 0 where nothing is told.
+
+    >>> resident(None)
+    0
+    """
+    return sum(_pages(process) for process in _family(pid)) * os.sysconf("SC_PAGE_SIZE") if pid else 0
+
+
+def _family(pid: int) -> Iterator[int]:
+    pending, left = [pid], _MAX_PROCESSES
+    while pending and left:
+        process, left = pending.pop(), left - 1
+        yield process
+        with suppress(OSError, ValueError):
+            pending += map(int, Path(f"/proc/{process}/task/{process}/children").read_text("ascii").split())
+
+
+def _pages(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):  # it has ended, or this system has no such files
+        return 0

@@ -3,24 +3,25 @@
 import atexit
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from time import sleep
 from typing import Any, Self
 
 import anyio
 from anyio import to_thread
-from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, MontySyntaxError, OSPolicy
+from pydantic_monty import NOT_HANDLED, AsyncMonty, AsyncMontySession, MontyError, MontySyntaxError, OSPolicy
 
 from toolcrib.errors import CodeError, RuntimeUnavailableError, ToolcribError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.monty.bounds import bounds
 from toolcrib.runtime.monty.calls import Calls
 from toolcrib.runtime.monty.failures import check_foreseen, failure, in_value, is_unread
-from toolcrib.runtime.monty.surroundings import Printed, environment
 from toolcrib.runtime.monty.values import EXPLAINING, RETURNED, read_value, with_value
 from toolcrib.runtime.monty.wall import Wall
+from toolcrib.runtime.output import Output, Stream
 from toolcrib.runtime.protocols import Job
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "Printed", "environment"]
 
 _GRACE = 0.5
 """Seconds after its limit at which a worker that does not end by itself is killed."""
@@ -35,6 +36,35 @@ _NEVER = "__toolcrib_never__"
 """A name that is not there: code after it is read, and does not run."""
 _LARGE = 1 << 18
 """How long a text is that is not read between two turns of the event loop."""
+
+
+def environment(*, name: str, args: tuple[Any, ...], **_: Any) -> Any:
+    """Answer what code asks of the system: its environment is empty, and it has nothing else."""
+    if name == "os.environ":
+        return {}
+    if name == "os.getenv":
+        return args[1] if len(args) > 1 else None
+    return NOT_HANDLED
+
+
+class Printed:
+    """Passes on what the guest prints; the engine calls it from threads of its own."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._lock = Lock()
+        self._closed = False
+
+    def write(self, stream: Stream, text: str) -> None:
+        """Keep what fits, until the end of the run."""
+        with self._lock:
+            if not self._closed:
+                self._output.write(stream, text)
+
+    def close(self) -> None:
+        """Take no more."""
+        with self._lock:
+            self._closed = True
 
 
 @cache

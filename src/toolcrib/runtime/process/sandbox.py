@@ -1,6 +1,7 @@
 """The `process` sandbox: full CPython, behind bubblewrap, one fresh interpreter for each run."""
 
 import os
+import signal
 from time import perf_counter
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -8,17 +9,16 @@ from typing import Any, ClassVar, Self
 import anyio
 import anyio.to_thread
 
-from toolcrib.errors import RuntimeUnavailableError, ToolcribError
+from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.process.child import Child, boot, encoded, spawn
 from toolcrib.runtime.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
-from toolcrib.runtime.process.ending import why_gone
 from toolcrib.runtime.process.pool import Pool
 from toolcrib.runtime.process.wall import GUEST_UID, Wall, find_wall, interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
 
-__all__ = ["ProcessSandbox", "converse", "process_limits"]
+__all__ = ["ProcessSandbox", "converse", "process_limits", "why_gone"]
 
 _INTERPRETER = 32 << 20
 """What an interpreter takes before it runs anything."""
@@ -34,6 +34,11 @@ _FAREWELL = 5.0
 """Seconds that an interpreter may take to end, once it has closed its line."""
 _MOST_BYTES, _MOST_SECONDS = 1 << 46, 1e9
 """What no machine has: beyond it systems refuse limits, or take them for others."""
+_SHELL_SIGNALS = 128
+_TIME_IS_UP = {signal.SIGXCPU, signal.SIGKILL}
+_ROUGHLY = 2
+"""By how much the clock that ends a process may differ from the one that is read here: it counts in ticks."""
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
 
 
 class ProcessSandbox:
@@ -214,3 +219,39 @@ async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, in
     if failure is not None:
         raise failure
     return value
+
+
+def why_gone(
+    child: Child, limits: Limits, bridge: Bridge, elapsed: float
+) -> LimitExceededError | SandboxViolationError:
+    """Return what became of a guest that has ended: a limit where the kernel kept one, else a violation.
+
+    The kernel ends code whose time is up by one signal, and code that ignores that by another a second later.
+    Code can send itself either: it is believed where the kernel has counted so much computing, or, where
+    nobody counts, where there was the time for it.
+    """
+    if child.cgroup is not None and child.cgroup.ran_out():
+        return LimitExceededError("memory_bytes", f"the code used more than {limits.memory_bytes:,} bytes")
+    number, computed = _signal(child.process.returncode), child.computed()
+    if computed is None:
+        computed = elapsed * (os.cpu_count() or 1)
+    if number in _TIME_IS_UP and computed >= limits.cpu / _ROUGHLY:
+        return LimitExceededError("cpu", f"the code computed for more than {limits.cpu:g} s")
+    if number in _CRASHES:
+        said = "as it does when code recurses deeper than its stack or misuses memory"
+        return bridge.violation(f"the interpreter crashed with {signal.Signals(number).name}, {said}")
+    if number is not None:
+        return bridge.violation(f"the interpreter was ended by signal {number}")
+    return bridge.violation(
+        f"the interpreter ended without an answer, with status {child.process.returncode}"
+    )
+
+
+def _signal(status: int | None) -> int | None:
+    """Return the signal that ended a program; those that run one for us say it by its status."""
+    if status is None:
+        return None
+    if status < 0:
+        return -status
+    known = status - _SHELL_SIGNALS
+    return known if 0 < known < signal.NSIG else None

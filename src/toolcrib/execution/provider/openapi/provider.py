@@ -11,7 +11,6 @@ from toolcrib.execution.provider.base import WebProvider, check_id
 from toolcrib.execution.provider.client import HttpOptions
 from toolcrib.execution.provider.credentials import Credentials, Secret
 from toolcrib.execution.provider.openapi.document import document_error, read_document
-from toolcrib.execution.provider.openapi.naming import Names
 from toolcrib.execution.provider.openapi.operations import Operation, Operations
 from toolcrib.execution.provider.openapi.references import follow
 from toolcrib.execution.provider.openapi.schemas import Schemas
@@ -21,12 +20,14 @@ from toolcrib.execution.provider.plan import Plan
 from toolcrib.execution.records import Call
 from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool
+from toolcrib.model.toolid import MAX_NAME_LENGTH
 
-__all__ = ["OpenApiProvider", "Skipped"]
+__all__ = ["Names", "OpenApiProvider", "Skipped"]
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _VERSION = re.compile(r"3\.(\d{1,3})(\.\d+.*)?")
 _MAX_OPERATIONS = 20_000
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +161,34 @@ def _operations(document: dict[str, Any], skipped: list[Skipped]) -> Iterator[Op
                 if count > _MAX_OPERATIONS:
                     raise document_error("/paths", f"it has more than {_MAX_OPERATIONS:,} operations")
                 yield Operation(method, path, item, operation)
+
+
+class Names:
+    """Gives each operation a name of its own: its id, else its method and path.
+
+    >>> names = Names()
+    >>> names.take("list pets", "get", "/pets"), names.take(None, "get", "/pets/{id}")
+    ('list_pets', 'get_pets_id')
+    >>> names.take("list_pets", "get", "/dogs")
+    'list_pets_2'
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def take(self, operation_id: object, method: str, path: str) -> str:
+        """Return the name of an operation; the second that would be called the same gets a number."""
+        wanted = operation_id if isinstance(operation_id, str) else ""
+        base = _mend(wanted) or _mend(f"{method}{path.replace('{', '').replace('}', '')}") or "operation"
+        name = base
+        while name in self._taken:
+            self._numbers[base] = self._numbers.get(base, 1) + 1
+            suffix = f"_{self._numbers[base]}"
+            name = f"{base[: MAX_NAME_LENGTH - len(suffix)]}{suffix}"
+        self._taken.add(name)
+        return name
+
+
+def _mend(text: str) -> str:
+    return _FOREIGN.sub("_", text).strip("_")[:MAX_NAME_LENGTH]
