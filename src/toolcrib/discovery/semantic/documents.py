@@ -222,10 +222,10 @@ class Neighbours:
     with the same vectors, added in the same order, make the same graph. It is not safe to share between
     threads.
 
-    Built with usearch, which the extra `semantic` brings. Measured with real questions over 100,000 vectors of
-    384 dimensions on one Xeon core: 1.5 ms a search, which has .995 of the true ten best and always the first,
-    where comparing every vector takes 10 ms; a breadth of 128 instead of 384 has .977 in 0.6 ms. Adding one
-    vector takes 0.4 ms, so 40 seconds for all.
+    Built with usearch, which the extra `semantic` brings. Measured with real questions over 100,000
+    vectors of 384 dimensions on one Xeon core: 1.5 ms a search, which has .995 of the true ten best and
+    always the first, where comparing every vector takes 10 ms; a breadth of 128 instead of 384 has .977
+    in 0.6 ms. Adding one vector takes 0.4 ms, so 40 seconds for all.
     """
 
     def __init__(self, usearch: Any, dimensions: int) -> None:

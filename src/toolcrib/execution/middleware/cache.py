@@ -219,7 +219,7 @@ def digest(args: Any) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class FrozenAnswer:
-    """An answer kept as JSON text: no two callers share a list or an object, and the size counted is the size kept."""
+    """An answer kept as JSON text, so that no two callers share an object and its size is known."""
 
     structured: bytes
     mcp_result: bytes | None

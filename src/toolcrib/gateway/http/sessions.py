@@ -184,9 +184,9 @@ def _event(message: JSONRPCMessage | None) -> bytes:
 async def answer_call(server: Server[Any], state: Any, request: Request, send: Send, patience: float) -> bool:
     """Answer a plain call of a tool, and return whether it was one; if not, nothing was answered.
 
-    The SDK answers calls of the stateless era with two tasks and a stream each. Here a call runs in the task of
-    its request, and one that does not end at once gets a task that watches for the client to leave; everything
-    else is left to the SDK.
+    The SDK answers calls of the stateless era with two tasks and a stream each. Here a call runs in the
+    task of its request, and one that does not end at once gets a task that watches for the client to
+    leave; everything else is left to the SDK.
 
     Args:
         server: whose tool it is.

@@ -45,9 +45,9 @@ def ordered(nodes: list[Node], edges_of: Edges) -> list[Node] | None:
 def returns(nodes: list[Node]) -> dict[Node, int]:
     """Return the references that lead back, each with the number of ways on which it is met.
 
-    The engine looks up its verdict instead of computing it again where a `$ref` leads back to a subschema that
-    is being checked, one that every way from the root to the reference passes. Only those count here, whatever
-    the order in which the engine compiles the schema.
+    The engine looks up its verdict instead of computing it again where a `$ref` leads back to a subschema
+    that is being checked, one that every way from the root to the reference passes. Only those count
+    here, whatever the order in which the engine compiles the schema.
 
     The engine may keep its verdicts apart for each of these ways. Where cycles remain that no reference
     closes for certain, nothing is said to be looked up.

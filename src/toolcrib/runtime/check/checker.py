@@ -205,8 +205,8 @@ class Busy(Exception):  # noqa: N818 - it is no error: whoever asked goes on wit
 class Threads:
     """A few threads that run what may block; none of them starts before it is needed.
 
-    A worker behind a wall dies with the thread that started it. anyio's worker threads end when they are idle,
-    or with the task that first asked for them, so these are our own.
+    A worker behind a wall dies with the thread that started it. anyio's worker threads end when they are
+    idle, or with the task that first asked for them, so these are our own.
     """
 
     def __init__(self, count: int) -> None:
