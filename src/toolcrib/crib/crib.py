@@ -14,7 +14,7 @@ from toolcrib.discovery import Discovery, Scope
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.mcp import ServerStatus
-from toolcrib.execution.mcp.hooks import OnInput
+from toolcrib.execution.mcp.config import OnInput
 from toolcrib.model import LocalBackend, LocalTool, Tool, tool
 
 __all__ = ["Crib"]

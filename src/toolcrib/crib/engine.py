@@ -26,7 +26,7 @@ from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, 
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
 from toolcrib.execution.background import Background
 from toolcrib.execution.mcp import McpServers, ServerStatus
-from toolcrib.execution.mcp.hooks import OnInput
+from toolcrib.execution.mcp.config import OnInput
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, Tool, ToolBackend
 
 __all__ = ["Doors", "Engine"]

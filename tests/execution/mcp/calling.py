@@ -11,7 +11,7 @@ from servers.launch import children
 from waiting import PATIENCE
 
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.reaper import watcher_pid
+from toolcrib.execution.mcp.process import watcher_pid
 from toolcrib.execution.records import Answer, Call, Emit
 from toolcrib.model import McpBackend, Tool
 

@@ -12,8 +12,8 @@ from mcp.client.session import ClientSession
 from waiting import PATIENCE
 
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.stdio import stdio_transport
-from toolcrib.execution.mcp.tail import StderrTail
 
 HERE = Path(__file__).parent
 

@@ -1,6 +1,6 @@
 import pytest
 
-from toolcrib.execution.mcp.breaker import Breaker
+from toolcrib.execution.mcp.server_health import Breaker
 
 
 class Clock:

@@ -16,8 +16,7 @@ from waiting import PATIENCE
 
 from toolcrib.errors import BackendUnavailableError, ToolExecutionError
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.failures import is_lost_session, is_unreachable, was_answered
-from toolcrib.execution.mcp.faults import marked, own
+from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable, marked, own, was_answered
 
 pytestmark = pytest.mark.anyio
 

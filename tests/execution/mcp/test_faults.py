@@ -6,7 +6,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import ConfigError, Problem, ServerUnavailableError
-from toolcrib.execution.mcp.faults import (
+from toolcrib.execution.mcp.errors import (
     marked,
     never_sent,
     place,

@@ -26,10 +26,10 @@ from needs import lack
 from servers.launch import closed_port
 from waiting import PATIENCE, until
 
-from toolcrib.execution.mcp.client import AnsweringClient, client_settings, tls_context
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.faults import never_sent, own
+from toolcrib.execution.mcp.errors import never_sent, own
 from toolcrib.execution.mcp.http import http_transport, reason_of, sse_transport
+from toolcrib.execution.mcp.http_client import AnsweringClient, client_settings, tls_context
 
 pytestmark = pytest.mark.anyio
 

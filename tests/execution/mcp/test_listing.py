@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.execution.mcp.listing import Catalogue, all_definitions, own_name, read_definitions
-from toolcrib.execution.mcp.names import mend_name
+from toolcrib.execution.mcp.tool_watcher import (
+    Catalogue,
+    all_definitions,
+    mend_name,
+    own_name,
+    read_definitions,
+)
 from toolcrib.model import McpBackend, Tool
 from toolcrib.model.toolid import name_fault
 

@@ -18,9 +18,9 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.faults import own
+from toolcrib.execution.mcp.errors import own
+from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.stdio import stdio_transport
-from toolcrib.execution.mcp.tail import StderrTail
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from toolcrib.errors import (
     ToolTimeoutError,
 )
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.breaker import Breaker
+from toolcrib.execution.mcp.server_health import Breaker
 from toolcrib.execution.records import Update
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from toolcrib.errors import (
     ToolExecutionError,
 )
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.breaker import Breaker
+from toolcrib.execution.mcp.server_health import Breaker
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 
-from toolcrib.execution.mcp.wire import Wire
+from toolcrib.execution.mcp.dispatcher import Wire
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 20.0

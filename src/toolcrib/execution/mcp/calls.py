@@ -1,24 +1,38 @@
-"""One call of a tool over a live connection, until there is a result."""
+"""One call of a tool over a live connection: sent, waited for, and its answer read."""
 
+from functools import partial
 from typing import Any
 
 import anyio
-from mcp_types import LOG_LEVEL_META_KEY
+from mcp.shared.exceptions import MCPError
+from mcp_types import HEADER_MISMATCH, LOG_LEVEL_META_KEY
 
-from toolcrib.errors import ToolExecutionError
-from toolcrib.execution.mcp.hooks import OnInput
-from toolcrib.execution.mcp.link import Link
-from toolcrib.execution.mcp.listing import own_name
+from toolcrib.errors import (
+    BackendUnavailableError,
+    ServerUnavailableError,
+    ToolCancelledError,
+    ToolError,
+    ToolExecutionError,
+    ToolTimeoutError,
+)
+from toolcrib.execution.mcp.config import OnInput
+from toolcrib.execution.mcp.connection import Link
+from toolcrib.execution.mcp.errors import call_failure, is_closed, was_answered
 from toolcrib.execution.mcp.results import describe_failure, result_size, result_value
+from toolcrib.execution.mcp.tool_watcher import own_name
 from toolcrib.execution.mcp.updates import Updates
+from toolcrib.execution.mcp.upstream import Upstream
 from toolcrib.execution.records import Answer, Call
+from toolcrib.execution.scrub import hide_secrets
 from toolcrib.model.tool import Tool
 
-__all__ = ["read_answer", "send_call"]
+__all__ = ["dispatch", "read_answer", "send_call"]
 
 _MAX_TURNS = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LOG_LEVEL = "info"
+_FAREWELL = 0.5
+"""Seconds to wait for the reason when a connection ends under a call."""
 
 
 async def send_call(
@@ -92,3 +106,121 @@ def read_answer(call: Call, result: dict[str, Any], max_bytes: int) -> Answer:
 
 def _backend(call: Call) -> str:
     return f"mcp:{getattr(call.backend, 'server_name', '')}"
+
+
+async def dispatch(upstream: Upstream, call: Call, on_input: OnInput | None) -> dict[str, Any]:
+    """Return the raw result of a call.
+
+    A call that a server certainly did not run is made again, once for each reason: because it no longer knows
+    the session, or because the headers no longer fit the definition.
+
+    Raises:
+        ToolError: as the contract of executors has it.
+    """
+    with upstream.visits:
+        async with upstream.slots:
+            return await _dispatched(upstream, call, on_input)
+
+
+async def _dispatched(upstream: Upstream, call: Call, on_input: OnInput | None) -> dict[str, Any]:
+    tool, lost = call.tool, False
+    while True:
+        link = await _connected(upstream, call)
+        try:
+            return await _within_limit(upstream, link, call, tool, on_input)
+        except MCPError as error:
+            if error.code == HEADER_MISMATCH and tool is call.tool:
+                tool = await _relisted(upstream, tool)
+            elif link.is_forgotten(error) and not lost:
+                lost = upstream.discarded(link, error)
+            else:
+                failure = await _failure(upstream, link, call, error)
+                raise failure from failure.__cause__ or error
+
+
+async def _connected(upstream: Upstream, call: Call) -> Link:
+    try:
+        return await upstream.connected(call.deadline)
+    except ServerUnavailableError as error:
+        backend = _backend_of(upstream)
+        if upstream.cancels:
+            reason = upstream.closed or ""
+            raise ToolCancelledError(tool_id=call.tool_id, backend=backend, reason=reason) from error
+        # What it wrote is for whoever runs it: it stays in the cause, and a model is not told.
+        raise BackendUnavailableError(
+            tool_id=call.tool_id, backend=backend, reason=hide_secrets(error.reason), sent=False
+        ) from error
+
+
+async def _within_limit(
+    upstream: Upstream, link: Link, call: Call, tool: Tool, on_input: OnInput | None
+) -> dict[str, Any]:
+    """Return what the server answers within the time that its settings give a call."""
+    limit = upstream.config.timeout
+    if limit is None:
+        return await _noted(upstream, link, call, tool, on_input)
+    with anyio.move_on_after(limit):
+        return await _noted(upstream, link, call, tool, on_input)
+    raise ToolTimeoutError(tool_id=call.tool_id, backend=_backend_of(upstream), timeout=limit)
+
+
+async def _noted(
+    upstream: Upstream, link: Link, call: Call, tool: Tool, on_input: OnInput | None
+) -> dict[str, Any]:
+    """Return what the server answers, and let its updates pass meanwhile."""
+    updates = None if call.emit is None else Updates()
+    key, answered = object(), False
+    upstream.began(key, updates)
+    try:
+        send = partial(send_call, link, call, tool, updates=updates, on_input=on_input)
+        if updates is None or call.emit is None:
+            result = await send()
+        else:
+            result = await updates.relay(call.emit, send)
+        answered = True
+    except MCPError as error:
+        answered = was_answered(error)
+        raise
+    finally:
+        upstream.finished(key, link, answered=answered)
+    return result
+
+
+async def _relisted(upstream: Upstream, tool: Tool) -> Tool:
+    """Return a tool as its server defines it at this moment, or a copy where that cannot be found out."""
+    name = own_name(tool)
+    try:
+        catalogue = await upstream.listed()
+    except ServerUnavailableError:
+        return tool.model_copy()
+    return next((each for each in catalogue.tools if own_name(each) == name), tool.model_copy())
+
+
+async def _failure(upstream: Upstream, link: Link, call: Call, error: MCPError) -> ToolError:
+    """Return what a call has failed with."""
+    backend = _backend_of(upstream)
+    if is_closed(error) and await _is_over(link):
+        if upstream.cancels:
+            return ToolCancelledError(tool_id=call.tool_id, backend=backend, reason=upstream.closed or "")
+        reason = f"{link.farewell or 'the connection was lost'} during the call"
+        lost = ServerUnavailableError(upstream.name, reason, upstream.last_words())
+        lost.__cause__ = error
+        failure = BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=hide_secrets(reason))
+        failure.__cause__ = lost
+        return failure
+    upstream.discarded(link, error)
+    if link.is_forgotten(error):
+        reason = f"the server does not know the session, nor the one before: {error.message}"
+        return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=reason, sent=False)
+    return call_failure(error, call, backend)
+
+
+async def _is_over(link: Link) -> bool:
+    """Return whether a connection has ended; if so, it is known why, unless that takes long."""
+    with anyio.move_on_after(_FAREWELL):
+        await link.over.wait()
+    return link.gone or link.over.is_set()
+
+
+def _backend_of(upstream: Upstream) -> str:
+    return f"mcp:{upstream.name}"

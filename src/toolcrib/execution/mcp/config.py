@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -21,13 +21,15 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.errors.base import either, shown
+from toolcrib.execution.records import Call
 from toolcrib.execution.scrub import host_of
 from toolcrib.execution.variables import Expansion, has_variables
 from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.tool import Tool
 
-__all__ = ["ServerConfig", "Transport"]
+__all__ = ["OnInput", "OnTools", "ServerConfig", "Transport"]
 
 Transport = Literal["stdio", "http", "sse"]
 
@@ -44,6 +46,12 @@ _URL_NAMES = ("url", "serverUrl", "httpUrl")
 _SOURCE = "the settings of an mcp server"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_A_HEADER = re.compile(r"[^\t\x20-\x7e]")
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+OnTools = Callable[[str, tuple[Tool, ...]], None]
+"""Is told the tools of a server, by its name, after every complete listing; it must not block."""
+OnInput = Callable[[Call, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Gives a server the input that it asks for in the middle of a call: takes its requests, by key, as MCP has
+them (`elicitation/create`, `sampling/createMessage`), and returns the responses, by the same keys."""
 
 
 def _fault(kind: Literal["type", "text", "name", "url"], message: str) -> PydanticCustomError:
@@ -106,7 +114,6 @@ def _url(url: str) -> str:
 
 Word = Annotated[str, BeforeValidator(_text)]
 Filled = Annotated[Word, AfterValidator(_not_empty)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ServerConfig(Record):

@@ -1,19 +1,36 @@
 """Talks to a server over HTTP: streamable HTTP, and the older pair of an event stream and posts."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import anyio
+import httpx2
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import request_within_origin, sse_within_origin
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, ErrorData, JSONRPCError, JSONRPCRequest
 
-from toolcrib.execution.mcp.client import MAX_MESSAGE_BYTES, AnsweringClient, address_of, client_settings
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.events import event_streams
-from toolcrib.execution.mcp.faults import reason_of
-from toolcrib.execution.mcp.quiet import QuietClient
+from toolcrib.execution.mcp.errors import marked, never_sent, place, reason_of, reason_of_status
+from toolcrib.execution.mcp.http_client import (
+    MAX_MESSAGE_BYTES,
+    AnsweringClient,
+    QuietClient,
+    address_of,
+    client_settings,
+)
+from toolcrib.execution.mcp.lines import read_line
 
-__all__ = ["http_transport", "reason_of", "sse_transport"]
+__all__ = ["event_streams", "http_transport", "reason_of", "sse_transport"]
+
+_Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+_Outgoing = MemoryObjectReceiveStream[SessionMessage]
+_OUTBOX = 256
+_COURTESY = 2.0
+"""Seconds that a message may take to which there is no answer."""
 
 
 @asynccontextmanager
@@ -59,3 +76,133 @@ async def sse_transport(
         event_streams(client, address_of(config), max_message_bytes) as streams,
     ):
         yield streams
+
+
+@asynccontextmanager
+async def event_streams(
+    client: httpx2.AsyncClient, url: str, max_message_bytes: int
+) -> AsyncGenerator[TransportStreams, None]:
+    """Open the event stream, wait until the server says where to post, and give the streams of a session.
+
+    The SDK's own client of this transport is not used, because it takes no event above 1 MiB and lets calls
+    wait for ever whose post has failed.
+    """
+    failure: Exception | None = None
+    async with sse_within_origin(client, url, max_event_size=max_message_bytes) as source:
+        _check(source.response)
+        async with aclosing(_events(source)) as events:
+            endpoint = await _endpoint(events, source.response.request)
+            incoming, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+            outbox, outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTBOX)
+            with incoming, inbox, outbox, outgoing:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_listen, events, incoming, outgoing)
+                    tasks.start_soon(_Poster(client, endpoint, incoming, tasks).run, outgoing)
+                    try:
+                        yield inbox, outbox
+                    except Exception as error:  # noqa: BLE001 - the block's own, which the group would wrap
+                        failure = error
+                    finally:
+                        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _check(response: httpx2.Response) -> None:
+    if not response.is_success:  # the client's own way to say it shows the whole address
+        reason = reason_of_status(response.status_code, response.request)
+        raise httpx2.HTTPStatusError(reason, request=response.request, response=response)
+
+
+async def _events(source: httpx2.EventSource) -> AsyncGenerator[httpx2.ServerSentEvent, None]:
+    async for event in source:
+        yield event
+
+
+async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], request: httpx2.Request) -> httpx2.URL:
+    """Return where to post: an address of the same server, since the headers are meant for nobody else."""
+    async for event in events:
+        if event.event == "endpoint":
+            endpoint = request.url.join(event.data)
+            if (endpoint.scheme, endpoint.host, endpoint.port) != (
+                request.url.scheme,
+                request.url.host,
+                request.url.port,
+            ):
+                reason = (
+                    f"{place(request.url)} wants messages to be sent to another server, {place(endpoint)}"
+                )
+                raise httpx2.SSEError(reason, request=request)
+            return endpoint
+    reason = f"{place(request.url)} ended the event stream before it said where to post"
+    raise httpx2.SSEError(reason, request=request)
+
+
+async def _listen(
+    events: AsyncIterator[httpx2.ServerSentEvent], incoming: _Incoming, outgoing: _Outgoing
+) -> None:
+    """Pass on what the server says, until it says no more."""
+    try:
+        async for event in events:
+            for message in read_line(event.data.encode()) if event.event == "message" else ():
+                await incoming.send(SessionMessage(message))
+        ending: Exception = ConnectionError("the server ended the event stream")
+    except httpx2.HTTPError as error:
+        ending = error
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+        return  # nobody listens any more
+    with incoming, outgoing, anyio.move_on_after(1), suppress(anyio.BrokenResourceError):
+        await incoming.send(ending)
+
+
+class _Poster:
+    """Posts messages side by side, so that one which hangs does not hold up the others."""
+
+    def __init__(
+        self, client: httpx2.AsyncClient, endpoint: httpx2.URL, incoming: _Incoming, tasks: TaskGroup
+    ) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._incoming = incoming
+        self._tasks = tasks
+
+    async def run(self, outgoing: _Outgoing) -> None:
+        """Post all that the session says."""
+        try:
+            async for message in outgoing:
+                if isinstance(message.message, JSONRPCRequest):
+                    self._tasks.start_soon(self._post, message)
+                elif getattr(message.message, "method", "") == "notifications/initialized":
+                    await self._post_aside(message)  # what follows the greeting must not overtake its end
+                else:
+                    self._tasks.start_soon(self._post_aside, message)
+        except anyio.ClosedResourceError:
+            return  # the event stream has ended
+
+    async def _post_aside(self, message: SessionMessage) -> None:
+        with anyio.move_on_after(_COURTESY):
+            await self._post(message)
+
+    async def _post(self, message: SessionMessage) -> None:
+        try:
+            body = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            headers = {"content-type": "application/json"}
+            response = await request_within_origin(
+                self._client, "POST", self._endpoint, content=body, headers=headers
+            )
+            _check(response)
+        except ValueError as error:  # arguments that are no JSON
+            reason = f"the arguments are not JSON: {error}"
+            await self._fail(message, ErrorData(code=INVALID_PARAMS, message=reason))
+        except httpx2.HTTPStatusError as error:
+            facts = marked(status=error.response.status_code)
+            await self._fail(message, ErrorData(code=CONNECTION_CLOSED, message=reason_of(error), data=facts))
+        except httpx2.HTTPError as error:
+            facts = marked(sent=not never_sent(error))
+            await self._fail(message, ErrorData(code=CONNECTION_CLOSED, message=reason_of(error), data=facts))
+
+    async def _fail(self, message: SessionMessage, error: ErrorData) -> None:
+        if isinstance(message.message, JSONRPCRequest):
+            answer = JSONRPCError(jsonrpc="2.0", id=message.message.id, error=error)
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # nobody waits any more
+                await self._incoming.send(SessionMessage(answer))

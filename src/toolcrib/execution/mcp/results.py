@@ -1,4 +1,4 @@
-"""The value of an MCP result: what a tool gave back, out of the shapes that the protocol has for it."""
+"""Reads the value of a tool out of an MCP result."""
 
 import json
 from math import isfinite

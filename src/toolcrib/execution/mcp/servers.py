@@ -19,9 +19,8 @@ from toolcrib.errors import (
     ServerUnavailableError,
     ValidationError,
 )
-from toolcrib.execution.mcp.breaker import Breaker
-from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.hooks import OnInput, OnTools
+from toolcrib.execution.mcp.config import OnInput, OnTools, ServerConfig
+from toolcrib.execution.mcp.server_health import Breaker
 from toolcrib.execution.mcp.status import ServerStatus
 from toolcrib.execution.records import Answer, Call
 from toolcrib.execution.scrub import host_of
@@ -31,7 +30,7 @@ from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 
 if TYPE_CHECKING:
-    from toolcrib.execution.mcp.following import Following
+    from toolcrib.execution.mcp.tool_watcher import Following
     from toolcrib.execution.mcp.upstream import Upstream
 
 __all__ = ["DRAIN_TIME", "McpServers"]
@@ -204,8 +203,7 @@ class McpServers:
             measure(call.args)  # the SDK would send null for NaN, and a list for a set
         except ValidationError as error:
             raise InputValidationError(error.problems, tool_id=call.tool_id) from error
-        from toolcrib.execution.mcp.calls import read_answer  # noqa: PLC0415 - needs the extra
-        from toolcrib.execution.mcp.dispatch import dispatch  # noqa: PLC0415 - the same
+        from toolcrib.execution.mcp.calls import dispatch, read_answer  # noqa: PLC0415 - needs the extra
 
         result = await dispatch(upstream, call, self._on_input)
         return read_answer(call, result, self.max_result_bytes)
@@ -257,7 +255,7 @@ class McpServers:
 def _load() -> "tuple[type[Upstream], type[Following]]":
     """Return what needs the extra."""
     try:
-        from toolcrib.execution.mcp.following import Following  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.tool_watcher import Following  # noqa: PLC0415 - needs the extra
         from toolcrib.execution.mcp.upstream import Upstream  # noqa: PLC0415 - the same
     except ImportError as error:
         raise MissingExtraError("calling mcp servers", "mcp") from error

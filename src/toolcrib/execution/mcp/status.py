@@ -1,4 +1,4 @@
-"""What can be said of a server without asking it anything."""
+"""The status of a server, as known without asking it."""
 
 from typing import Any, Literal
 

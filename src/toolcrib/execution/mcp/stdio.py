@@ -11,14 +11,13 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from toolcrib.errors import ServerUnavailableError
-from toolcrib.execution.mcp.chatter import Chatter
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.dispatcher import Outbox
 from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
-from toolcrib.execution.mcp.outbox import Outbox
-from toolcrib.execution.mcp.process import ServerProcess
-from toolcrib.execution.mcp.tail import StderrTail
+from toolcrib.execution.mcp.process import ServerProcess, StderrTail
+from toolcrib.execution.scrub import hide_secrets
 
-__all__ = ["MAX_MESSAGE_BYTES", "stdio_transport"]
+__all__ = ["MAX_MESSAGE_BYTES", "Chatter", "stdio_transport"]
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
@@ -32,6 +31,11 @@ _LAST_WORDS = 0.3
 _FLUSH = 0.5
 """Seconds to write what is waiting before the server is stopped."""
 _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+_SAME = 20
+"""How many equal lines in a row are not the log of a start."""
+_LINES = 100
+"""How many lines of any kind are not."""
+_READ, _SHOWN = 200, 60
 
 
 @asynccontextmanager
@@ -194,3 +198,37 @@ class _Link:
         """Close every stream that is still open."""
         for stream in (self.inbox, self.outbox, self._incoming):
             stream.close()
+
+
+class Chatter:
+    """Tells servers that log to standard output until they speak from programs that do not speak MCP at all.
+
+    >>> chatter = Chatter()
+    >>> {chatter.verdict(b"garbage") for _ in range(19)}
+    {None}
+    >>> chatter.verdict(b"garbage")
+    "it writes text to standard output that is not MCP, such as 'garbage'"
+    """
+
+    def __init__(self) -> None:
+        self._lines = 0
+        self._same = 0
+        self._last = b""
+        self._spoke = False
+
+    def spoke(self) -> None:
+        """Note that it has sent a message, after which it may print what it likes."""
+        self._spoke = True
+
+    def verdict(self, line: bytes) -> str | None:
+        """Return what is wrong with the program after one more such line; None while it may be a server."""
+        if self._spoke:
+            return None
+        self._same = self._same + 1 if line == self._last else 1
+        self._last = line
+        self._lines += 1
+        if self._same < _SAME and self._lines < _LINES:
+            return None
+        text = hide_secrets(line[:_READ].decode(errors="replace").strip())
+        shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+        return f"it writes text to standard output that is not MCP, such as {shown!r}"

@@ -1,4 +1,4 @@
-"""What a server tells of a running call, on its way from the connection to whoever listens."""
+"""Progress and log messages of a running call, on their way to whoever listens."""
 
 import json
 from collections import deque

@@ -14,18 +14,13 @@ import anyio
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import ServerUnavailableError
-from toolcrib.execution.mcp.breaker import Breaker
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.failures import hung_up, is_unreachable
-from toolcrib.execution.mcp.faults import reason_of
-from toolcrib.execution.mcp.following import Following
-from toolcrib.execution.mcp.link import Link, Listeners, open_link
-from toolcrib.execution.mcp.listing import Catalogue
-from toolcrib.execution.mcp.standing import Standing
-from toolcrib.execution.mcp.starting import Start
+from toolcrib.execution.mcp.connection import Link, Listeners, Start, open_link, transport_to
+from toolcrib.execution.mcp.errors import hung_up, is_unreachable, reason_of
+from toolcrib.execution.mcp.process import StderrTail
+from toolcrib.execution.mcp.server_health import Breaker, Standing
 from toolcrib.execution.mcp.status import ServerStatus
-from toolcrib.execution.mcp.tail import StderrTail
-from toolcrib.execution.mcp.transport import transport_to
+from toolcrib.execution.mcp.tool_watcher import Catalogue, Following
 from toolcrib.execution.mcp.updates import Updates, log_update
 from toolcrib.execution.scrub import host_of
 from toolcrib.execution.under_way import Visits

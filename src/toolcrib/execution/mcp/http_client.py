@@ -1,9 +1,11 @@
 """The HTTP client of one server: pooled connections, one TLS context for all, and failures as answers."""
 
 import json
+import logging
 import re
 import ssl
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -22,7 +24,7 @@ from mcp_types import (
 )
 
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.faults import (
+from toolcrib.execution.mcp.errors import (
     marked,
     never_sent,
     place,
@@ -31,14 +33,25 @@ from toolcrib.execution.mcp.faults import (
     reason_of_type,
 )
 from toolcrib.execution.mcp.lines import answered_id, read_line
-from toolcrib.execution.mcp.pacing import Pace, Resumes, resumes
-from toolcrib.execution.mcp.quiet import QuietClient
 
-__all__ = ["MAX_MESSAGE_BYTES", "AnsweringClient", "address_of", "client_settings", "tls_context"]
+__all__ = [
+    "MAX_MESSAGE_BYTES",
+    "AnsweringClient",
+    "Pace",
+    "QuietClient",
+    "Resumes",
+    "address_of",
+    "client_settings",
+    "resumes",
+    "tls_context",
+]
 
+_ours: ContextVar[bool] = ContextVar("ours", default=False)
+"""Whether what is logged is about a request of a client from here."""
+_ADDRESS = re.compile(r"\bhttps?://[^\s'\"]+")
+_SESSION_ID = re.compile(r"(session ID:).*", re.IGNORECASE)
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
-
 _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=None)
 """Calls have deadlines of their own, and a stream of events may be silent for hours."""
 _SPARE_CONNECTIONS = 8
@@ -65,6 +78,42 @@ _UNSENDABLE, _ID, _ASIDE = "toolcrib.unsendable", "toolcrib.id", "toolcrib.aside
 """What a request knows of the message in it: why it cannot be written, who waits for an answer, and whether
 nobody does."""
 _REDIRECTED_TO = "toolcrib.redirected"
+_SHORTEST, _LONGEST = 1.0, 30.0
+_MAX_VAIN = 3
+"""How often a call's stream is resumed in a row without anything that was not there before."""
+_MAX_RESUMES = 30
+"""How often it is resumed in all: each resumption waits inside the one before."""
+
+
+class QuietClient(httpx2.AsyncClient):
+    """A client whose requests are logged without what may be secret in their addresses."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Return the response to a request."""
+        before = _ours.set(True)
+        try:
+            return await super().send(request, **options)
+        finally:
+            _ours.reset(before)
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    """Cut the addresses in a record of the HTTP client down, if they are ours; let every record pass."""
+    if _ours.get() and isinstance(record.args, tuple):
+        record.args = tuple(place(each) if isinstance(each, httpx2.URL) else each for each in record.args)
+    return True
+
+
+def _without_session(record: logging.LogRecord) -> bool:
+    """Cut sessions and addresses out of a record of the SDK; let every record pass."""
+    if isinstance(record.msg, str) and not record.args:
+        said = _ADDRESS.sub(lambda found: place(found.group()), record.msg)
+        record.msg = _SESSION_ID.sub(r"\1 ...", said)
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_without_query)
+logging.getLogger("mcp.client.streamable_http").addFilter(_without_session)
 
 
 @cache
@@ -297,3 +346,55 @@ def _answer(
     """Return a response that carries an error; the SDK fills in which message it answers."""
     error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+
+
+class Pace:
+    """The pauses between the openings of one event stream.
+
+    A server says how soon it wants to be asked again, and may say at once, for ever. It is asked at most
+    once a second; when that brings nothing, more and more rarely.
+    """
+
+    def __init__(self) -> None:
+        self._pause = _SHORTEST
+        self._opened: float | None = None
+
+    async def wait(self) -> None:
+        """Wait until the stream may be opened again; at first, not at all."""
+        rest = 0.0 if self._opened is None else self._opened + self._pause - anyio.current_time()
+        if rest > 0:
+            await anyio.sleep(rest)
+            self._pause = min(2 * self._pause, _LONGEST)
+        else:
+            self._pause = _SHORTEST
+        self._opened = anyio.current_time()
+
+    def calm(self) -> None:
+        """Make the next pause a short one."""
+        self._pause = _SHORTEST
+
+
+class Resumes:
+    """How often the stream that answers one call was resumed."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self._last: str | None = None
+        self._vain = 0
+        self._total = 0
+
+    async def allowed(self, last_event: str | None) -> bool:
+        """Return whether it may be resumed once more, when that is due."""
+        self._total += 1
+        if last_event != self._last:
+            self._last, self._vain = last_event, 0
+            self._pace.calm()
+        self._vain += 1
+        if self._vain > _MAX_VAIN or self._total > _MAX_RESUMES:
+            return False
+        await self._pace.wait()
+        return True
+
+
+resumes: ContextVar[Resumes | None] = ContextVar("resumes", default=None)
+"""Those of the call that the current task sends; the SDK resumes a stream in the task that opened it."""

@@ -1,7 +1,7 @@
-"""One live connection to a server, from the handshake until it is gone."""
+"""One live connection to a server: transport, negotiation of the protocol revision, life and end."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +23,36 @@ from mcp_types import (
     CLIENT_INFO_META_KEY,
     CONNECTION_CLOSED,
     PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 import toolcrib
-from toolcrib.execution.mcp.failures import is_lost_session
-from toolcrib.execution.mcp.negotiation import agree
-from toolcrib.execution.mcp.transport import Streams
-from toolcrib.execution.mcp.wire import Wire
+from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.dispatcher import Wire
+from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable
+from toolcrib.execution.mcp.http import http_transport, sse_transport
+from toolcrib.execution.mcp.process import StderrTail
+from toolcrib.execution.mcp.stdio import stdio_transport
 
-__all__ = ["Link", "Listeners", "open_link"]
+__all__ = ["Link", "Listeners", "Start", "Streams", "agree", "open_link", "transport_to"]
 
+Streams = AbstractAsyncContextManager[tuple[Any, Any]]
+"""What a transport gives: a stream to read messages from, and one to write them to."""
 _CLIENT = types.Implementation(name="toolcrib", version=toolcrib.__version__)
 _ASKING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
 """What a client can do that has somebody to ask."""
+_MARGIN, _SHARE = 0.25, 0.1
+"""How many seconds before its own deadline a caller is told, and which part of its time that is at most."""
+
+
+def transport_to(config: ServerConfig, *, name: str, stderr: StderrTail) -> Streams:
+    """Return the transport to a server, not yet entered; its settings must be expanded."""
+    if config.transport == "stdio":
+        return stdio_transport(config, name=name, stderr=stderr)
+    return http_transport(config) if config.transport == "http" else sse_transport(config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +188,119 @@ def _logging(listeners: Listeners) -> LoggingFnT:
         listeners.logged(params.data, params.level)
 
     return log
+
+
+async def agree(session: ClientSession, *, probe: bool, patience: float) -> None:
+    """Agree on a revision of the protocol, the stateless one if the server knows it.
+
+    Servers of the stateless era are asked what they are with `server/discover`. Those of the handshake
+    era do not know that request, and are greeted with `initialize`: nearly all refuse the unknown request
+    at once, some stay silent, for which there is a limit, and some hang up, which the caller has to
+    notice.
+
+    With `probe` off the handshake comes first, as for a server that is known to want it. `patience` is how
+    many seconds a server may leave the question unanswered before it is taken not to understand it.
+
+    Raises:
+        MCPError: the server refused, has no revision in common with us, or went away.
+        RuntimeError: it chose a revision that nobody knows.
+        pydantic.ValidationError: it answered something else.
+    """
+    version: str | None = LATEST_MODERN_VERSION if probe else None
+    for again in (True, False):
+        if version is not None and await _discovered(session, version, patience):
+            return
+        try:
+            await session.initialize()
+        except MCPError as error:
+            # A server that took the late question for the beginning of a stateless session says so here.
+            version = _mutual(_supported(error))
+            if not again or version is None:
+                raise
+        else:
+            return
+
+
+async def _discovered(session: ClientSession, version: str, patience: float) -> bool:
+    """Ask a server what it is, and return whether the revision was agreed on."""
+    found: Any = None
+    try:
+        with anyio.move_on_after(patience):
+            found = await session.send_discover(version)
+    except MCPError as error:
+        supported = _supported(error)
+        known = any(each in HANDSHAKE_PROTOCOL_VERSIONS for each in supported) or _mutual(supported)
+        if is_unreachable(error) or (supported and not known):
+            raise
+        return False
+    try:
+        result = types.DiscoverResult.model_validate(found)
+    except ValidationError:
+        return False
+    if not _mutual(result.supported_versions):
+        return False
+    session.adopt(result)
+    return True
+
+
+def _supported(error: MCPError) -> list[str]:
+    """Return the revisions that a server names when it refuses one."""
+    if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+        return []
+    try:
+        return types.UnsupportedProtocolVersionErrorData.model_validate(error.data).supported
+    except ValidationError:
+        return []
+
+
+def _mutual(supported: list[str]) -> str | None:
+    """Return the latest stateless revision that both sides know."""
+    return next((each for each in reversed(MODERN_PROTOCOL_VERSIONS) if each in supported), None)
+
+
+class Start:
+    """A start that is over when there is a connection, or a failure, or at a deadline."""
+
+    def __init__(self, within: float) -> None:
+        self.link: Link | None = None
+        self._began = anyio.current_time()
+        self._deadline = self._began + within
+        self._failure: ServerUnavailableError | None = None
+        self._done = anyio.Event()
+
+    def succeed(self, link: Link) -> None:
+        """Give a connection to those who wait."""
+        self.link = link
+        self._done.set()
+
+    def fail(self, failure: ServerUnavailableError) -> None:
+        """Tell those who wait that there will be none."""
+        self._failure = failure
+        self._done.set()
+
+    @property
+    def overdue(self) -> bool:
+        """Return whether its deadline has passed."""
+        return anyio.current_time() >= self._deadline
+
+    @property
+    def age(self) -> float:
+        """Return the seconds since it began."""
+        return anyio.current_time() - self._began
+
+    async def wait(self, deadline: float) -> Link | None:
+        """Return the connection; None if there is neither one nor a failure at the deadline.
+
+        Whoever has a deadline of its own is told a moment before it, while that can still be heard.
+
+        Raises:
+            ServerUnavailableError: the start has failed.
+        """
+        margin = max(0.0, min(_MARGIN, _SHARE * (deadline - anyio.current_time())))
+        with anyio.CancelScope(deadline=min(self._deadline, deadline - margin)):
+            await self._done.wait()
+        told = self._failure
+        if told is None:
+            return self.link
+        # Each gets an exception of its own: a shared one would collect the tracebacks of all.
+        raise ServerUnavailableError(told.server, told.reason, told.stderr) from told.__cause__
