@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.crib.config.files import load
-from toolcrib.crib.installing import CLIENTS
+from toolcrib.setup.installing import CLIENTS
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolcrib import Crib
-from toolcrib.crib.demo import open_with_demo
 from toolcrib.errors import ToolExecutionError
+from toolcrib.setup.demo import open_with_demo
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ from servers.launch import closed_port
 
 from toolcrib.crib.config.places import catalogue_file
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.doctor import diagnose
-from toolcrib.crib.doctor.findings import Diagnosis, error
-from toolcrib.crib.doctor.probe import probe
 from toolcrib.execution.mcp import ServerConfig
+from toolcrib.setup.doctor import diagnose
+from toolcrib.setup.doctor.findings import Diagnosis, error
+from toolcrib.setup.doctor.probe import probe
 
 pytestmark = pytest.mark.anyio
 HERE = {"PATH": os.environ["PATH"]}
@@ -224,7 +224,7 @@ async def test_nothing_is_said_of_a_model_that_serves_or_is_not_wanted(search: d
 def test_the_extra_of_a_model_is_told_where_it_is_missing(tmp_path: Path) -> None:
     code = (
         "import sys, anyio; sys.modules['onnxruntime'] = None\n"
-        "from toolcrib.crib.doctor import diagnose\n"
+        "from toolcrib.setup.doctor import diagnose\n"
         "async def main():\n"
         "    found = await diagnose({'search': {'model': 'minilm'}}, environ={}, offline=True)\n"
         "    print(*(each.remedy for each in found.warnings if each.subject == 'search'))\n"

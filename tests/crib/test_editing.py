@@ -16,12 +16,12 @@ from waiting import PATIENCE
 
 from toolcrib.crib.config.files import load
 from toolcrib.crib.config.reading import parse_jsonc
-from toolcrib.crib.editing.edit import Edit, backups, locked
-from toolcrib.crib.editing.jsonc import remove_json, set_json
-from toolcrib.crib.editing.secrets import secrets_in, without_secrets
-from toolcrib.crib.editing.servers import ABSENT, add_server, edit_servers, own_entry, remove_server
-from toolcrib.crib.editing.toml import remove_toml, set_toml, toml_value
 from toolcrib.errors import ConfigError
+from toolcrib.setup.editing.edit import Edit, backups, locked
+from toolcrib.setup.editing.jsonc import remove_json, set_json
+from toolcrib.setup.editing.secrets import secrets_in, without_secrets
+from toolcrib.setup.editing.servers import ABSENT, add_server, edit_servers, own_entry, remove_server
+from toolcrib.setup.editing.toml import remove_toml, set_toml, toml_value
 
 UVX = {"command": "uvx", "args": ["mcp-server-time"]}
 JSONC = """\
@@ -402,7 +402,7 @@ def test_servers_that_are_added_at_once_are_all_there(tmp_path: Path, name: str)
 
 
 def test_a_lock_that_is_never_given_back_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.crib.editing.edit._TIME", 0.0)
+    monkeypatch.setattr("toolcrib.setup.editing.edit._TIME", 0.0)
     edit = add_server(tmp_path / "mcp.json", "a", UVX)
     with locked(tmp_path), pytest.raises(ConfigError, match="another process is changing it"):
         edit.write()

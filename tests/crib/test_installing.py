@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from toolcrib.crib.config.files import load
-from toolcrib.crib.installing.clients import CLIENTS, shape
-from toolcrib.crib.installing.imports import merge, read_servers, servers_of, written
-from toolcrib.crib.installing.install import export, gateway_server, install
-from toolcrib.crib.installing.itself import is_toolcrib
-from toolcrib.crib.installing.undoing import undo
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp import ServerConfig
+from toolcrib.setup.installing.clients import CLIENTS, shape
+from toolcrib.setup.installing.imports import merge, read_servers, servers_of, written
+from toolcrib.setup.installing.install import export, gateway_server, install
+from toolcrib.setup.installing.itself import is_toolcrib
+from toolcrib.setup.installing.undoing import undo
 
 OURS = """\
 [servers.time]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from toolcrib.crib.lint import lint_tools
-from toolcrib.crib.lint.text import first_sentence, hidden_characters, instructions, program_names
 from toolcrib.errors import ConfigError
 from toolcrib.model import Tool
+from toolcrib.setup.lint import lint_tools
+from toolcrib.setup.lint.text import first_sentence, hidden_characters, instructions, program_names
 
 TEXT = {"type": "string", "description": "The text."}
 

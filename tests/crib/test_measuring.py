@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from toolcrib import Crib
-from toolcrib.crib.demo import open_with_demo
-from toolcrib.crib.measuring import of_set, of_view
 from toolcrib.errors import ToolcribError
+from toolcrib.setup.demo import open_with_demo
+from toolcrib.setup.measuring import of_set, of_view
 
 pytestmark = pytest.mark.anyio
 

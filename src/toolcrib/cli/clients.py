@@ -12,8 +12,8 @@ from toolcrib.cli.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.state import State, common
 
 if TYPE_CHECKING:
-    from toolcrib.crib.installing.clients import Client, Scope
-    from toolcrib.crib.installing.imports import Found, Merge
+    from toolcrib.setup.installing.clients import Client, Scope
+    from toolcrib.setup.installing.imports import Found, Merge
 
 __all__ = ["export", "import_", "install"]
 
@@ -34,8 +34,8 @@ class _Asked:
 
 
 def _client(name: str) -> "Client":
-    from toolcrib.crib.installing.clients import CLIENTS  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.model.suggest import choose  # noqa: PLC0415
+    from toolcrib.setup.installing.clients import CLIENTS  # noqa: PLC0415 - not needed to ask for help
 
     if name not in CLIENTS:
         raise NotFoundError(f"there is no client {name!r}{choose(name, CLIENTS)}")
@@ -44,8 +44,8 @@ def _client(name: str) -> "Client":
 
 def _found(source: str) -> "Found":
     """Return the servers of a client, or of a file."""
-    from toolcrib.crib.installing.clients import CLIENTS  # noqa: PLC0415 - as above
-    from toolcrib.crib.installing.imports import read_servers, servers_of  # noqa: PLC0415
+    from toolcrib.setup.installing.clients import CLIENTS  # noqa: PLC0415 - as above
+    from toolcrib.setup.installing.imports import read_servers, servers_of  # noqa: PLC0415
 
     path = Path(source).expanduser()
     if source in CLIENTS:
@@ -77,7 +77,7 @@ def import_(state: State, source: str, force: bool, user: bool, dry_run: bool) -
       toolcrib import cursor --dry-run
       toolcrib import ~/Downloads/mcp.json
     """
-    from toolcrib.crib.installing.imports import merge  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.installing.imports import merge  # noqa: PLC0415 - not needed to ask for help
 
     found = _found(source)
     merged = merge(own_file(state, user=user), found.servers, force=force)
@@ -119,8 +119,8 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
     Example: toolcrib export --to vscode --output .vscode/mcp.json
     """
     from toolcrib.crib.config.files import load  # noqa: PLC0415
-    from toolcrib.crib.editing import edit_servers  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.crib.installing import export as made_for  # noqa: PLC0415
+    from toolcrib.setup.editing import edit_servers  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.installing import export as made_for  # noqa: PLC0415
 
     known = _client(client)
     made = made_for(known, load(state.config_file()).servers)
@@ -162,8 +162,8 @@ def install(state: State, /, client: str, **said: Any) -> None:
       toolcrib install claude --scope project --replace
       toolcrib install cursor --undo
     """
-    from toolcrib.crib.installing import install as plan  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.crib.installing import undo  # noqa: PLC0415
+    from toolcrib.setup.installing import install as plan  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.installing import undo  # noqa: PLC0415
 
     asked, known = _Asked(**said), _client(client)
     if asked.undoing:

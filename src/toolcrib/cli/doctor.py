@@ -9,7 +9,7 @@ from toolcrib.cli.screen import clean, progress, show_json
 from toolcrib.cli.state import State, common, wait_for
 
 if TYPE_CHECKING:
-    from toolcrib.crib.doctor.findings import Diagnosis, Finding
+    from toolcrib.setup.doctor.findings import Diagnosis, Finding
 
 __all__ = ["doctor"]
 
@@ -33,7 +33,7 @@ def doctor(state: State, offline: bool, timeout: float | None) -> None:  # noqa:
 
     Example: toolcrib doctor --offline
     """
-    from toolcrib.crib.doctor import diagnose  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.doctor import diagnose  # noqa: PLC0415 - not needed to ask for help
 
     async def work() -> "Diagnosis":
         with progress("examining") as advance:

@@ -13,8 +13,8 @@ from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
-    from toolcrib.crib.lint import LintFinding
     from toolcrib.model import Tool
+    from toolcrib.setup.lint import LintFinding
 
 __all__ = ["lint"]
 
@@ -44,7 +44,7 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
       toolcrib lint --target openai-strict --target gemini
       toolcrib lint github:create_issue --strict
     """
-    from toolcrib.crib.lint import lint_tools  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.lint import lint_tools  # noqa: PLC0415 - not needed to ask for help
 
     async def work() -> "tuple[list[Tool], set[str], dict[str, Any]]":
         async with state.view() as view:

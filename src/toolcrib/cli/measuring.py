@@ -9,7 +9,7 @@ from toolcrib.cli.screen import note, progress, show_json, show_table
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
-    from toolcrib.crib.measuring import Measured, Measurement
+    from toolcrib.setup.measuring import Measured, Measurement
 
 __all__ = ["eval_"]
 
@@ -35,7 +35,7 @@ def eval_(state: State, file: str, sample: int | None) -> None:
     is_set = Path(file).is_dir()
 
     async def work() -> "list[Measured]":
-        from toolcrib.crib.measuring import of_set, of_view  # noqa: PLC0415 - not needed to ask for help
+        from toolcrib.setup.measuring import of_set, of_view  # noqa: PLC0415 - not needed to ask for help
 
         if is_set:
             return await _measure(of_set(file), sample)

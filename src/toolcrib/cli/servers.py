@@ -13,8 +13,8 @@ from toolcrib.cli.state import State, common, wait_for
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib
-    from toolcrib.crib.doctor.probe import Probe
-    from toolcrib.crib.editing.edit import Edit
+    from toolcrib.setup.doctor.probe import Probe
+    from toolcrib.setup.editing.edit import Edit
 
 __all__ = ["add", "carry_out", "own_file", "remove", "tell_notes"]
 
@@ -125,7 +125,7 @@ def add(state: State, /, name: str, command: tuple[str, ...], **said: Any) -> No
       toolcrib add time -- uvx mcp-server-time
       toolcrib add github --url https://api.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
     """
-    from toolcrib.crib.editing import add_server  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.editing import add_server  # noqa: PLC0415 - not needed to ask for help
 
     asked = _Asked(**said)
     entry = _entry(command, asked)
@@ -157,7 +157,7 @@ def _tell(state: State, facts: dict[str, Any]) -> None:
 def _check(path: Path, name: str) -> "Probe":
     """Ask a server for its tools, in a crib of the whole configuration, so that its catalogue keeps them."""
     from toolcrib.crib import Crib  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.crib.doctor.probe import probe  # noqa: PLC0415
+    from toolcrib.setup.doctor.probe import probe  # noqa: PLC0415
 
     async def work() -> "Probe":
         with waiting(f"starting {name}"):
@@ -171,9 +171,9 @@ def _check(path: Path, name: str) -> "Probe":
 
 
 def _asked(crib: "Crib", name: str) -> "Probe":
-    from toolcrib.crib.doctor.probe import Probe  # noqa: PLC0415 - as above
     from toolcrib.errors import ServerUnavailableError  # noqa: PLC0415
     from toolcrib.execution.scrub import hide_secrets  # noqa: PLC0415
+    from toolcrib.setup.doctor.probe import Probe  # noqa: PLC0415 - as above
 
     status = crib.status()[name]
     words = hide_secrets(status.stderr)
@@ -220,8 +220,8 @@ def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa:
 
     Example: toolcrib remove time
     """
-    from toolcrib.crib.editing import ABSENT, remove_server  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.errors import ConfigError  # noqa: PLC0415
+    from toolcrib.setup.editing import ABSENT, remove_server  # noqa: PLC0415 - not needed to ask for help
 
     path = own_file(state, user=user)
     try:

@@ -75,7 +75,7 @@ class State:
             async with door:
                 yield
             return
-        from toolcrib.crib.demo import open_with_demo  # noqa: PLC0415 - only where it is asked for
+        from toolcrib.setup.demo import open_with_demo  # noqa: PLC0415 - only where it is asked for
 
         async with open_with_demo(crib, door):
             yield

@@ -30,6 +30,14 @@ def groups() -> set[Path]:
     return {path for parent in parents for path in parent.glob(f"toolcrib-*-{os.getpid()}-*")}
 
 
+def in_use(group: Path) -> bool:
+    """Return whether a control group has a process, or is gone."""
+    try:
+        return bool((group / "cgroup.procs").read_text())
+    except OSError:
+        return True
+
+
 def interpreters() -> list[dict[str, str]]:
     """Return what the kernel says of the guests, by the names of its own lines."""
     found = []
@@ -444,16 +452,13 @@ async def test_the_hardened_profile_needs_memory_that_is_held(monkeypatch: pytes
 
 @pytest.mark.anyio
 async def test_a_program_that_is_gone_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = groups()
     for doors in (find_wall().cgroups, Cgroups({})):
         gone = dataclasses.replace(find_wall(), program="/nowhere/bwrap", cgroups=doors)
         monkeypatch.setattr("toolcrib.runtime.process.sandbox.find_wall", lambda gone=gone: gone)
         async with ProcessSandbox() as sandbox:
             with pytest.raises(RuntimeUnavailableError, match=r"did not start|cannot be started"):
                 await Bench(sandbox).run("1")
-    await until(
-        lambda: len(groups()) <= len(before)
-    )  # the sandbox beside it may replace a spare guest meanwhile
+    await until(lambda: all(map(in_use, groups())), "no group is left of the guests that did not start")
     monkeypatch.undo()
     assert (await bench.run("__out = 1")).value
 

@@ -10,11 +10,11 @@ from toolcrib.crib.config.dialects import Parts, named_servers, read_client
 from toolcrib.crib.config.files import load, load_text
 from toolcrib.crib.config.reading import is_toml, read_text
 from toolcrib.crib.config.sections import Place, at, section_of, servers_in
-from toolcrib.crib.editing.servers import Edit, document_of, edit_servers, find_server, own_entry
-from toolcrib.crib.installing.clients import CLIENTS, Client
-from toolcrib.crib.installing.itself import ITSELF, is_toolcrib
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, find_server, own_entry
+from toolcrib.setup.installing.clients import CLIENTS, Client
+from toolcrib.setup.installing.itself import ITSELF, is_toolcrib
 
 __all__ = ["Found", "Merge", "lost_note", "merge", "read_servers", "servers_of", "written"]
 

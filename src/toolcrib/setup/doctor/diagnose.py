@@ -16,7 +16,13 @@ from anyio import to_thread
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.places import catalogue_file, data_folder
 from toolcrib.crib.config.settings import MEMORY, Settings
-from toolcrib.crib.doctor.config import (
+from toolcrib.crib.toolset import scope_of
+from toolcrib.discovery import Index
+from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.model import Tool
+from toolcrib.runtime.choice import backends
+from toolcrib.setup.doctor.config import (
     check_extras,
     check_gateway,
     check_search,
@@ -24,14 +30,8 @@ from toolcrib.crib.doctor.config import (
     check_servers,
     check_toolset_names,
 )
-from toolcrib.crib.doctor.findings import Diagnosis, Finding, error, good, warning
-from toolcrib.crib.doctor.probe import Probe, probe, probe_apis
-from toolcrib.crib.toolset import scope_of
-from toolcrib.discovery import Index
-from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
-from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.model import Tool
-from toolcrib.runtime.choice import backends
+from toolcrib.setup.doctor.findings import Diagnosis, Finding, error, good, warning
+from toolcrib.setup.doctor.probe import Probe, probe, probe_apis
 
 __all__ = [
     "Diagnosis",

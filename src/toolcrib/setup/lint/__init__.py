@@ -1,5 +1,5 @@
 """Say what could be better about the definitions of tools."""
 
-from toolcrib.crib.lint.tools import LintFinding, lint_tools
+from toolcrib.setup.lint.tools import LintFinding, lint_tools
 
 __all__ = ["LintFinding", "lint_tools"]

@@ -8,7 +8,11 @@ from typing import Any, Literal
 
 from toolcrib.adapter.portability import TARGETS, Report, portability
 from toolcrib.adapter.registry import AdapterRegistry, default_registry
-from toolcrib.crib.lint.text import (
+from toolcrib.errors import ConfigError, ConversionError, InvalidSchemaError, Problem, ToolcribError
+from toolcrib.model import DefaultValidator, Tool
+from toolcrib.model.plain import pointer
+from toolcrib.model.suggest import choose
+from toolcrib.setup.lint.text import (
     first_sentence,
     hidden_characters,
     identifiers,
@@ -16,10 +20,6 @@ from toolcrib.crib.lint.text import (
     program_names,
     steering,
 )
-from toolcrib.errors import ConfigError, ConversionError, InvalidSchemaError, Problem, ToolcribError
-from toolcrib.model import DefaultValidator, Tool
-from toolcrib.model.plain import pointer
-from toolcrib.model.suggest import choose
 
 __all__ = ["MAX_FIRST_SENTENCE", "LintFinding", "Severity", "alike", "lint_tools", "same_names"]
 

@@ -15,13 +15,13 @@ from toolcrib.crib.config.places import HOME, anchored
 from toolcrib.crib.config.reading import read_text
 from toolcrib.crib.config.sections import servers_in
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.editing.servers import Edit, document_of, edit_servers
-from toolcrib.crib.editing.toml import set_toml
-from toolcrib.crib.installing.clients import CLIENTS, Client, Scope, shape
-from toolcrib.crib.installing.imports import Found, Merge, lost_note, merge, servers_of
-from toolcrib.crib.installing.itself import ITSELF, is_toolcrib
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.setup.editing.servers import Edit, document_of, edit_servers
+from toolcrib.setup.editing.toml import set_toml
+from toolcrib.setup.installing.clients import CLIENTS, Client, Scope, shape
+from toolcrib.setup.installing.imports import Found, Merge, lost_note, merge, servers_of
+from toolcrib.setup.installing.itself import ITSELF, is_toolcrib
 
 __all__ = ["CLIENTS", "Export", "Installation", "export", "gateway_server", "install"]
 

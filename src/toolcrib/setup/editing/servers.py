@@ -14,14 +14,14 @@ from toolcrib.crib.config.dialects import carried_name
 from toolcrib.crib.config.files import load_text
 from toolcrib.crib.config.reading import BOM, file_refusal, is_toml, parse, read_text
 from toolcrib.crib.config.sections import OPENCODE, Place, places_in, section_of, servers_in
-from toolcrib.crib.editing.edit import Edit
-from toolcrib.crib.editing.jsonc import remove_json, set_json
-from toolcrib.crib.editing.secrets import secrets_in
-from toolcrib.crib.editing.toml import remove_toml, set_toml
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import choose
 from toolcrib.model.toolid import name_fault
+from toolcrib.setup.editing.edit import Edit
+from toolcrib.setup.editing.jsonc import remove_json, set_json
+from toolcrib.setup.editing.secrets import secrets_in
+from toolcrib.setup.editing.toml import remove_toml, set_toml
 
 __all__ = [
     "ABSENT",

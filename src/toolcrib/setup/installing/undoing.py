@@ -8,11 +8,11 @@ from typing import Any
 from toolcrib.crib.config.places import anchored
 from toolcrib.crib.config.reading import read_text
 from toolcrib.crib.config.sections import servers_in
-from toolcrib.crib.editing.edit import backups
-from toolcrib.crib.editing.servers import Edit, document_of, edit_servers, edit_text
-from toolcrib.crib.installing.clients import Client, Scope
-from toolcrib.crib.installing.imports import servers_of
 from toolcrib.errors import ConfigError, Problem
+from toolcrib.setup.editing.edit import backups
+from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, edit_text
+from toolcrib.setup.installing.clients import Client, Scope
+from toolcrib.setup.installing.imports import servers_of
 
 __all__ = ["undo"]
 

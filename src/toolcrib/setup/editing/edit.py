@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolcrib.crib.config.reading import file_refusal, read_text
-from toolcrib.crib.editing.secrets import without_secrets
+from toolcrib.setup.editing.secrets import without_secrets
 
 __all__ = ["Edit", "backups", "locked"]
 

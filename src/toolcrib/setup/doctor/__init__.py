@@ -1,0 +1,7 @@
+"""Find what is broken about a configuration, and say how to mend it."""
+
+from toolcrib.setup.doctor.diagnose import diagnose
+from toolcrib.setup.doctor.findings import Diagnosis, Finding
+from toolcrib.setup.doctor.probe import Probe, probe
+
+__all__ = ["Diagnosis", "Finding", "Probe", "diagnose", "probe"]
