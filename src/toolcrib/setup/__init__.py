@@ -1,1 +1,1 @@
-"""Set-up tooling: edits configuration files, installs into clients, diagnoses, lints, measures, demonstrates."""
+"""Set-up tooling: edits configuration files, installs into clients, diagnoses, lints and measures."""

@@ -11,6 +11,7 @@ from pydantic_monty import ExternalModule, Monty, MontyTypingError
 
 from toolcrib.errors import CodeError, InvalidToolError
 from toolcrib.model import Tool
+from toolcrib.model.schema.references import LocalReferences
 from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime.check import Checker
 from toolcrib.runtime.stubs import STEPS, parameters, paths_of, render
@@ -52,7 +53,7 @@ def batches(tools: list[Tool]) -> list[dict[str, Tool]]:
 
 def example(schema: Any, root: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - a case each
     """Return a value that a schema of the ordinary kind allows."""
-    schema = resolve(schema, root)
+    schema = resolve(schema, LocalReferences(root))
     if not isinstance(schema, dict) or depth > 8:
         return None
     if said := [schema[keyword] for keyword in ("const", "default") if schema.get(keyword) is not None]:
@@ -67,14 +68,14 @@ def example(schema: Any, root: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - a
     if kind == "array":
         return [example(schema.get("items", True), root, depth + 1)]
     if kind == "object" or "properties" in schema:
-        fields = fields_of(schema, root)
+        fields = fields_of(schema, LocalReferences(root))
         return {name: example(fields.properties.get(name), root, depth + 1) for name in fields.required}
     return {"string": "text", "integer": 3, "number": 2.5, "boolean": True}.get(str(kind))
 
 
 def call(path: str, tool: Tool, **more: Any) -> str:
     """Return a call of a tool with the arguments that it needs, and those that it may have."""
-    fields = fields_of(tool.input_schema, tool.input_schema)
+    fields = fields_of(tool.input_schema, LocalReferences(tool.input_schema))
     named = set(parameters(tool))
     values = {
         name: example(schema, tool.input_schema)

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from toolcrib.adapter.paths import step
 from toolcrib.errors.base import shown
+from toolcrib.model.schema.references import LocalReferences
 
 __all__ = [
     "ANNOTATIONS",
@@ -53,7 +54,6 @@ _NEWER: Final = frozenset(
 """What draft-07 does not know."""
 _OLDER: Final = frozenset({"dependencies", "$dynamicRef"})
 _OLDER_OR_NEWER: Final = _OLDER | _NEWER | {"$ref"}
-_MAX_DIGITS: Final = 9
 _NUMBERS: Final = frozenset({int, float})
 _STR: Final = frozenset({str})
 _TYPE_NAMES: Final = frozenset(TYPES)
@@ -157,6 +157,7 @@ class Source:
         self._is_draft_7 = "$schema" in root and "draft-07" in str(root["$schema"])
         self._unlike = _OLDER_OR_NEWER if self._is_draft_7 else _OLDER
         self._found: dict[str, Any] = {}
+        self._references = LocalReferences(root)
         self._anchors: dict[str, tuple[str, Any]] | None = None
 
     def read(
@@ -218,21 +219,7 @@ class Source:
         return self._found[reference]
 
     def _find(self, reference: str) -> Any:
-        if not reference.startswith("#"):
-            return None
-        if reference == "#":
-            return self.root
-        if not reference.startswith("#/"):
-            return self._anchored(reference[1:])[1]
-        value: Any = self.root
-        for part in unquote(reference[2:]).split("/"):
-            key = part.replace("~1", "/").replace("~0", "~")
-            if type(value) is dict and key in value:
-                value = value[key]
-            elif type(value) is list and _is_index(key) and int(key) < len(value):
-                value = value[int(key)]
-            else:
-                return None
+        value = self._references.find(reference) if reference.startswith("#") else None
         return value if _is_schema(value) else None
 
     def _anchored(self, name: str) -> tuple[str, Any]:
@@ -256,10 +243,6 @@ def _members(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             pending += [(step(path, key), member) for key, member in value.items()]
         elif type(value) is list:
             pending += [(step(path, index), member) for index, member in enumerate(value)]
-
-
-def _is_index(key: str) -> bool:
-    return key.isdecimal() and key.isascii() and len(key) < _MAX_DIGITS
 
 
 def _modern_tuple(schema: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from toolcrib.crib.config.places import path_fault
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.model.record import Record
+from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import choose
 
 __all__ = ["INTERNAL", "Count", "FilePath", "Seconds", "Section", "Text", "advised"]
@@ -44,7 +45,7 @@ def advised(problem: Problem, record: type[Record]) -> Problem:
     """Return a complaint about a key that nobody knows with the key that may have been meant."""
     if problem.keyword != "extra_forbidden":
         return problem
-    *places, key = (part.replace("~1", "/").replace("~0", "~") for part in problem.path.split("/")[1:])
+    *places, key = parse_pointer(problem.path)
     options = _options(record, places)
     return Problem(problem.path, problem.keyword, f"is not a setting{choose(key, options)}")
 

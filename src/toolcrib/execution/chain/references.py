@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from toolcrib.errors.base import shown
 from toolcrib.model.plain import pointer
+from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["ABSENT", "Known", "LeadsNowhereError", "Names", "Reference", "Scope"]
@@ -141,7 +142,7 @@ class Names:
             return (
                 f"{shown(text)} is no reference: in a JSON Pointer '~' is written '~0', and '/' in a key '~1'"
             )
-        parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in rest.split("/")[1:])
+        parts = parse_pointer(rest)
         for root in _ROOTS:
             if found["root"] == root:
                 return self._fault_of_root(root) or Reference(text, root, None, parts, at)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from toolcrib.model.plain import walk
+from toolcrib.model.schema.references import LocalReferences
 
 __all__ = ["ALL_TYPES", "Budget", "Place", "Schema", "SpentError", "finite", "type_of", "types"]
 
@@ -63,6 +64,10 @@ class Schema:
         return Place(self.schema if self.is_known else True, self)
 
     @cached_property
+    def _references(self) -> LocalReferences:
+        return LocalReferences(self.schema)
+
+    @cached_property
     def _objects(self) -> list[dict[str, Any]]:
         return [each for each in walk(self.schema) if type(each) is dict]
 
@@ -94,18 +99,9 @@ class Schema:
 
     def follow(self, reference: Any) -> Any:
         """Return what a reference within the schema leads to; None where it cannot be told."""
-        if not isinstance(reference, str) or "%" in reference or not self._is_one_document:
+        if not isinstance(reference, str) or not self._is_one_document:
             return None
-        if reference == "#":
-            return self.schema
-        value = self.schema if reference.startswith("#/") else None
-        for part in reference[2:].split("/"):
-            key = part.replace("~1", "/").replace("~0", "~")
-            if type(value) is list and key.isdecimal() and int(key) < len(value):
-                value = value[int(key)]
-            else:
-                value = value.get(key) if type(value) is dict else None
-        return value
+        return self._references.find(reference)
 
 
 @dataclass(frozen=True, slots=True)

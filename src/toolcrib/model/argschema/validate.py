@@ -11,6 +11,7 @@ from toolcrib.model.argschema.parse import parse_arg_schema
 from toolcrib.model.argschema.records import ArgSchemaProperty, Members, Place, label
 from toolcrib.model.argschema.schema import ArgSchema
 from toolcrib.model.plain import MAX_NODES, copy_json, measure
+from toolcrib.model.schema.references import parse_pointer
 
 __all__ = ["apply_defaults", "validate_args"]
 
@@ -85,8 +86,10 @@ def _plain(args: Any) -> dict[str, Any]:
 
 def _place_at(path: str) -> Place:
     """Return the place a JSON Pointer means, reading a key of digits as an index."""
-    steps = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
-    return tuple(int(step) if step.isdecimal() and len(step) <= _LONGEST_INDEX else step for step in steps)
+    return tuple(
+        int(step) if step.isdecimal() and len(step) <= _LONGEST_INDEX else step
+        for step in parse_pointer(path)
+    )
 
 
 def _refusal(path: str, keyword: str, message: str) -> ValidationError:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.model.schema.references import LocalReferences
+
 __all__ = ["Fields", "contents", "fields_of", "is_small", "parts_of", "resolve", "typed"]
 
 _MAX_HOPS = 16
@@ -34,30 +36,13 @@ class Fields:
     """The schema of those that are not listed."""
 
 
-def resolve(schema: Any, root: Any) -> Any:
+def resolve(schema: Any, references: LocalReferences) -> Any:
     """Return what a schema's `$ref` leads to inside the document; True where it leads nowhere."""
     for _ in range(_MAX_HOPS):
         if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
             return schema
-        schema = _lookup(schema["$ref"], root)
+        schema = references.find(schema["$ref"], default=True)
     return True
-
-
-def _lookup(reference: str, root: Any) -> Any:
-    if reference == "#":
-        return root
-    if not reference.startswith("#/"):
-        return True
-    found = root
-    for part in reference[2:].split("/", 64)[:64]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and key in found:
-            found = found[key]
-        elif isinstance(found, list) and key.isdigit() and len(key) < 6 and int(key) < len(found):  # noqa: PLR2004
-            found = found[int(key)]
-        else:
-            return True
-    return found
 
 
 def typed(schema: Mapping[str, Any]) -> list[str]:
@@ -83,7 +68,7 @@ def parts_of(schema: Mapping[str, Any], *keywords: str) -> list[Any]:
     return found
 
 
-def fields_of(schema: Any, root: Any) -> Fields:
+def fields_of(schema: Any, references: LocalReferences) -> Fields:
     """Return what a schema of an object says, with that of the parts it is made of.
 
     What all parts of an `allOf` demand is demanded; what is said in the alternatives of an `anyOf` or `oneOf`
@@ -93,23 +78,23 @@ def fields_of(schema: Any, root: Any) -> Fields:
     Fields(properties={'a': {}, 'b': {}}, required=['a'], open=False, known=True, values=True)
     """
     found = Fields()
-    for part, alternative in _objects(schema, root, _MAX_MERGED, [4 * _MAX_PARTS]):
+    for part, alternative in _objects(schema, references, _MAX_MERGED, [4 * _MAX_PARTS]):
         _take(found, part, demanded=not alternative)
     return found
 
 
 def _objects(
-    schema: Any, root: Any, depth: int, left: list[int], *, alternative: bool = False
+    schema: Any, references: LocalReferences, depth: int, left: list[int], *, alternative: bool = False
 ) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    part = resolve(schema, root)
+    part = resolve(schema, references)
     left[0] -= 1
     if not isinstance(part, dict) or depth < 0 or left[0] < 0:
         return
     yield part, alternative
     for inner in parts_of(part, "allOf"):
-        yield from _objects(inner, root, depth - 1, left, alternative=alternative)
+        yield from _objects(inner, references, depth - 1, left, alternative=alternative)
     for inner in parts_of(part, "anyOf", "oneOf"):
-        yield from _objects(inner, root, depth - 1, left, alternative=True)
+        yield from _objects(inner, references, depth - 1, left, alternative=True)
 
 
 def _take(found: Fields, part: Mapping[str, Any], *, demanded: bool) -> None:
@@ -133,17 +118,18 @@ def is_small(schema: Any) -> bool:
     return 0 < len(_written(schema)) <= _MAX_SMALL
 
 
-def contents(schema: Any, root: Any, *, small: bool = False) -> bytes:
+def contents(schema: Any, references: LocalReferences, *, small: bool = False) -> bytes:
     """Return all that a schema says, with what it refers to; nothing where that is much.
 
     `small` says that the document is known to be so.
 
-    >>> contents({"$ref": "#/a"}, {"a": {"type": "string"}}) == contents({"$ref": "#/a"}, {"a": {}})
+    >>> text, other = LocalReferences({"a": {"type": "string"}}), LocalReferences({"a": {}})
+    >>> contents({"$ref": "#/a"}, text) == contents({"$ref": "#/a"}, other)
     False
     """
     if small and b"$ref" not in (said := _written(schema)):
         return said if len(said) <= _MAX_TEXT else b""
-    return _contents(schema, root)
+    return _contents(schema, references)
 
 
 def _written(value: Any) -> bytes:
@@ -154,7 +140,7 @@ def _written(value: Any) -> bytes:
         return b""
 
 
-def _contents(schema: Any, root: Any) -> bytes:
+def _contents(schema: Any, references: LocalReferences) -> bytes:
     found, pending, seen, size = [schema], [schema], set[str](), 0
     while pending:
         value = pending.pop()
@@ -166,7 +152,7 @@ def _contents(schema: Any, root: Any) -> bytes:
         reference = value.get("$ref") if isinstance(value, dict) else None
         if isinstance(reference, str) and reference not in seen:
             seen.add(reference)
-            target = _lookup(reference, root)
+            target = references.find(reference, default=True)
             found.append(target)
             pending.append(target)
     return _written(found)

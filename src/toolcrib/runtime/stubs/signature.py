@@ -6,6 +6,7 @@ from typing import Any
 from unicodedata import normalize
 
 from toolcrib.model import Tool
+from toolcrib.model.schema.references import LocalReferences
 from toolcrib.runtime.stubs.naming import camel
 from toolcrib.runtime.stubs.schema import Fields, fields_of
 from toolcrib.runtime.stubs.text import docstring, literal, one_line, paragraph
@@ -32,7 +33,7 @@ def parameters(tool: Tool) -> tuple[str, ...]:
     >>> parameters(Tool(name="t", input_schema=schema))
     ('title', 'body')
     """
-    return _order(fields_of(tool.input_schema, tool.input_schema))
+    return _order(fields_of(tool.input_schema, LocalReferences(tool.input_schema)))
 
 
 def _order(fields: Fields) -> tuple[str, ...]:
@@ -53,7 +54,7 @@ def _can_be_named(name: str) -> bool:
 def signature(path: str, tool: Tool, types: Types, *, shadowed: Collection[str] = ()) -> str:
     """Return a tool as a function, or as a method where its path has a dot; its types go to `types`."""
     space, _, name = path.rpartition(".")
-    fields = fields_of(tool.input_schema, tool.input_schema)
+    fields = fields_of(tool.input_schema, LocalReferences(tool.input_schema))
     reader = Reader(types, tool.input_schema, camel(name), shadowed=shadowed)
     order = _order(fields)
     written = ["self"] * bool(space) + [_parameter(key, fields, reader) for key in order]

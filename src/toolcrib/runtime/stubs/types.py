@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any
 
+from toolcrib.model.schema.references import LocalReferences
 from toolcrib.runtime.stubs.naming import camel
 from toolcrib.runtime.stubs.schema import Fields, contents, fields_of, is_small, parts_of, resolve, typed
 from toolcrib.runtime.stubs.text import comment, docstring, literal, one_line
@@ -80,7 +81,7 @@ class Reader:
 
     def __init__(self, types: Types, root: Any, hint: str, *, shadowed: Collection[str] = ()) -> None:
         self._types = types
-        self._root = root
+        self._references = LocalReferences(root)
         self._hint = hint
         self._shadowed = shadowed
         self._work = _MAX_WORK
@@ -111,7 +112,7 @@ class Reader:
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if isinstance(reference, str):
             hint = camel(reference.rpartition("/")[2])[:_MAX_NAME] if "/" in reference else hint
-            schema = resolve(schema, self._root)
+            schema = resolve(schema, self._references)
         if self._work < 0 or depth > _MAX_DEPTH or not isinstance(schema, dict):
             return self.word("Any")
         arms = self._arms(schema, hint, depth)
@@ -142,7 +143,7 @@ class Reader:
     def _merged(self, schema: dict[str, Any], parts: list[Any], hint: str, depth: int) -> str:
         if len(parts) == 1:
             return self.read(parts[0], hint, depth + 1)
-        leading = [resolve(part, self._root) for part in parts]
+        leading = [resolve(part, self._references) for part in parts]
         kinds = [typed(part) if isinstance(part, dict) else [] for part in leading]
         if any(kind == ["object"] for kind in kinds):
             return self._object(schema, hint, depth)
@@ -170,13 +171,13 @@ class Reader:
         if id(schema) in self._named:
             return self._named[id(schema)]
         key = (
-            (hint, contents(schema, self._root, small=self._small))
+            (hint, contents(schema, self._references, small=self._small))
             if self._types.detail.nested
             else ("", b"")
         )
         if key[1] and key in self._types.alike:
             return self._types.alike[key]
-        fields = fields_of(schema, self._root) if self._types.detail.nested else Fields()
+        fields = fields_of(schema, self._references) if self._types.detail.nested else Fields()
         if not fields.properties or not self._can_be_typed(fields):
             return f"{self.word('dict')}[{self.word('str')}, {self._values(fields, hint, depth)}]"
         name = self._types.name(hint, f"{self._hint}{hint}"[:_MAX_NAME])

@@ -11,6 +11,7 @@ from toolcrib.adapter.registry import AdapterRegistry, default_registry
 from toolcrib.errors import ConfigError, ConversionError, InvalidSchemaError, Problem, ToolcribError
 from toolcrib.model import DefaultValidator, Tool
 from toolcrib.model.plain import pointer
+from toolcrib.model.schema.references import LocalReferences
 from toolcrib.model.suggest import choose
 from toolcrib.setup.lint.text import (
     first_sentence,
@@ -177,13 +178,14 @@ def _properties(tool: Tool) -> dict[str, Any]:
 
 def _parameters(tool: Tool) -> Iterator[LintFinding]:
     path = "/inputSchema/properties"
-    silent = [name for name, schema in _properties(tool).items() if not _says(tool, schema)]
+    references = LocalReferences(tool.input_schema)
+    silent = [name for name, schema in _properties(tool).items() if not _says(schema, references)]
     if silent:
         said = f"nothing is said about {_listed(silent)}; describe each parameter"
         yield _finding(tool, "warning", "parameter-description", said, path)
 
 
-def _says(tool: Tool, schema: Any) -> bool:
+def _says(schema: Any, references: LocalReferences) -> bool:
     """Return whether a parameter says what it is: in words, by its values, or where it refers to."""
     waiting, met = [schema], set()
     while waiting:
@@ -199,15 +201,9 @@ def _says(tool: Tool, schema: Any) -> bool:
             choices = one.get(key)
             waiting += choices if isinstance(choices, list) else ()
         ref = one.get("$ref")
-        if isinstance(ref, str) and ref.startswith("#/"):
-            waiting.append(_at(tool.input_schema, ref))
+        if isinstance(ref, str):
+            waiting.append(references.find(ref))
     return False
-
-
-def _at(schema: Any, ref: str) -> Any:
-    for key in ref[2:].split("/"):
-        schema = schema.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(schema, dict) else None
-    return schema
 
 
 def _definition(tool: Tool) -> Iterator[LintFinding]:

@@ -1,13 +1,15 @@
 """References within a document, followed; none ever leaves it."""
 
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from toolcrib.errors import ExternalRefError, InvalidSchemaError
+from toolcrib.model.schema.references import lookup, parse_pointer
 
 __all__ = ["follow", "opened", "target"]
 
 _MAX_HOPS = 32
+_NOTHING: Final = object()
 
 
 def target(document: dict[str, Any], reference: str) -> Any:
@@ -21,17 +23,12 @@ def target(document: dict[str, Any], reference: str) -> Any:
         raise ExternalRefError(
             f"the reference {reference[:200]!r} leaves the document, and nothing is ever fetched"
         )
-    value: Any = document
-    if reference not in {"#", "#/"} and not reference.startswith("#/"):
+    fragment = unquote(reference[1:])
+    if fragment and not fragment.startswith("/"):
         raise InvalidSchemaError(f"the reference {reference[:200]!r} is not a JSON pointer")
-    for part in unquote(reference[2:]).split("/") if len(reference) > 1 else ():
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and key.isascii() and key.isdecimal() and int(key[:9]) < len(value):
-            value = value[int(key[:9])]
-        else:
-            raise InvalidSchemaError(f"the reference {reference[:200]!r} points at nothing")
+    value = lookup(document, parse_pointer(fragment), _NOTHING)
+    if value is _NOTHING:
+        raise InvalidSchemaError(f"the reference {reference[:200]!r} points at nothing")
     return value
 
 
