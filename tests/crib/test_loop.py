@@ -16,10 +16,10 @@ import pytest
 from waiting import PATIENCE, wait_until
 
 from toolcrib import tool
+from toolcrib.concurrency.background import Background
+from toolcrib.concurrency.loop import LoopThread
 from toolcrib.crib import SyncCrib
-from toolcrib.crib.loop import LoopThread
 from toolcrib.errors import CribStateError, ToolTimeoutError
-from toolcrib.execution.background import Background
 
 
 def at_once(function: Callable[[], Any], times: int) -> list[Any]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from toolcrib.concurrency.deadlines import checked_timeout
 from toolcrib.errors import ValidationError
-from toolcrib.execution.deadlines import checked_timeout
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import Problem, ValidationError
-from toolcrib.execution.scrub import hide_secrets, said_by, scrub
+from toolcrib.redaction import hide_secrets, said_by, scrub
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def _check(path: Path, name: str) -> "Probe":
 
 def _asked(crib: "Crib", name: str) -> "Probe":
     from toolcrib.errors import ServerUnavailableError  # noqa: PLC0415
-    from toolcrib.execution.scrub import hide_secrets  # noqa: PLC0415
+    from toolcrib.redaction import hide_secrets  # noqa: PLC0415
     from toolcrib.setup.doctor.probe import Probe  # noqa: PLC0415 - as above
 
     status = crib.status()[name]

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
+from toolcrib.concurrency.background import Background
 from toolcrib.crib.compose import make_discovery, make_middleware, make_observers, open_store
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
@@ -24,7 +25,6 @@ from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Discovery, Store
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
-from toolcrib.execution.background import Background
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, Tool, ToolBackend

@@ -5,8 +5,8 @@ from typing import Any
 
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolNotFoundError
-from toolcrib.execution.scrub import hide_secrets
 from toolcrib.model import LocalTool, Resolver, Tool, ToolBackend, ToolId
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["Reach", "Ref", "Why", "id_of"]
 

@@ -5,11 +5,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from toolcrib.concurrency.loop import LoopThread
 from toolcrib.crib.code import Named
 from toolcrib.crib.config.files import Config
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.crib import Crib
-from toolcrib.crib.loop import LoopThread
 from toolcrib.crib.reach import Ref
 from toolcrib.crib.reload import Reload
 from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary

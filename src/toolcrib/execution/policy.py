@@ -4,11 +4,11 @@ import inspect
 
 import anyio
 
+from toolcrib.concurrency.background import is_being_cancelled
 from toolcrib.errors import PolicyDeniedError
-from toolcrib.execution.background import is_being_cancelled
 from toolcrib.execution.protocols import Policy
 from toolcrib.execution.records import Request
-from toolcrib.execution.scrub import said_by
+from toolcrib.redaction import said_by
 
 __all__ = ["ask_policy"]
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, overload
 
 import anyio
 
+from toolcrib.concurrency.background import is_being_cancelled
+from toolcrib.concurrency.deadlines import checked_timeout
 from toolcrib.errors import (
     BackendUnavailableError,
     InputValidationError,
@@ -19,7 +21,6 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.arguments import read_arguments, with_defaults
-from toolcrib.execution.background import is_being_cancelled
 from toolcrib.execution.chain import (
     Around,
     ChainLimits,
@@ -33,7 +34,6 @@ from toolcrib.execution.chain import (
     run_chain,
 )
 from toolcrib.execution.chain.chain import read_chain
-from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.policy import ask_policy
@@ -48,7 +48,6 @@ from toolcrib.execution.protocols import (
 )
 from toolcrib.execution.records import Answer, Call, Emit, Request, StreamEvent
 from toolcrib.execution.routes import ProviderRoutes
-from toolcrib.execution.scrub import said_by
 from toolcrib.execution.selection import by_kind, candidates, label, may_go_on
 from toolcrib.execution.streams import stream_events
 from toolcrib.execution.trail import Trail, begin, tell
@@ -59,6 +58,7 @@ from toolcrib.model.protocols import Resolver
 from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.toolid import ToolId
+from toolcrib.redaction import said_by
 
 __all__ = ["DEFAULT_TIMEOUT", "Runner"]
 

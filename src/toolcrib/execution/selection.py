@@ -7,9 +7,9 @@ from typing import Any
 from toolcrib.errors import BackendUnavailableError, InvalidBackendError, NoBackendError, ToolcribError
 from toolcrib.execution.protocols import Executor, Selector
 from toolcrib.execution.records import Request
-from toolcrib.execution.scrub import said_by
 from toolcrib.model.backend import BackendKind, LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.tool import Tool
+from toolcrib.redaction import said_by
 
 __all__ = ["by_kind", "candidates", "label", "may_go_on"]
 

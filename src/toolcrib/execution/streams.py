@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
+from toolcrib.concurrency.background import Background
 from toolcrib.errors import ToolcribError, explain
-from toolcrib.execution.background import Background
 from toolcrib.execution.records import Emit, StreamEvent, Update
 from toolcrib.model.results import RunResult
 

@@ -21,7 +21,7 @@ from mcp_types.methods import validate_client_request
 from opentelemetry import trace
 
 from toolcrib import __version__
-from toolcrib.execution.background import Loop
+from toolcrib.concurrency.background import Loop
 from toolcrib.gateway.client import CURRENT, RequestClient, Tickets
 from toolcrib.gateway.face import Face, InputNeeded
 from toolcrib.gateway.results import PREFIX, KeptResults

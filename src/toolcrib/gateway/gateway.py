@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from anyio import to_thread
 
+from toolcrib.concurrency.background import Background
 from toolcrib.crib import Config, Crib, GatewaySettings, Settings, View, load
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
-from toolcrib.execution.background import Background
 from toolcrib.gateway.endpoint import Endpoint
 from toolcrib.gateway.endpoints import Endpoints, Faces
 from toolcrib.gateway.face import Face

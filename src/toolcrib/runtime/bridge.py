@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import anyio
 
+from toolcrib.concurrency.background import given_up_after
 from toolcrib.errors import LimitExceededError, SandboxViolationError, ToolcribError, ToolError, explain
-from toolcrib.execution.background import given_up_after
 from toolcrib.execution.chain import Around, ChainLimits, RunTool, run_chain
 from toolcrib.execution.chain.chain import invalid, read_chain
-from toolcrib.execution.scrub import said_by
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.model.plain import measure
+from toolcrib.redaction import said_by
 from toolcrib.runtime.plain import VALUE_BYTES, bound, found_tools, plain, read_arguments, room_for
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.stubs.guest import FUNCTIONS

@@ -13,7 +13,7 @@ from toolcrib.errors import (
     ValidationError,
     explain,
 )
-from toolcrib.execution.scrub import said_by, scrub
+from toolcrib.redaction import said_by, scrub
 
 __all__ = ["ToldError", "told"]
 

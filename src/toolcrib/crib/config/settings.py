@@ -12,9 +12,9 @@ from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.semantic.named import BUILT_IN
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.scrub import host_of
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
+from toolcrib.redaction import host_of
 from toolcrib.runtime.choice import DEFAULT
 from toolcrib.runtime.records import ExecuteRequest, Limits, SecurityProfile
 

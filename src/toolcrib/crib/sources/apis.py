@@ -13,6 +13,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from toolcrib.concurrency.in_flight import Visits
 from toolcrib.crib.config.settings import OpenApiSettings, Settings
 from toolcrib.crib.sources.origins import Origin, Tools
 from toolcrib.errors import BackendUnavailableError, ConfigError, ToolcribError
@@ -20,9 +21,8 @@ from toolcrib.execution import Answer, Call
 from toolcrib.execution.mcp.servers import DRAIN_TIME
 from toolcrib.execution.mcp.status import ServerState, ServerStatus
 from toolcrib.execution.provider import OpenApiProvider
-from toolcrib.execution.scrub import host_of
-from toolcrib.execution.under_way import Visits
 from toolcrib.execution.variables import Expansion
+from toolcrib.redaction import host_of
 
 __all__ = ["Apis"]
 

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from toolcrib.crib.sources.origins import Absence, Origin, Tools
 from toolcrib.crib.sources.turns import Turns
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
-from toolcrib.execution.scrub import hide_secrets
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["Listing"]
 

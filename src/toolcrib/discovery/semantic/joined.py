@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.concurrency.private_loop import in_thread
 from toolcrib.discovery.judge import Judge
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.semantic.loop import in_thread
 from toolcrib.discovery.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError
 

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 from anyio import CapacityLimiter, from_thread, to_thread
 
+from toolcrib.concurrency.private_loop import PrivateLoop
 from toolcrib.discovery.confidence import by_meaning
 from toolcrib.discovery.judge import Judge
 from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
 from toolcrib.discovery.records import ScoreType
 from toolcrib.discovery.semantic.documents import DocumentVectors, Method
 from toolcrib.discovery.semantic.live import LiveVectors
-from toolcrib.discovery.semantic.loop import PrivateLoop
 from toolcrib.discovery.semantic.source import TextOf, VectorSource, Ways
 from toolcrib.discovery.semantic.text import MAX_QUERY, clean, document_text, errands
 from toolcrib.discovery.semantic.vectors import Floats, Precision

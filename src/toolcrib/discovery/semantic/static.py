@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from toolcrib.concurrency.private_loop import in_thread, stop_if_given_up
 from toolcrib.discovery.judge import Judge, read_judge
 from toolcrib.discovery.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
-from toolcrib.discovery.semantic.loop import in_thread, stop_if_given_up
 from toolcrib.discovery.semantic.units import unit_vectors
 from toolcrib.discovery.semantic.wordpiece import WordPiece
 from toolcrib.errors import EmbeddingError

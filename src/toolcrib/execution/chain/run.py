@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
+from toolcrib.concurrency.deadlines import checked_timeout
 from toolcrib.errors import (
     ChainError,
     InputValidationError,
@@ -26,7 +27,6 @@ from toolcrib.execution.chain.limits import ChainLimits
 from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, Scope
 from toolcrib.execution.chain.results import ChainResult, StepResult
 from toolcrib.execution.chain.templates import Template, fill
-from toolcrib.execution.deadlines import checked_timeout
 from toolcrib.model.plain import copy_json
 from toolcrib.model.results import RunResult
 

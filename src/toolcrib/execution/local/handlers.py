@@ -10,6 +10,8 @@ from typing import Any, get_args
 import anyio
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from toolcrib.concurrency.background import Loop, is_being_cancelled, result_of, yield_to_cancellation
+from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import (
     NoBackendError,
     ToolCancelledError,
@@ -18,16 +20,14 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.errors.base import either
-from toolcrib.execution.background import Loop, is_being_cancelled, result_of, yield_to_cancellation
 from toolcrib.execution.local.handler import Handler
-from toolcrib.execution.local.threads import Threads
 from toolcrib.execution.records import Answer, Call, Emit, Update
-from toolcrib.execution.scrub import said_by, scrub
 from toolcrib.model.backend import LocalBackend, ToolBackend
 from toolcrib.model.context import Context, LogLevel
 from toolcrib.model.local import LocalTool
 from toolcrib.model.plain import MAX_CHARS, MAX_NODES, copy_json, measure
 from toolcrib.model.suggest import did_you_mean
+from toolcrib.redaction import said_by, scrub
 
 __all__ = ["Chunks", "LocalHandlers", "RunningCall", "as_json"]
 

@@ -23,8 +23,8 @@ from toolcrib.execution.mcp.tool_watcher import own_name
 from toolcrib.execution.mcp.updates import Updates
 from toolcrib.execution.mcp.upstream import Upstream
 from toolcrib.execution.records import Answer, Call
-from toolcrib.execution.scrub import hide_secrets
 from toolcrib.model.tool import Tool
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["dispatch", "read_answer", "send_call"]
 

@@ -22,12 +22,12 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.errors.base import either, shown
 from toolcrib.execution.records import Call
-from toolcrib.execution.scrub import host_of
 from toolcrib.execution.variables import Expansion, has_variables
 from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
+from toolcrib.redaction import host_of
 
 __all__ = ["OnInput", "OnTools", "ServerConfig", "Transport"]
 

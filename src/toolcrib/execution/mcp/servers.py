@@ -23,11 +23,11 @@ from toolcrib.execution.mcp.config import OnInput, OnTools, ServerConfig
 from toolcrib.execution.mcp.server_health import Breaker
 from toolcrib.execution.mcp.status import ServerStatus
 from toolcrib.execution.records import Answer, Call
-from toolcrib.execution.scrub import host_of
 from toolcrib.model.backend import McpBackend, ToolBackend
 from toolcrib.model.plain import measure
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
+from toolcrib.redaction import host_of
 
 if TYPE_CHECKING:
     from toolcrib.execution.mcp.tool_watcher import Following

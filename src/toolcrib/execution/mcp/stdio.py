@@ -15,7 +15,7 @@ from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.dispatcher import Outbox
 from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
 from toolcrib.execution.mcp.process import ServerProcess, StderrTail
-from toolcrib.execution.scrub import hide_secrets
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["MAX_MESSAGE_BYTES", "Chatter", "stdio_transport"]
 

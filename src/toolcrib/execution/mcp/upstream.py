@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 from mcp.shared.exceptions import MCPError
 
+from toolcrib.concurrency.in_flight import Visits
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.connection import Link, Listeners, Start, open_link, transport_to
@@ -22,8 +23,7 @@ from toolcrib.execution.mcp.server_health import Breaker, Standing
 from toolcrib.execution.mcp.status import ServerStatus
 from toolcrib.execution.mcp.tool_watcher import Catalogue, Following
 from toolcrib.execution.mcp.updates import Updates, log_update
-from toolcrib.execution.scrub import host_of
-from toolcrib.execution.under_way import Visits
+from toolcrib.redaction import host_of
 
 __all__ = ["Upstream"]
 

@@ -8,8 +8,8 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from toolcrib import __version__
+from toolcrib.concurrency.in_flight import Visits
 from toolcrib.crib import GatewaySettings
-from toolcrib.execution.under_way import Visits
 from toolcrib.gateway.endpoint import Endpoint
 from toolcrib.gateway.http.asgi import CLOSE, Receive, Scope, Send, reply, send_bytes
 from toolcrib.gateway.http.rules import Rules

@@ -10,10 +10,10 @@ from typing import Any
 
 from toolcrib.errors import PolicyDeniedError
 from toolcrib.execution import Request
-from toolcrib.execution.scrub import hide_secrets
 from toolcrib.gateway.face import Client, Question, Verdict
 from toolcrib.model.hidden import HIDDEN
 from toolcrib.model.tool import ToolAnnotations
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["agreed", "ask", "is_destructive", "policy"]
 

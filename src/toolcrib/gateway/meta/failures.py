@@ -14,7 +14,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     explain,
 )
-from toolcrib.execution.scrub import hide_secrets
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["failure"]
 

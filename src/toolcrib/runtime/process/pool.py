@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from toolcrib.concurrency.background import Background
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.execution.background import Background
 from toolcrib.runtime.process.child import Child
 
 __all__ = ["Pool"]

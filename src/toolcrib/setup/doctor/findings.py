@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from toolcrib.execution.scrub import hide_secrets
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["Diagnosis", "Finding", "Severity", "error", "good", "warning"]
 

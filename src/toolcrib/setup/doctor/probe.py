@@ -9,8 +9,8 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.sources.apis import Apis
 from toolcrib.errors import ConfigError, MissingExtraError, ServerUnavailableError, ToolcribError
 from toolcrib.execution.mcp import McpServers, ServerConfig
-from toolcrib.execution.scrub import hide_secrets
 from toolcrib.model import Tool
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["Probe", "probe", "probe_apis"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from toolcrib.crib.config.places import HOME
-from toolcrib.execution.scrub import hide_secrets
 from toolcrib.execution.variables import has_variables
+from toolcrib.redaction import hide_secrets
 
 __all__ = ["secrets_in", "without_secrets"]
 

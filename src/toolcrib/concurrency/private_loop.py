@@ -12,7 +12,6 @@ from anyio.from_thread import BlockingPortal, check_cancelled, start_blocking_po
 
 __all__ = ["PrivateLoop", "in_thread", "stop_if_given_up"]
 
-T = TypeVar("T")
 _LEFT_BEHIND: list[object] = []
 """Loops of the process that this one was forked from: to let go of them would be to wait for them."""
 

@@ -1,0 +1,1 @@
+"""Shared concurrency: background tasks, deadlines, in-flight counts, event loops in threads, threads."""
