@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from toolcrib.discovery import Bm25Searcher, Index, Searcher
 from toolcrib.discovery.evaluation import IndexFinder, finder_of
-from toolcrib.discovery.text import FIELD_WEIGHTS, field_texts, forms, question_terms, words
+from toolcrib.discovery.search.text import FIELD_WEIGHTS, field_texts, forms, question_terms, words
 from toolcrib.model import Tool
 
 __all__ = ["build", "build_searcher", "build_words", "query_tokens", "tool_tokens"]

@@ -17,7 +17,7 @@ import tantivy
 from search_ours import query_tokens, tool_tokens
 
 from toolcrib.discovery.protocols import Hit
-from toolcrib.discovery.text import field_texts
+from toolcrib.discovery.search.text import field_texts
 from toolcrib.model import Tool
 
 __all__ = [

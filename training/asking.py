@@ -11,8 +11,8 @@ from corpus import QUESTIONS, Corpus, Entry, held_out, read_lines
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
 from toolcrib.discovery.evaluation import EVERYDAY, Catalogue, ToolLine
-from toolcrib.discovery.judge import Judge
 from toolcrib.discovery.protocols import LocalEmbedder
+from toolcrib.discovery.search.relevance import Judge
 
 __all__ = ["Cases", "own_cases", "public_cases"]
 

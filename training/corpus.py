@@ -15,7 +15,7 @@ from typing import Any
 
 from toolcrib.discovery.evaluation import Catalogue, LabelledSet, ToolLine
 from toolcrib.discovery.evaluation import Question as Labelled
-from toolcrib.discovery.semantic.text import DocumentText
+from toolcrib.discovery.search.semantic.text import DocumentText
 from toolcrib.model import Tool
 
 __all__ = ["DATA", "QUESTIONS", "Corpus", "Entry", "Pair", "held_out", "read_lines"]

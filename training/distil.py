@@ -17,7 +17,7 @@ from texts import Texts
 from torch import Tensor, nn
 from torch.nn import functional
 
-from toolcrib.discovery.semantic.wordpiece import UNKNOWN, WordPiece
+from toolcrib.discovery.search.semantic.wordpiece import UNKNOWN, WordPiece
 
 __all__ = ["StaticRecipe", "distil", "vocabulary"]
 

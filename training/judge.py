@@ -16,8 +16,8 @@ from corpus import Corpus
 from models import models_in
 
 from toolcrib.discovery.evaluation import auc, calibrate
-from toolcrib.discovery.judge import Judge
 from toolcrib.discovery.protocols import LocalEmbedder
+from toolcrib.discovery.search.relevance import Judge
 
 SHARES = {"answered": 1.0, "missing": 0.25, "unanswered": 1.5, "foreign": 0.25, "everyday": 0.25}
 """How much each kind of question weighs in all."""

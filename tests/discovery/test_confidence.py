@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.confidence import by_meaning, by_words, by_words_and_meaning
+from toolcrib.discovery.search.confidence import by_meaning, by_words, by_words_and_meaning
 
 amounts = st.one_of(st.floats(0, 50), st.floats(0, 1e300))
 exponents = st.one_of(st.floats(-20, 20), st.floats(-1e300, 1e300))

@@ -2,7 +2,7 @@
 
 from discovery.doubles import spoil
 
-from toolcrib.discovery.copies import own
+from toolcrib.discovery.facts import own
 from toolcrib.model import Icon, LocalBackend, Tool, ToolAnnotations
 from toolcrib.model.record import Record
 

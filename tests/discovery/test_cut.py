@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.cut import cut
+from toolcrib.discovery.facts import cut
 
 FAMILY = "👨‍👩‍👧‍👦"
 FLAGS = "🇩🇪🇫🇷🇮🇹"

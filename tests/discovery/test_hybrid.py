@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, load_set
-from toolcrib.discovery.semantic import OnnxEmbedder
+from toolcrib.discovery.search.semantic import OnnxEmbedder
 from toolcrib.errors import StoreError, ValidationError
 
 CATALOGUE = [

@@ -12,8 +12,8 @@ from discovery.support import DIMENSIONS, DictCache, WordEmbedder, make
 from numpy.typing import NDArray
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
-from toolcrib.discovery.judge import JUDGE, Evidence, Judge, read_judge
-from toolcrib.discovery.semantic import StaticEmbedder, load_embedder, named
+from toolcrib.discovery.search.relevance import JUDGE, Evidence, Judge, read_judge
+from toolcrib.discovery.search.semantic import StaticEmbedder, load_embedder, named
 from toolcrib.errors import EmbeddingError
 
 CATALOGUE = [

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.discovery.hybrid import Sample
+from toolcrib.discovery.search.hybrid import Sample
 
 SIZE = 256
 ids = st.text(max_size=3) | st.sampled_from(["a", "b", "c", "ns:d", "\ud800"])

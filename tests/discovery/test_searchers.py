@@ -5,7 +5,7 @@ from contracts.searcher import SearcherContract
 from discovery.support import WordEmbedder
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
-from toolcrib.discovery.hybrid import default_searcher
+from toolcrib.discovery.search.hybrid import default_searcher
 
 pytestmark = pytest.mark.untraced
 

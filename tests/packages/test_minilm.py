@@ -107,7 +107,7 @@ def test_its_wheel_holds_the_model_and_stays_small(wheels: dict[str, Path]) -> N
 def test_the_wheel_of_toolcrib_holds_the_table_and_stays_small(wheels: dict[str, Path]) -> None:
     wheel = wheels["toolcrib"]
     inside = contents(wheel)
-    folder = "toolcrib/discovery/semantic/static_model/"
+    folder = "toolcrib/discovery/search/semantic/static_model/"
     files = {name.removeprefix(folder) for name in inside if name.startswith(folder)}
     assert files >= {"vocab.txt", "table.npy", "scales.npy"}
     assert not any(name.startswith(("packages", "toolcrib_minilm")) for name in inside)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Tool
-from toolcrib.discovery.text import split_identifier
+from toolcrib.discovery.search.text import split_identifier
 from toolcrib.errors import ValidationError
 from toolcrib.model import DefaultValidator
 

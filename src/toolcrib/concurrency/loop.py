@@ -1,20 +1,21 @@
-"""The event loop of a crib for programs that have none, in a thread of its own."""
+"""Event loops in threads of their own, for programs and libraries that have none; worker threads for loops."""
 
 import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Generic, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal
+from anyio import to_thread
+from anyio.from_thread import BlockingPortal, check_cancelled, start_blocking_portal
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from toolcrib.errors import CribStateError
 
-__all__ = ["LoopThread"]
+__all__ = ["LoopThread", "PrivateLoop", "in_thread", "stop_if_given_up"]
 
 T = TypeVar("T")
 _CLOSED = "this crib is closed already; make another"
@@ -22,6 +23,8 @@ _CLOSED_MEANWHILE = "this crib was closed before the answer was there"
 _WITHIN = "this thread runs an event loop, which would stand still; use Crib and await, or another thread"
 _FORKED = "this crib was opened by the process that this one was forked from; make another"
 _ENDED = "the event loop of this crib was ended by what it ran; make another"
+_LEFT_BEHIND: list[object] = []
+"""Loops of the process that this one was forked from: to let go of them would be to wait for them."""
 
 
 class LoopThread:
@@ -180,3 +183,65 @@ class _Question(Generic[T]):
         self._is_given_up = True
         if self._scope is not None:
             self._scope.cancel()
+
+
+class PrivateLoop:
+    """Runs asynchronous functions in one background thread, which is started by the first of them.
+
+    The thread ends with `close`, with the loop that nobody holds any more, and with the interpreter; what it
+    runs at that time is cancelled.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._portal: BlockingPortal | None = None
+        self._close: weakref.finalize[..., PrivateLoop] | None = None
+        self._process = 0
+
+    def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Return what an asynchronous function returns; a caller that is interrupted cancels it."""
+        try:
+            future = self._open().start_task_soon(function, *args)
+        except RuntimeError:  # it was ended by what it ran, such as an exit
+            self.close()
+            future = self._open().start_task_soon(function, *args)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """End the thread, if it runs; a later call starts another."""
+        with self._lock:
+            close, self._portal, self._close = self._close, None, None
+        if close is not None:
+            close()
+
+    def _open(self) -> BlockingPortal:
+        with self._lock:
+            if self._close is not None and self._process != os.getpid():
+                _LEFT_BEHIND.append(self._close.detach())  # a fork has the objects, but not the thread
+                self._portal = None
+            if self._portal is None:
+                manager = start_blocking_portal()
+                self._portal = manager.__enter__()
+                self._close = weakref.finalize(self, _stop, manager, self._portal)
+                self._process = os.getpid()
+            return self._portal
+
+
+def _stop(manager: AbstractContextManager[BlockingPortal], portal: BlockingPortal) -> None:
+    with suppress(RuntimeError):  # it has ended by itself
+        portal.call(portal.stop, True)  # noqa: FBT003 - cancel what runs; it is passed on by position
+    manager.__exit__(None, None, None)
+
+
+async def in_thread(function: Callable[..., T], *args: object) -> T:
+    """Return what a function returns, computed in a worker thread; a caller who gives up need not wait."""
+    return await to_thread.run_sync(function, *args, abandon_on_cancel=True)
+
+
+def stop_if_given_up() -> None:
+    """Stop what a worker thread computes if its caller has given up; to be called on the way."""
+    with suppress(RuntimeError):  # this is no worker thread, and nobody can give up
+        check_cancelled()

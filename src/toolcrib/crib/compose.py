@@ -20,7 +20,7 @@ from toolcrib.discovery import (
     Store,
     load_embedder,
 )
-from toolcrib.discovery.semantic.named import embedder_in
+from toolcrib.discovery.search.semantic.named import embedder_in
 from toolcrib.errors import EmbeddingError, MissingExtraError, StoreError
 from toolcrib.execution import Middleware, Observer
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry

@@ -1,13 +1,9 @@
 """Keep the catalogue of tools, find the right one, and explain it at the depth asked for."""
 
-from toolcrib.discovery.confidence import LOW_CONFIDENCE
 from toolcrib.discovery.describe import document_of, search_doc, summarize
 from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
-from toolcrib.discovery.doubt import Doubt, alike, doubt
 from toolcrib.discovery.facade import Discovery
-from toolcrib.discovery.hybrid import HybridSearcher
 from toolcrib.discovery.index import Change, Index, IndexView, Scope
-from toolcrib.discovery.lexical import Bm25Searcher
 from toolcrib.discovery.protocols import Embedder, Hit, Indexed, LocalEmbedder, Ranking, Searcher
 from toolcrib.discovery.providers import ProviderStore
 from toolcrib.discovery.records import (
@@ -19,7 +15,11 @@ from toolcrib.discovery.records import (
     SearchDoc,
     Summary,
 )
-from toolcrib.discovery.semantic import (
+from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
+from toolcrib.discovery.search.hybrid import HybridSearcher
+from toolcrib.discovery.search.lexical import Bm25Searcher
+from toolcrib.discovery.search.no_match import Doubt, alike, doubt
+from toolcrib.discovery.search.semantic import (
     EmbeddingSearcher,
     HttpEmbedder,
     JoinedEmbedder,

@@ -5,18 +5,22 @@
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from toolcrib.discovery.cut import ELLIPSIS, cut
+from toolcrib.model.plain import copy_json
+from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
 
 __all__ = [
     "aliases",
     "category",
+    "cut",
     "examples_of",
     "input_modes",
     "output_modes",
+    "own",
     "security_summary",
     "short",
     "summary_text",
@@ -29,6 +33,11 @@ _MAX_LABEL = 80
 _MAX_QUESTION = 500
 _MAX_SECURITY = 200
 _WORD = re.compile(r"\S+")
+ELLIPSIS = "…"
+_MAX_CLUSTER = 32
+"""How far to step back for a whole character; what is longer was not made to be read."""
+_JOINER = "\u200d"
+R = TypeVar("R", bound=Record)
 
 
 def short(text: str, limit: int) -> str:
@@ -134,3 +143,81 @@ def _labels(tool: Tool, key: str) -> tuple[str, ...]:
 
 def _distinct(texts: Iterable[str], limit: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(short(text, limit) for text in texts))[:_MAX_LISTED]
+
+
+def cut(text: str, limit: int) -> str:
+    """Return text of at most `limit` characters, ending in an ellipsis where some is missing.
+
+    >>> cut("Create an issue", 9)
+    'Create a…'
+    >>> cut("cafe\u0301s", 5)  # the accent is not parted from its letter
+    'caf…'
+    """
+    if len(text) <= limit:
+        return text
+    if limit < 1:
+        return ""
+    return text[: _boundary(text, limit - 1)] + ELLIPSIS
+
+
+def _boundary(text: str, end: int) -> int:
+    """Return the last place at or before `end` where no character is parted."""
+    for place in range(end, max(0, end - _MAX_CLUSTER), -1):
+        if not _parts(text, place):
+            return place
+    return end if end > _MAX_CLUSTER else 0
+
+
+def _parts(text: str, place: int) -> bool:
+    """Return whether a cut before `place` parts one character."""
+    before, after = text[place - 1], text[place]
+    if after.isascii():
+        return before == "\r" and after == "\n"
+    if _is_flag_half(after) and _is_flag_half(before):
+        return _count_flag_halves(text, place) % 2 == 1
+    return _JOINER in {before, after} or _extends(after)
+
+
+def _extends(char: str) -> bool:
+    """Return whether a character only changes the one before it."""
+    return (
+        unicodedata.category(char).startswith("M")
+        or "\U0001f3fb" <= char <= "\U0001f3ff"  # skin tones
+        or "\U000e0020" <= char <= "\U000e007f"  # the letters of a flag
+        or "\u1160" <= char <= "\u11ff"  # the later parts of a Korean syllable
+    )
+
+
+def _is_flag_half(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _count_flag_halves(text: str, place: int) -> int:
+    """Return how many letters of flags stand right before a place, as far as it matters."""
+    start = place
+    while start > max(0, place - _MAX_CLUSTER) and _is_flag_half(text[start - 1]):
+        start -= 1
+    return place - start
+
+
+def own(record: R) -> R:
+    """Return a copy of a record, of the records in it and of the JSON in them.
+
+    >>> from toolcrib.model import ToolExample
+    >>> example = ToolExample(args={"labels": ["bug"]})
+    >>> own(example).args["labels"].append("wontfix")
+    >>> example.args
+    {'labels': ['bug']}
+    """
+    copied = record.model_copy()
+    for fields in (copied.__dict__, copied.__pydantic_extra__ or {}):
+        fields.update({name: _own(value) for name, value in fields.items()})
+    return copied
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, Record):
+        return own(value)
+    if isinstance(value, tuple):
+        return tuple(map(_own, value))
+    return copy_json(value) if isinstance(value, dict | list) else value

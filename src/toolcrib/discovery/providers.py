@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
-from toolcrib.discovery.copies import own
+from toolcrib.discovery.facts import own
 from toolcrib.discovery.kept import Kept, Texts
 from toolcrib.errors import InvalidToolError, Problem, ProviderNotFoundError
 from toolcrib.model.canonical import CanonicalProvider

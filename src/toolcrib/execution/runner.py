@@ -20,7 +20,6 @@ from toolcrib.errors import (
     ToolTimeoutError,
     ValidationError,
 )
-from toolcrib.execution.arguments import read_arguments, with_defaults
 from toolcrib.execution.chain import (
     Around,
     ChainLimits,
@@ -36,7 +35,16 @@ from toolcrib.execution.chain import (
 from toolcrib.execution.chain.chain import read_chain
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
-from toolcrib.execution.policy import ask_policy
+from toolcrib.execution.pipeline import (
+    ProviderRoutes,
+    Trail,
+    ask_policy,
+    begin,
+    read_arguments,
+    stream_events,
+    tell,
+    with_defaults,
+)
 from toolcrib.execution.progress import Progress, Reporter
 from toolcrib.execution.protocols import (
     Executor,
@@ -47,10 +55,7 @@ from toolcrib.execution.protocols import (
     Selector,
 )
 from toolcrib.execution.records import Answer, Call, Emit, Request, StreamEvent
-from toolcrib.execution.routes import ProviderRoutes
 from toolcrib.execution.selection import by_kind, candidates, label, may_go_on
-from toolcrib.execution.streams import stream_events
-from toolcrib.execution.trail import Trail, begin, tell
 from toolcrib.model.backend import ToolBackend
 from toolcrib.model.local import LocalTool
 from toolcrib.model.plain import copy_json

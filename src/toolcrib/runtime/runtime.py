@@ -33,8 +33,7 @@ from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
 from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import Nothing, Surface
-from toolcrib.runtime.telling import ToldError
-from toolcrib.runtime.wording import ELSEWHERE
+from toolcrib.runtime.telling import ELSEWHERE, ToldError
 
 __all__ = ["Attempt", "Prepare", "Runtime"]
 

@@ -15,7 +15,7 @@ from toolcrib.errors import (
 )
 from toolcrib.redaction import said_by, scrub
 
-__all__ = ["ToldError", "told"]
+__all__ = ["ELSEWHERE", "ToldError", "lacks", "told"]
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (ToolNotFoundError, "LookupError"),
@@ -28,6 +28,7 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (ValueError, "ValueError"),
 )
 """Which builtin stands for an error; every engine has these, and code can catch them by their names."""
+ELSEWHERE = "; 'process' does: ask for it, or for `language_fallback`"
 
 
 @dataclass(eq=False)
@@ -53,3 +54,12 @@ def told(error: BaseException, args: Any = None) -> ToldError:
         return ToldError(kind, said_by(error, args))
     pointers = [problem.path for problem in getattr(error, "problems", ())]
     return ToldError(kind, scrub(explain(error)["message"], [args, pointers]))
+
+
+def lacks(what: str) -> str:
+    """Return what is said of something that Monty does not have.
+
+    >>> lacks("yield").removesuffix(ELSEWHERE)
+    "the 'monty' sandbox does not support yield"
+    """
+    return f"the 'monty' sandbox does not support {what}{ELSEWHERE}"

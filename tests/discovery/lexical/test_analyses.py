@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery import Bm25Searcher
-from toolcrib.discovery.lexical.bm25 import Analyses
-from toolcrib.discovery.text import analyse
+from toolcrib.discovery.search.lexical.bm25 import Analyses
+from toolcrib.discovery.search.text import analyse
 from toolcrib.model import Tool
 
 TEXTS = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws import law
 
 from toolcrib.discovery import Bm25Searcher
-from toolcrib.discovery.text import Analysis, analyse, clauses, question_terms, words
+from toolcrib.discovery.search.text import Analysis, analyse, clauses, question_terms, words
 
 WORDS = [
     "create",

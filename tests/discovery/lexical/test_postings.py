@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from laws import law
 
-from toolcrib.discovery.lexical.postings import Filing, Postings
+from toolcrib.discovery.search.lexical.postings import Filing, Postings
 
 TERMS = ["creat", "issu", "~creat", "=12", "天气", "größe", "mp3"]
 terms = st.sampled_from(TERMS)

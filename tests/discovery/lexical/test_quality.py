@@ -10,7 +10,7 @@ from effort import at_most
 
 from toolcrib.discovery import Bm25Searcher
 from toolcrib.discovery.evaluation import evaluate, load_set, load_tools
-from toolcrib.discovery.text import words
+from toolcrib.discovery.search.text import words
 from toolcrib.model import Tool
 
 pytestmark = pytest.mark.untraced

@@ -7,8 +7,8 @@ from discovery.text.support import seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.lexical.question import Question, read_question
-from toolcrib.discovery.text import question_terms, words
+from toolcrib.discovery.search.lexical.question import Question, read_question
+from toolcrib.discovery.search.text import question_terms, words
 
 KNOWN = ["send", "mail", "weather", "forecast", "citi", "~weath", "~forec", "renew", "photo", "book", "天气"]
 MEANT = {"wether": "weather", "forcast": "forecast", "mial": "mail", "renewx": "renew", "zurich": "citi"}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from laws import law
 
-from toolcrib.discovery.lexical.bm25 import Slots
+from toolcrib.discovery.search.lexical.bm25 import Slots
 
 IDS = [f"ns:tool{number}" for number in range(8)]
 FIXED = [frozenset(IDS[:4]), frozenset(IDS), frozenset({"unknown"}), frozenset[str]()]

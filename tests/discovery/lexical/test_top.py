@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from toolcrib.discovery.lexical.bm25 import best
+from toolcrib.discovery.search.lexical.bm25 import best
 
 few_values = st.lists(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.5]), max_size=400)
 any_values = st.lists(st.floats(0, 100, width=32), max_size=200)

@@ -8,8 +8,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.discovery.lexical.typos import Typos, distance
-from toolcrib.discovery.text import stem
+from toolcrib.discovery.search.lexical.typos import Typos, distance
+from toolcrib.discovery.search.text import stem
 
 pytestmark = pytest.mark.untraced
 

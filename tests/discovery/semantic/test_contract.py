@@ -4,7 +4,7 @@ import pytest
 from contracts.searcher import SearcherContract
 from discovery.support import RemoteEmbedder, WordEmbedder
 
-from toolcrib.discovery.semantic.searcher import EmbeddingSearcher
+from toolcrib.discovery.search.semantic.searcher import EmbeddingSearcher
 
 pytestmark = pytest.mark.untraced
 

@@ -7,9 +7,9 @@ import pytest
 from discovery.support import DIMENSIONS, WordEmbedder, make, word_vector
 from numpy.typing import NDArray
 
-from toolcrib.discovery.semantic.documents import Change, DocumentVectors, Neighbours
-from toolcrib.discovery.semantic.searcher import EmbeddingSearcher
-from toolcrib.discovery.semantic.vectors import Precision
+from toolcrib.discovery.search.semantic.documents import Change, DocumentVectors, Neighbours
+from toolcrib.discovery.search.semantic.searcher import EmbeddingSearcher
+from toolcrib.discovery.search.semantic.vectors import Precision
 
 LIMIT = 100
 

@@ -32,7 +32,7 @@ from discovery.semantic.server import (
 )
 
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.semantic import HttpEmbedder
+from toolcrib.discovery.search.semantic import HttpEmbedder
 from toolcrib.errors import EmbeddingError
 
 KEY = "sk-very-secret"
@@ -395,7 +395,7 @@ def test_a_good_answer_after_all_is_the_same(server: Book) -> None:
 def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['httpx'] = None\n"
-        "from toolcrib.discovery.semantic import HttpEmbedder\n"
+        "from toolcrib.discovery.search.semantic import HttpEmbedder\n"
         "from toolcrib.errors import MissingExtraError\n"
         "try: HttpEmbedder('http://localhost', model='m')\n"
         "except MissingExtraError as error: print(error)"

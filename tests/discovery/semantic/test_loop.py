@@ -5,7 +5,7 @@ import sys
 
 SETUP = """
 import os, signal, sys
-from toolcrib.concurrency.private_loop import PrivateLoop
+from toolcrib.concurrency.loop import PrivateLoop
 
 async def double(number):
     return number * 2

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from toolcrib.discovery import JoinedEmbedder, LocalEmbedder, StaticEmbedder, load_embedder
-from toolcrib.discovery.semantic.named import ENTRY_POINTS, embedder_in
+from toolcrib.discovery.search.semantic.named import ENTRY_POINTS, embedder_in
 from toolcrib.errors import EmbeddingError, MissingExtraError
 
 MODULE = """

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from toolcrib.discovery.semantic import OnnxEmbedder
+from toolcrib.discovery.search.semantic import OnnxEmbedder
 from toolcrib.errors import EmbeddingError
 
 VOCABULARY = ["[PAD]", "[UNK]", "a", "b", "c"]
@@ -271,7 +271,7 @@ def test_it_shows_its_folder(tmp_path: Path) -> None:
 def test_without_its_extra_it_says_what_to_install(tmp_path: Path, package: str) -> None:
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from toolcrib.discovery.semantic import OnnxEmbedder\n"
+        "from toolcrib.discovery.search.semantic import OnnxEmbedder\n"
         "from toolcrib.errors import MissingExtraError\n"
         "try: OnnxEmbedder('.')\n"
         "except MissingExtraError as error: print(error)"
@@ -283,7 +283,7 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path, package: str)
 def test_the_extras_are_loaded_at_first_use_and_not_before(minilm: Path) -> None:
     code = (
         "import sys\n"
-        "from toolcrib.discovery.semantic import HttpEmbedder, OnnxEmbedder, StaticEmbedder\n"
+        "from toolcrib.discovery.search.semantic import HttpEmbedder, OnnxEmbedder, StaticEmbedder\n"
         "extras = {'onnxruntime', 'tokenizers', 'usearch', 'httpx'}\n"
         "embedder = OnnxEmbedder(sys.argv[1]); embedder.key\n"
         "HttpEmbedder('http://localhost', model='m').key\n"

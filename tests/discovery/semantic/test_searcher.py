@@ -17,8 +17,8 @@ from discovery.support import DIMENSIONS, DictCache, Entry, RemoteEmbedder, Word
 from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Embedder
-from toolcrib.discovery.semantic.searcher import EmbeddingSearcher
-from toolcrib.discovery.semantic.text import DocumentText, document_text
+from toolcrib.discovery.search.semantic.searcher import EmbeddingSearcher
+from toolcrib.discovery.search.semantic.text import DocumentText, document_text
 from toolcrib.discovery.store import SqliteStore
 from toolcrib.errors import EmbeddingError, StoreError
 

@@ -11,7 +11,7 @@ from contracts.embedder import TEXTS, LocalEmbedderContract
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.semantic import StaticEmbedder
+from toolcrib.discovery.search.semantic import StaticEmbedder
 from toolcrib.errors import EmbeddingError
 
 WORDS = sorted({word.strip(",") for text in TEXTS for word in text.lower().split()})
@@ -180,7 +180,7 @@ def test_it_needs_no_extra(folder: Path) -> None:
     code = (
         "import sys\n"
         "for extra in ('onnxruntime', 'tokenizers', 'usearch', 'httpx'): sys.modules[extra] = None\n"
-        "from toolcrib.discovery.semantic import StaticEmbedder\n"
+        "from toolcrib.discovery.search.semantic import StaticEmbedder\n"
         "print(StaticEmbedder(sys.argv[1]).encode(['send mail']).shape)"
     )
     assert subprocess.check_output([sys.executable, "-c", code, folder], text=True) == "(1, 32)\n"

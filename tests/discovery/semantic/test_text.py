@@ -5,7 +5,7 @@ from discovery.support import make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.semantic.text import DocumentText, clean, document_text, errands
+from toolcrib.discovery.search.semantic.text import DocumentText, clean, document_text, errands
 
 SCHEMA = {"type": "object", "properties": {"repoName": {}, "issue-title": {}, "labels": {}}}
 

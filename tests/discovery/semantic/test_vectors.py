@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from toolcrib.discovery.semantic.vectors import Precision, VectorTable
+from toolcrib.discovery.search.semantic.vectors import Precision, VectorTable
 
 PRECISIONS: tuple[Precision, ...] = ("int8", "int16")
 BOTH = pytest.mark.parametrize("precision", PRECISIONS)

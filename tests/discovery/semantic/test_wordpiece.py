@@ -15,7 +15,7 @@ from tokenizers.models import WordPiece as TheirPieces
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from toolcrib.discovery.semantic.wordpiece import UNKNOWN, WordPiece
+from toolcrib.discovery.search.semantic.wordpiece import UNKNOWN, WordPiece
 
 SMALL = [
     UNKNOWN,

@@ -5,7 +5,7 @@ from discovery.text.support import seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.text import clauses, words
+from toolcrib.discovery.search.text import clauses, words
 
 JOINTS = {"and", "then", "also", "but", "while", "plus", "afterwards", "finally"}
 HOSTILE = [*".!?;,\n \0a天、", ".!", "?!;", ", ", "and ", "and", ".a", "\ud800.", "a.\u2003"]

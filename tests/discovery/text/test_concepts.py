@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.text import forms, stem
-from toolcrib.discovery.text.terms import GROUPS, STOP_WORDS, concepts_of
+from toolcrib.discovery.search.text import forms, stem
+from toolcrib.discovery.search.text.terms import GROUPS, STOP_WORDS, concepts_of
 
 LINES = [line.split() for line in GROUPS.strip().split("\n")]
 

@@ -9,7 +9,7 @@ from discovery.text.support import seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.text import FIELD_WEIGHTS, analyse, field_texts, forms, words
+from toolcrib.discovery.search.text import FIELD_WEIGHTS, analyse, field_texts, forms, words
 from toolcrib.model import Tool
 
 json_values = st.recursive(

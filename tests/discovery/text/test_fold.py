@@ -7,7 +7,7 @@ from discovery.text.support import HOSTILE, seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.text import fold, split_identifier
+from toolcrib.discovery.search.text import fold, split_identifier
 
 any_text = st.text(st.characters(codec=None), max_size=60)
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.discovery.text import stem
+from toolcrib.discovery.search.text import stem
 
 pytestmark = pytest.mark.untraced
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.text import forms, question_terms, stem, words
-from toolcrib.discovery.text.terms import (
+from toolcrib.discovery.search.text import forms, question_terms, stem, words
+from toolcrib.discovery.search.text.terms import (
     CONCEPT_WEIGHT,
     FAMILY_WEIGHT,
     SAME_WORDS,

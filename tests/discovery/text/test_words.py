@@ -10,8 +10,8 @@ from discovery.text.support import HOSTILE, seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.text import split_identifier, words
-from toolcrib.discovery.text.words import MAX_TEXT
+from toolcrib.discovery.search.text import split_identifier, words
+from toolcrib.discovery.search.text.words import MAX_TEXT
 
 any_text = st.text(st.characters(codec=None), max_size=60)
 parts = st.lists(st.text(ascii_lowercase, min_size=2, max_size=8), min_size=2, max_size=5)

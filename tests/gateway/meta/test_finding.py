@@ -12,7 +12,7 @@ from waiting import PATIENCE, until
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
 from toolcrib.discovery import Scope
-from toolcrib.discovery.confidence import LOW_CONFIDENCE
+from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
 from toolcrib.gateway.meta import MetaFace
 from toolcrib.model import Tool, ToolExample
 

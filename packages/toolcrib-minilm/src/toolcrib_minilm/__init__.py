@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.discovery import JoinedEmbedder, OnnxEmbedder, load_embedder
-from toolcrib.discovery.judge import read_judge
+from toolcrib.discovery.search.relevance import read_judge
 
 __all__ = ["MODEL", "embedder"]
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
-from toolcrib.discovery.semantic.named import BUILT_IN
+from toolcrib.discovery.search.semantic.named import BUILT_IN
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault

@@ -6,8 +6,7 @@ from typing import Any
 from pydantic import field_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.discovery.copies import own
-from toolcrib.discovery.cut import cut
+from toolcrib.discovery.facts import cut, own
 from toolcrib.errors import ArgsTooLargeError, InvalidToolError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.model.docs import ToolDoc, ToolExample

@@ -7,11 +7,11 @@ from threading import Lock
 from typing import Any
 
 from toolcrib.discovery import facts
-from toolcrib.discovery.copies import own
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
 from toolcrib.discovery.docs.glance import schema_info
 from toolcrib.discovery.docs.level import DetailLevel
 from toolcrib.discovery.docs.observed import ObservedShape
+from toolcrib.discovery.facts import own
 from toolcrib.discovery.kept import Kept, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from os import urandom
 from typing import Any
 
-from toolcrib.discovery.hybrid import default_searcher
 from toolcrib.discovery.index.arguments import (
     check_count,
     check_parts,
@@ -25,6 +24,7 @@ from toolcrib.discovery.index.scope import Scope
 from toolcrib.discovery.index.view import IndexView
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Searcher
+from toolcrib.discovery.search.hybrid import default_searcher
 from toolcrib.discovery.store import Store
 from toolcrib.errors import InvalidBackendError, StoreError, ToolcribError
 from toolcrib.model import DefaultValidator, LocalTool, SchemaValidator, Tool, ToolBackend, ToolId

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from toolcrib.discovery.index.entry import Entry
-from toolcrib.discovery.text import split_identifier
+from toolcrib.discovery.search.text import split_identifier
 
 __all__ = ["ALIAS", "Names"]
 

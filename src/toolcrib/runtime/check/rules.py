@@ -15,7 +15,7 @@ from toolcrib.runtime.check import calls
 from toolcrib.runtime.check.calls import FORGOTTEN, written_call
 from toolcrib.runtime.check.clash import arms
 from toolcrib.runtime.check.context import Context, Finding, Problem
-from toolcrib.runtime.wording import lacks
+from toolcrib.runtime.telling import lacks
 
 __all__ = [
     "MONTY_HAS",

@@ -1,5 +1,0 @@
-"""Search by words."""
-
-from toolcrib.discovery.lexical.bm25 import Bm25Searcher
-
-__all__ = ["Bm25Searcher"]

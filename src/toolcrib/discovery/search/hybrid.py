@@ -1,0 +1,320 @@
+"""Search by words and by meaning at once."""
+
+import logging
+import re
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic
+from typing import Any, Literal
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
+from toolcrib.discovery.search.confidence import by_words_and_meaning
+from toolcrib.discovery.search.lexical import Bm25Searcher
+from toolcrib.discovery.search.lexical.look import Look
+from toolcrib.discovery.search.relevance import Evidence
+from toolcrib.discovery.search.semantic import EmbeddingSearcher, load_embedder
+from toolcrib.discovery.search.semantic.documents import DocumentVectors
+from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
+
+__all__ = ["FLOOR", "Blend", "Candidates", "HybridSearcher", "Sample", "default_searcher"]
+
+FLOOR = 0.1
+"""The cosine below which a tool that shares no word with the question is not told at all."""
+
+_LEAST_SHARE, _MOST_SHARE = 0.15, 0.35
+"""What words decide where they cover little of the question, and where they cover much."""
+_LITTLE, _MUCH = 0.2, 0.6
+_PARTS = 2
+"""A question of more parts than this is a list of errands, of which words miss fewer."""
+_PARTS_SHARE = 0.4
+_DEPTH = 64
+"""How many of the best of either way are compared."""
+_NEVER = 2.0
+"""A cosine that none has."""
+_FOREIGN_SHARE = 0.3
+_READ = 10_000
+_LETTER = re.compile(r"[^\W\d_]")
+_LATIN = re.compile(r"[A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
+_PAUSE = 30.0
+"""For how many seconds an embedder that failed is left alone."""
+_LOG = logging.getLogger("toolcrib.discovery")
+Floats = NDArray[np.float32]
+_SIZE = 256
+_FEW = 1_000
+"""Up to how many ids are put in their places one by one; more are sorted in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Tools that may be told, with what is known of each."""
+
+    ids: Sequence[str]
+    words: Floats
+    """Their scores by words."""
+    cosines: Floats
+
+    @classmethod
+    def of(
+        cls, cosines: Mapping[str, float], words: Mapping[str, float], floor: float = FLOOR
+    ) -> "Candidates":
+        """Return those of some tools that share a word with the question, or are faintly near to it."""
+        kept = [one for one, cosine in cosines.items() if cosine >= floor or words.get(one, 0.0) > 0]
+        return cls(
+            kept,
+            np.array([words.get(one, 0.0) for one in kept], np.float32),
+            np.array([cosines[one] for one in kept], np.float32),
+        )
+
+    @property
+    def unsaid(self) -> int:
+        """How many share no word with the question."""
+        return int((self.words == 0).sum())
+
+    def take(self, places: Sequence[int]) -> "Candidates":
+        """Return those at these places, in this order."""
+        return Candidates([self.ids[place] for place in places], self.words[places], self.cosines[places])
+
+    def followed_by(self, others: "Candidates") -> "Candidates":
+        """Return these, and then the others."""
+        return Candidates(
+            [*self.ids, *others.ids],
+            np.concatenate((self.words, others.words)),
+            np.concatenate((self.cosines, others.cosines)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """How the scores of one question are made comparable."""
+
+    look: Look
+    share: float
+    """What words decide."""
+    mean: float
+    deviation: float
+    """Of the cosines."""
+
+    @classmethod
+    def of(cls, look: Look, cosines: Floats) -> "Blend":
+        """Return the blend for a question, from the cosines of tools that stand for all."""
+        covered = look.coverage(look.best[0][1]) if look.best else 0.0
+        rise = min(max((covered - _LITTLE) / (_MUCH - _LITTLE), 0.0), 1.0)
+        share = _LEAST_SHARE + (_MOST_SHARE - _LEAST_SHARE) * rise
+        if look.parts > _PARTS:
+            share = max(share, _PARTS_SHARE)
+        return cls(look, share, float(cosines.mean()), float(cosines.std()))
+
+    def best(self, both: Candidates, rest: Candidates, limit: int) -> tuple[Candidates, list[float]]:
+        """Return the best candidates and their scores, equal ones by id; the rest follow by their cosines."""
+        by_words = (both.words.astype(np.float64) - self.look.mean) / (self.look.deviation or 1.0)
+        by_meaning = (both.cosines.astype(np.float64) - self.mean) / (self.deviation or 1.0)
+        scores = self.share * by_words + (1 - self.share) * by_meaning
+        last = np.partition(scores, -limit)[-limit] if limit < len(scores) else -np.inf
+        top = np.flatnonzero(scores >= last).tolist()
+        order = sorted(top, key=lambda place: (-scores[place], both.ids[place]))[:limit]
+        told, listed = both.take(order), scores[order].tolist()
+        left = range(min(limit - len(order), len(rest.ids)))
+        below = (listed[-1] if listed else 0.0) - 2.0  # so that even a cosine of 1 stays below
+        return told.followed_by(rest.take(left)), [
+            *listed,
+            *(below + cosine for cosine in rest.cosines[left].tolist()),
+        ]
+
+
+class HybridSearcher:
+    """Ranks tools by their words and by their meaning together.
+
+    Either way's scores are measured in standard deviations above its average over the catalogue, which makes
+    them comparable, and added up. Words decide more the more of the question they cover, so that a question
+    in the catalogue's own words is answered as by words alone; and they decide everything where many letters
+    are of a script that the embedder is not known to read. What shares no word with the question, and is not
+    near to it either, is not found, unless so many tools are near that it only ends a long list.
+    """
+
+    score_type: Literal["hybrid"] = "hybrid"
+
+    def __init__(
+        self, words: Bm25Searcher, meaning: EmbeddingSearcher, *, reads_every_script: bool = False
+    ) -> None:
+        """Combine two searchers, which from then on are updated through this one.
+
+        Args:
+            words: searches by words.
+            meaning: searches by meaning.
+            reads_every_script: whether the embedder was made for texts in any script, not in Latin alone.
+        """
+        given = (("words", Bm25Searcher, words), ("meaning", EmbeddingSearcher, meaning))
+        problems = tuple(
+            Problem(f"/{name}", "type", f"must be a {kind.__name__}, not {type(one).__name__}")
+            for name, kind, one in given
+            if not isinstance(one, kind)
+        )
+        if problems:
+            raise ValidationError(problems)
+        self._words = words
+        self._meaning = meaning
+        self._reads_every_script = reads_every_script
+        self._sample = Sample()
+        self._resumes = 0.0
+        """When the embedder is asked again."""
+        self._lock = Lock()
+
+    def update(self, added: Sequence[Indexed], removed: Sequence[str] = ()) -> None:
+        """Forget the removed ids and learn the added tools; an id known already is replaced."""
+        with self._lock:
+            self._words.update(added, removed)
+            self._meaning.update(added, removed)
+            self._sample.update([entry.id for entry in added], removed)
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int,
+        among: AbstractSet[str] | None = None,
+        exclude: AbstractSet[str] = frozenset(),
+    ) -> Ranking:
+        """Return the tools that fit a question best in words and meaning.
+
+        Where the embedder fails, or the store that keeps its vectors, that is logged, and words alone decide
+        until it has had time to recover.
+        """
+        if limit > 0 and monotonic() >= self._resumes and (self._reads_every_script or _is_latin(query)):
+            try:
+                self._meaning.warm(query)  # what takes long happens before the lock is held
+                with self._lock:
+                    found = self._meaning.consult(
+                        query, lambda *vectors: self._search(_Asked(query, *vectors), limit, among, exclude)
+                    )
+                if found is not None:
+                    return found
+            except (EmbeddingError, StoreError) as error:  # a store that cannot keep vectors, or is closed
+                self._resumes = monotonic() + _PAUSE
+                _LOG.warning("searching by words alone for %d s: %s", _PAUSE, error)
+        return self._words.search(query, limit=limit, among=among, exclude=exclude)
+
+    def evidence(self, query: str, ids: Sequence[str]) -> Evidence | None:
+        """Return what is known of some tools and a question; nothing if that says nothing."""
+
+        def found(*vectors: Any) -> Evidence:
+            asked = _Asked(query, *vectors)
+            look = self._words.look(query, limit=0, others=ids)
+            cosines = asked.documents.cosines(asked.vector, ids)
+            words = np.array([look.others.get(one, 0.0) for one in ids], np.float32)
+            return asked.evidence(look, Candidates(ids, words, cosines))
+
+        with self._lock:
+            return self._meaning.consult(query, found)
+
+    def _search(
+        self, asked: "_Asked", limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
+    ) -> Ranking | None:
+        near = asked.documents.near(asked.vector, _DEPTH, among, exclude, roughly=True)
+        if not near.found:
+            return None
+        # Where few are near, what shares a word may be anywhere; where many are, all that is left follows.
+        few = near.total <= _DEPTH or near.found[_DEPTH - 1][1] < FLOOR
+        first, left = dict(near.found), {}
+        if limit > _DEPTH:
+            count = near.total if few else limit
+            left = dict(asked.documents.near(asked.vector, count, among, exclude).found)
+        listed = list(first | left)
+        look = self._words.look(asked.query, limit=_DEPTH, among=among, exclude=exclude, others=listed)
+        words = look.others | dict(look.best)
+        extra = [one for one, _ in look.best if one not in first]
+        typical = self._sample.ids or list(first)  # none, if the searchers were filled before
+        cosines = asked.documents.cosines(asked.vector, [*extra, *typical])
+        first.update(zip(extra, cosines[: len(extra)].tolist(), strict=True))
+        both = Candidates.of(first, words)
+        # What is far down both lists follows by its cosine alone, so that every page continues the last.
+        left = {one: cosine for one, cosine in left.items() if one not in first}
+        rest = Candidates.of(left, words, _NEVER if few else -1.0)
+        told, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, limit)
+        total = look.total + both.unsaid if few else near.total
+        return Ranking(map(Hit, told.ids, scores, self._confidences(asked, look, told)), total)
+
+    def _confidences(self, asked: "_Asked", look: Look, told: Candidates) -> list[float]:
+        """Return how far each of some tools can be trusted to fit."""
+        judge = self._meaning.judge
+        if judge is not None:
+            return judge.confidences(asked.evidence(look, told))
+        return [
+            by_words_and_meaning(
+                matched=look.matched(words),
+                coverage=look.coverage(words),
+                meaning=self._meaning.exponent(cosine),
+            )
+            for words, cosine in zip(told.words.tolist(), told.cosines.tolist(), strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question, and the vectors that it is compared with."""
+
+    query: str
+    documents: DocumentVectors
+    vector: Floats
+
+    def evidence(self, look: Look, told: Candidates) -> Evidence:
+        """Return what is known of some tools."""
+        return Evidence(
+            look.matched(told.words),
+            look.coverage(told.words),
+            told.cosines,
+            np.atleast_2d(self.vector)[0],
+            self.documents.vectors(told.ids),
+        )
+
+
+def default_searcher(cache: Derived | None = None) -> HybridSearcher:
+    """Return what an index searches with unless told otherwise: words, and the table that is built in."""
+    return HybridSearcher(Bm25Searcher(cache=cache), EmbeddingSearcher(load_embedder(), cache=cache))
+
+
+def _is_latin(query: str) -> bool:
+    """Return whether most letters of a question are Latin."""
+    letters = _LETTER.findall(query[:_READ])
+    foreign = sum(not _LATIN.match(letter) for letter in letters)
+    return foreign <= _FOREIGN_SHARE * len(letters)
+
+
+class Sample:
+    """The ids with the lowest checksums, which have nothing to do with what they mean."""
+
+    def __init__(self) -> None:
+        self._order: list[tuple[int, str]] = []
+        self._lock = Lock()
+
+    @property
+    def ids(self) -> list[str]:
+        """At most 256 of the ids."""
+        with self._lock:
+            return [tool_id for _, tool_id in self._order[:_SIZE]]
+
+    def update(self, added: Sequence[str], removed: Sequence[str]) -> None:
+        """Forget the removed ids and learn the added ones."""
+        with self._lock:
+            if len(added) + len(removed) > _FEW:
+                known = {tool_id for _, tool_id in self._order}
+                self._order = sorted(map(_place, known.difference(removed).union(added)))
+                return
+            for place in map(_place, removed):
+                at = bisect_left(self._order, place)
+                if self._order[at : at + 1] == [place]:
+                    del self._order[at]
+            for place in map(_place, added):
+                at = bisect_left(self._order, place)
+                if self._order[at : at + 1] != [place]:
+                    insort(self._order, place)
+
+
+def _place(tool_id: str) -> tuple[int, str]:
+    return crc32(tool_id.encode(errors="surrogatepass")), tool_id

@@ -1,0 +1,354 @@
+"""Search by words: fielded BM25 over posting lists."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import log1p, sqrt
+from threading import Lock
+from typing import Literal
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
+from toolcrib.discovery.search.lexical.look import Look
+from toolcrib.discovery.search.lexical.postings import Filing, Postings
+from toolcrib.discovery.search.lexical.question import Question, read_question
+from toolcrib.discovery.search.lexical.typos import Typos
+from toolcrib.discovery.search.text import Analysis, analyse
+
+__all__ = ["Analyses", "Bm25Searcher", "Scored", "Slots", "best", "score"]
+
+_K1 = 1.2
+_B = 0.5
+_PIVOT = 15.0
+"""The length that counts as usual. It is fixed, not the mean of the catalogue: what a word counts in a tool
+then does not change when other tools come and go."""
+Scores = NDArray[np.float32]
+_KIND = "terms/3"
+"""The number goes up when tools are read differently, so that nothing read the old way is used."""
+_BATCH = 5_000
+_CHECKSUM = 4
+_KEPT = 16
+_BLOCK = 64
+_LEAST = 300
+"""A smaller catalogue is judged as if it had so many tools: in one of three, no word would tell anything."""
+_PART_SHARE = 0.5
+"""How much of a score the best part of a question decides, where it has several."""
+_STEPS = 2**15
+"""How finely scores are told apart where they are added up."""
+Gains = dict[str, float]
+"""What each term adds to a score, before its impact."""
+
+
+class Bm25Searcher:
+    """Ranks tools by the words they share with a question.
+
+    Names, descriptions, parameters, choices and example questions are fields of their own weight. A question
+    in several parts is scored as a whole and by its best part. An unknown word is read as the nearest known.
+    """
+
+    score_type: Literal["bm25"] = "bm25"
+
+    def __init__(self, *, cache: Derived | None = None) -> None:
+        self._analyses = Analyses(cache)
+        self._postings = Postings()
+        self._slots = Slots()
+        self._typos = Typos()
+        self._lock = Lock()
+
+    def update(self, added: Sequence[Indexed], removed: Sequence[str] = ()) -> None:
+        """Forget the removed ids and learn the added tools; an id known already is replaced."""
+        latest = {entry.id: entry for entry in added}
+        filing = Filing()
+        for analysis in self._analyses.of(list(latest.values())):
+            filing.add(_impacts(analysis))
+        with self._lock:
+            for tool_id in {*removed, *latest}:
+                if tool_id in self._slots:
+                    self._postings.remove(self._slots.release(tool_id))
+            slots = [self._slots.take(tool_id) for tool_id in latest]
+            self._typos.learn(self._postings.add(filing, slots))
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int,
+        among: AbstractSet[str] | None = None,
+        exclude: AbstractSet[str] = frozenset(),
+    ) -> Ranking:
+        """Return the tools that share the most telling words with a question."""
+        look = self.look(query, limit=limit, among=among, exclude=exclude)
+        hits = [Hit(tool_id, score, look.confidence(score)) for tool_id, score in look.best]
+        return Ranking(hits, look.total)
+
+    def look(
+        self,
+        query: str,
+        *,
+        limit: int,
+        among: AbstractSet[str] | None = None,
+        exclude: AbstractSet[str] = frozenset(),
+        others: Iterable[str] | None = None,
+    ) -> Look:
+        """Return the best scores, and those of other ids, with what they can be compared by."""
+        with self._lock:
+            question = read_question(query, self._postings.__contains__, self._nearest)
+            scored = score(question, self._postings, len(self._slots))
+            places = {tool_id: self._slots.get(tool_id) for tool_id in others or ()}
+            asked = {tool_id: float(scored.scores[at]) for tool_id, at in places.items() if at is not None}
+            mean, deviation = (0.0, 0.0) if others is None else scored.spread(self._slots.taken)
+            scores = self._selected(scored.scores, among, exclude)
+            top = best(scores, limit)
+            found = list(zip(map(self._slots.id_at, top.tolist()), scores[top].tolist(), strict=True))
+        found.sort(key=lambda pair: (-pair[1], pair[0]))
+        return Look(
+            best=found[: max(limit, 0)],
+            others=asked,
+            total=int(np.count_nonzero(scores)),
+            mean=mean,
+            deviation=deviation,
+            parts=len(question.parts),
+            ideal=scored.ideal,
+            rarest=scored.rarest,
+        )
+
+    def _nearest(self, word: str) -> str | None:
+        return self._typos.nearest(word, self._postings.frequency)
+
+    def _selected(self, scores: Scores, among: AbstractSet[str] | None, exclude: AbstractSet[str]) -> Scores:
+        """Return the scores with everything but the selection at nothing."""
+        if among is not None:
+            slots = self._slots.of(among)
+            kept = np.zeros_like(scores)
+            kept[slots] = scores[slots]
+            scores = kept
+        for tool_id in exclude:
+            slot = self._slots.get(tool_id)
+            if slot is not None:
+                scores[slot] = 0
+        return scores
+
+
+def _impacts(analysis: Analysis) -> dict[str, float]:
+    """Return what each term of a tool counts: how often it occurs, levelled off, for the tool's length."""
+    norm = _K1 * (1 - _B + _B * analysis.length / _PIVOT)
+    return {term: count * (_K1 + 1) / (count + norm) for term, count in analysis.terms.items()}
+
+
+class Analyses:
+    """Reads tools, and remembers what it read where there is a place to keep it."""
+
+    def __init__(self, cache: Derived | None) -> None:
+        self._cache = cache
+
+    def of(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
+        """Yield the analysis of each tool."""
+        for start in range(0, len(entries), _BATCH):
+            yield from self._batch(entries[start : start + _BATCH])
+
+    def _batch(self, entries: Sequence[Indexed]) -> Iterator[Analysis]:
+        kept = self._cache.derived(_KIND, [entry.content_hash for entry in entries]) if self._cache else {}
+        worked_out: dict[str, bytes] = {}
+        for entry in entries:
+            found = _read(kept.get(entry.content_hash))
+            if found is None:
+                found = analyse(entry.tool, entry.examples)
+                worked_out[entry.content_hash] = _written(found)
+            yield found
+        if self._cache and worked_out:
+            self._cache.save_derived(_KIND, worked_out)
+
+
+def _written(analysis: Analysis) -> bytes:
+    """Return an analysis as bytes: a checksum, the terms a line each, NUL, and the numbers."""
+    numbers = np.array((*analysis.terms.values(), analysis.length), dtype="<f8")
+    body = "\n".join(analysis.terms).encode() + b"\0" + numbers.tobytes()
+    return crc32(body).to_bytes(_CHECKSUM) + body
+
+
+def _read(kept: bytes | None) -> Analysis | None:
+    """Return the analysis that bytes hold, or None where they hold none or were damaged."""
+    checksum, body = (kept or b"")[:_CHECKSUM], (kept or b"")[_CHECKSUM:]
+    text, _, numbers = body.partition(b"\0")
+    terms = text.decode(errors="replace").split("\n") if text else []
+    if crc32(body).to_bytes(_CHECKSUM) != checksum or len(numbers) != (len(terms) + 1) * 8:
+        return None
+    *counts, length = np.frombuffer(numbers, dtype="<f8").tolist()
+    return Analysis(dict(zip(terms, counts, strict=True)), length)
+
+
+class Slots:
+    """Numbers for ids, handed out densely and again once they are free."""
+
+    def __init__(self) -> None:
+        self._ids: list[str | None] = []
+        self._by_id: dict[str, int] = {}
+        self._free: list[int] = []
+        self._selections: dict[int, tuple[AbstractSet[str], NDArray[np.intp]]] = {}
+
+    def __len__(self) -> int:
+        """Return how many slots there are, the free ones included."""
+        return len(self._ids)
+
+    def __contains__(self, tool_id: str) -> bool:
+        return tool_id in self._by_id
+
+    @property
+    def taken(self) -> int:
+        """How many slots stand for an id."""
+        return len(self._by_id)
+
+    def take(self, tool_id: str) -> int:
+        """Return a slot for an id that has none."""
+        self._selections.clear()
+        if self._free:
+            slot = self._free.pop()
+            self._ids[slot] = tool_id
+        else:
+            slot = len(self._ids)
+            self._ids.append(tool_id)
+        self._by_id[tool_id] = slot
+        return slot
+
+    def release(self, tool_id: str) -> int:
+        """Free the slot of an id, and return it."""
+        self._selections.clear()
+        slot = self._by_id.pop(tool_id)
+        self._ids[slot] = None
+        self._free.append(slot)
+        return slot
+
+    def get(self, tool_id: str) -> int | None:
+        """Return the slot of an id, or None where it has none."""
+        return self._by_id.get(tool_id)
+
+    def id_at(self, slot: int) -> str:
+        """Return the id that a taken slot stands for."""
+        found = self._ids[slot]
+        if found is None:
+            raise IndexError(slot)
+        return found
+
+    def of(self, ids: AbstractSet[str]) -> NDArray[np.intp]:
+        """Return the slots of those of the ids that have one, in order; kept for when the set comes again."""
+        kept = self._selections.get(id(ids))
+        if kept is not None and kept[0] is ids:
+            return kept[1]
+        found = [slot for tool_id in ids if (slot := self._by_id.get(tool_id)) is not None]
+        slots = np.array(sorted(found), dtype=np.intp)
+        if len(self._selections) >= _KEPT:
+            self._selections.clear()
+        self._selections[id(ids)] = (ids, slots)
+        return slots
+
+
+def best(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
+    """Return the places of the `count` highest positive scores, and of all that equal the last of them.
+
+    The k-th highest of the maxima of blocks is a lower bound for the k-th highest score: one pass finds it,
+    and what reaches it is few.
+
+    >>> sorted(best(np.array([1, 0, 3, 2, 3], dtype=np.float32), 2).tolist())
+    [2, 4]
+    """
+    if count <= 0 or not len(scores):
+        return np.empty(0, dtype=np.intp)
+    bound = _bound(scores, count)
+    found = np.flatnonzero(scores >= bound) if bound > 0 else np.flatnonzero(scores > 0)
+    if len(found) <= count:
+        return found
+    values = scores[found]
+    last = np.partition(values, len(values) - count)[len(values) - count]
+    top: NDArray[np.intp] = found[values >= last]
+    return top
+
+
+def _bound(scores: NDArray[np.float32], count: int) -> float:
+    whole = len(scores) // _BLOCK
+    if whole <= count:
+        return 0.0
+    maxima = scores[: whole * _BLOCK].reshape(whole, _BLOCK).max(axis=1)
+    return float(np.partition(maxima, whole - count)[whole - count])
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The scores of one question, by slot, and what they are measured against."""
+
+    scores: Scores
+    ideal: float
+    """What a tool would score that says each word once, those that no tool says included."""
+    rarest: float
+    """What a word counts that no tool says."""
+
+    def spread(self, tools: int) -> tuple[float, float]:
+        """Return the mean and the standard deviation over so many tools; free slots score nothing.
+
+        They are added up as whole numbers, so that the last digit does not depend on which tool came first.
+        """
+        if not tools:
+            return 0.0, 0.0
+        found = np.rint(self.scores * _STEPS).astype(np.int64)
+        mean = int(found.sum()) / tools / _STEPS
+        return mean, sqrt(max(int(found @ found) / tools / _STEPS**2 - mean * mean, 0.0))
+
+
+def score(question: Question, postings: Postings, slots: int) -> Scored:
+    """Return what each of so many slots scores, as a whole and by the best part."""
+    tools = max(len(postings), _LEAST)
+    rarest = _rarity(0, tools)
+    found = {term: postings.of(term) for term in question.terms}
+    gains = {term: weight * _rarity(len(found[term][0]), tools) for term, weight in question.terms.items()}
+    rows = _rows(question, gains)
+    table = np.zeros((len(rows), slots), dtype=np.float32)
+    if found:
+        lists = [found[term] for row in rows for term in row]
+        lengths = [len(places) for places, _ in lists]
+        places = np.concatenate([places for places, _ in lists])
+        if len(rows) > 1:
+            places += _offsets(rows, lengths, slots)
+        gained = np.concatenate([impacts for _, impacts in lists])
+        weights = [gain for row in rows for gain in row.values()]
+        gained *= np.repeat(np.array(weights, dtype=np.float32), lengths)
+        np.add.at(table.reshape(-1), places, gained)
+    return Scored(_blended(table), question.unknown * rarest + sum(gains.values()), rarest)
+
+
+def _rows(question: Question, gains: Gains) -> list[Gains]:
+    """Return what is added up apart: the parts of the question, and first what makes them the whole.
+
+    That is the terms of no part, and, with the other sign, those that several parts have too often.
+    """
+    if not question.parts:
+        return [gains]
+    spare = dict(gains)
+    for part in question.parts:
+        for term in part:
+            spare[term] -= gains[term]
+    rest = {term: gain for term, gain in spare.items() if gain}
+    return [rest, *({term: gains[term] for term in part} for part in question.parts)]
+
+
+def _offsets(rows: Sequence[Gains], lengths: list[int], slots: int) -> NDArray[np.int32]:
+    """Return where in the flat table the row begins that each posting belongs to."""
+    ends = list(accumulate(map(len, rows), initial=0))
+    totals = [sum(lengths[start:end]) for start, end in pairwise(ends)]
+    return np.repeat(np.arange(len(rows), dtype=np.int32) * np.int32(slots), totals)
+
+
+def _blended(table: Scores) -> Scores:
+    """Return the scores of the whole question, with those of its best part mixed in."""
+    whole: Scores = table.sum(axis=0)
+    if len(table) > 1:
+        whole *= 1 - _PART_SHARE
+        whole += np.float32(_PART_SHARE) * table[1:].max(axis=0)
+    return whole
+
+
+def _rarity(frequency: int, tools: int) -> float:
+    """Return how telling a term is that so many tools have: BM25's inverse document frequency."""
+    return log1p((tools - frequency + 0.5) / (frequency + 0.5))

@@ -1,0 +1,22 @@
+"""Search by meaning: the models that turn texts into vectors, and the searcher that compares them.
+
+Importing it loads none of the extras; each is imported where it is first used.
+"""
+
+from toolcrib.discovery.search.semantic.http import HttpEmbedder
+from toolcrib.discovery.search.semantic.joined import JoinedEmbedder
+from toolcrib.discovery.search.semantic.named import load_embedder
+from toolcrib.discovery.search.semantic.onnx import OnnxEmbedder
+from toolcrib.discovery.search.semantic.searcher import EmbeddingSearcher
+from toolcrib.discovery.search.semantic.static import StaticEmbedder
+from toolcrib.discovery.search.semantic.text import DocumentText
+
+__all__ = [
+    "DocumentText",
+    "EmbeddingSearcher",
+    "HttpEmbedder",
+    "JoinedEmbedder",
+    "OnnxEmbedder",
+    "StaticEmbedder",
+    "load_embedder",
+]

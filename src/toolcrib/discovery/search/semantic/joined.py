@@ -1,0 +1,77 @@
+"""Two models as one: what the one misses, the other may know."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.concurrency.loop import in_thread
+from toolcrib.discovery.protocols import LocalEmbedder
+from toolcrib.discovery.search.relevance import Judge
+from toolcrib.discovery.search.semantic.units import unit_vectors
+from toolcrib.errors import EmbeddingError
+
+__all__ = ["JoinedEmbedder"]
+
+
+class JoinedEmbedder:
+    """Embeds a text by two models, their vectors side by side.
+
+    A cosine of such vectors is the mean of both models' cosines, each weighed by its share. A model that
+    reads sentences and a table that adds up words are wrong about different tools, and together less often.
+    """
+
+    def __init__(
+        self, first: LocalEmbedder, second: LocalEmbedder, *, share: float = 0.3, judge: Judge | None = None
+    ) -> None:
+        """Embed with two models.
+
+        Args:
+            first: one of them.
+            second: the other one.
+            share: how much the second one decides, between 0 and 1.
+            judge: what tells from such vectors whether a tool does what a question asks.
+
+        Raises:
+            EmbeddingError: the share is out of bounds, or a model only waits for another process.
+        """
+        if not 0 < share < 1:
+            raise EmbeddingError(f"share must be between 0 and 1, not {share!r}")
+        for one in (first, second):
+            if not isinstance(one, LocalEmbedder):
+                raise EmbeddingError(f"{type(one).__name__} cannot be joined: it has no `encode(texts)`")
+        self.judge = judge
+        self._first, self._second, self._share = first, second, share
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._first!r}, {self._second!r}, share={self._share})"
+
+    @property
+    def key(self) -> str | None:
+        """What the vectors are kept under; nothing if either model has no key."""
+        keys = [getattr(one, "key", None) for one in (self._first, self._second)]
+        if None in keys:
+            return None
+        return f"joined-{hashlib.sha256(repr((keys, self._share)).encode()).hexdigest()[:32]}"
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.encode(["text"]).shape[1])
+
+    def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        """Return a row of unit length for each text; zeros for one that neither model can read.
+
+        Raises:
+            EmbeddingError: a model cannot be read or run, or gives something that is no vector.
+        """
+        first, second = (
+            unit_vectors(one.encode(texts), count=len(texts)) for one in (self._first, self._second)
+        )
+        both = np.hstack((np.sqrt(1 - self._share) * first, np.sqrt(self._share) * second))
+        return unit_vectors(both, count=len(texts))
+
+    async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
+        return await in_thread(self.encode, texts)

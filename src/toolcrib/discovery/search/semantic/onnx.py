@@ -1,0 +1,210 @@
+"""Embeddings from an ONNX model on this machine: a folder with `tokenizer.json` and `model.onnx`."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolcrib.concurrency.loop import in_thread, stop_if_given_up
+from toolcrib.discovery.search.relevance import Judge, read_judge
+from toolcrib.discovery.search.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
+from toolcrib.discovery.search.semantic.text import clean
+from toolcrib.discovery.search.semantic.units import unit_vectors
+from toolcrib.errors import EmbeddingError, MissingExtraError
+
+__all__ = ["OnnxEmbedder"]
+
+_FILES = _MODEL, _TOKENIZER = ("model.onnx", "tokenizer.json")
+_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+_INTEGERS: Mapping[str, type[np.integer[Any]]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+_NOT_A_SENTENCE = "pooler_output"
+"""BERT's answer to another question, which models carry beside their token embeddings."""
+_POOLED, _TOKENS = 2, 3
+"""The ranks of sentence embeddings and of token embeddings."""
+_FEWEST_TOKENS = 8
+"""Room for the marks that models put around a text, and some of it."""
+
+
+class OnnxEmbedder:
+    """Embeds texts with a model of one's own, in this process; nothing is ever fetched.
+
+    The graph takes `input_ids`, and `attention_mask` and `token_type_ids` if it wants them. It gives sentence
+    embeddings, or token embeddings, of which the mean is taken. The extra `semantic` brings what runs it. The
+    model is read at first use, once, whatever the number of threads.
+
+    Raises:
+        MissingExtraError: onnxruntime or tokenizers is not installed.
+        EmbeddingError: the folder or a file of it is missing; when it is used, if the model is none of these.
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        *,
+        max_tokens: int = 256,
+        threads: int | None = None,
+        batch: int = 1,
+    ) -> None:
+        """Embed with the model of a folder.
+
+        Args:
+            folder: where the model is.
+            max_tokens: how much of a text is read; models have a limit of their own, often 512.
+            threads: how many threads compute one batch; as many as there are cores if not given.
+            batch: how many texts of like length are computed at once. On a processor this hardly saves time,
+                and in most int8 models it makes a text's vector depend on its company.
+        """
+        if not (find_spec("onnxruntime") and find_spec("tokenizers")):
+            raise MissingExtraError("an ONNX embedding model", "semantic")
+        self._folder = whole(folder, *_FILES)
+        self._name = repr(str(self._folder))
+        at_least(_FEWEST_TOKENS, self._name, max_tokens=max_tokens)
+        at_least(1, self._name, batch=batch, threads=1 if threads is None else threads)
+        self._max_tokens, self._threads, self._batch = max_tokens, threads, batch
+        self._lock = threading.Lock()
+        self._model: _Model | None = None
+        self._key: str | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name}, max_tokens={self._max_tokens})"
+
+    @property
+    def key(self) -> str:
+        """What the vectors are kept under: the content of the files, and the settings that matter."""
+        with self._lock:
+            if self._key is None:
+                # Weights may lie beside the graph, in files that are named after it.
+                files = [self._folder / _TOKENIZER, *self._folder.glob(f"{_MODEL}*")]
+                self._key = key_of("onnx", files, (self._max_tokens, self._batch))
+            return self._key
+
+    @cached_property
+    def judge(self) -> Judge | None:
+        """What tells whether a tool does what a question asks, if the folder holds it."""
+        return read_judge(self._folder)
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has; asking for it reads the model."""
+        return self._loaded().dimensions
+
+    def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        """Return a row of unit length for each text.
+
+        Raises:
+            EmbeddingError: the model cannot be read or run, or gives something that is no vector.
+        """
+        model = self._loaded()
+        tokens = []
+        for text in texts:
+            stop_if_given_up()
+            tokens.append(model.ids(clean(text, self._max_tokens * CHARACTERS_PER_TOKEN)))
+        rows = np.zeros((len(texts), model.dimensions), np.float32)
+        order = sorted(range(len(texts)), key=lambda place: len(tokens[place]))
+        for start in range(0, len(order), self._batch):
+            stop_if_given_up()
+            places = order[start : start + self._batch]
+            rows[places] = model.run([tokens[place] for place in places])
+        return rows
+
+    async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        """Return what `encode` would, computed in a worker thread, which stops where the caller gives up."""
+        return await in_thread(self.encode, texts)
+
+    def _loaded(self) -> "_Model":
+        with self._lock:
+            if self._model is None:
+                self._model = self._load()
+            return self._model
+
+    def _load(self) -> "_Model":
+        onnxruntime, tokenizers = import_module("onnxruntime"), import_module("tokenizers")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads or 0
+        options.log_severity_level = 4  # what goes wrong is raised, and need not be printed as well
+        # Threads that spin between texts cost twice the processor time and save none.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        with _told(self._name, f"{_TOKENIZER!r} is no tokenizer"):
+            tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / _TOKENIZER))
+            tokenizer.no_padding()
+            tokenizer.enable_truncation(self._max_tokens)
+        with _told(self._name, f"{_MODEL!r} is no model that can be run"):
+            session = onnxruntime.InferenceSession(
+                self._folder / _MODEL, options, providers=["CPUExecutionProvider"]
+            )
+        inputs = {one.name: one.type for one in session.get_inputs()}
+        if (
+            "input_ids" not in inputs
+            or not inputs.keys() <= _INPUTS
+            or not set(inputs.values()) <= set(_INTEGERS)
+        ):
+            listed = ", ".join(f"{name} {kind}" for name, kind in inputs.items())
+            reason = f"the graph must take integer input_ids, attention_mask and token_type_ids, not {listed}"
+            raise EmbeddingError(reason, self._name)
+        output = _output({one.name: len(one.shape or ()) for one in session.get_outputs()}, self._name)
+        kinds = {name: _INTEGERS[kind] for name, kind in inputs.items()}
+        model = _Model(self._name, tokenizer, session, kinds, output)
+        model.dimensions = model.run([model.ids("text")]).shape[1]
+        return model
+
+
+@dataclass(slots=True)
+class _Model:
+    """A model that was read."""
+
+    name: str
+    tokenizer: Any
+    session: Any
+    inputs: dict[str, type[np.integer[Any]]]
+    output: str
+    dimensions: int = 0
+
+    def ids(self, text: str) -> list[int]:
+        """Return the tokens of a text, at least one."""
+        with _told(self.name, "a text could not be split into tokens"):
+            return list(self.tokenizer.encode(text).ids) or [0]
+
+    def run(self, batch: list[list[int]]) -> NDArray[np.float32]:
+        """Return a row of unit length for the tokens of each text."""
+        lengths = np.array([len(tokens) for tokens in batch])
+        mask = np.arange(lengths.max()) < lengths[:, None]
+        ids = np.zeros(mask.shape, np.int64)
+        ids[mask] = np.concatenate(batch)
+        whole_input = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        given = {name: whole_input[name].astype(kind) for name, kind in self.inputs.items()}
+        with _told(self.name, "the model could not be run; a smaller max_tokens may help"):
+            rows = np.asarray(self.session.run([self.output], given)[0], np.float32)
+        if rows.ndim == _TOKENS and rows.shape[:2] == mask.shape:
+            rows = (rows * mask[:, :, None]).sum(axis=1)
+        if rows.ndim != _POOLED or len(rows) != len(batch) or not rows.size or not np.isfinite(rows).all():
+            reason = f"{self.output!r} is no row of finite numbers for each of {len(batch)} texts"
+            raise EmbeddingError(f"{reason}, but has the shape {rows.shape}", self.name)
+        return unit_vectors(rows, count=len(batch))
+
+
+def _output(ranks: dict[str, int], name: str) -> str:
+    """Return which output to take: sentence embeddings before token embeddings."""
+    for rank in (_POOLED, _TOKENS):
+        for output, found in ranks.items():
+            if found == rank and output != _NOT_A_SENTENCE:
+                return output
+    listed = ", ".join(f"{output} of rank {rank}" for output, rank in ranks.items())
+    reason = f"the graph must give sentence embeddings (rank 2) or token embeddings (rank 3), not {listed}"
+    raise EmbeddingError(reason, name)
+
+
+@contextmanager
+def _told(name: str, what: str) -> Iterator[None]:
+    """Tell what went wrong inside onnxruntime or tokenizers, whose errors have no base but Exception."""
+    try:
+        yield
+    except Exception as error:
+        raise EmbeddingError(f"{what}: {error}", name) from error

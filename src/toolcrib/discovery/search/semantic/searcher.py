@@ -1,0 +1,247 @@
+"""Search by meaning: the tools whose vectors lie nearest to the question's."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from concurrent.futures import CancelledError
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from anyio import CapacityLimiter, from_thread, to_thread
+
+from toolcrib.concurrency.loop import PrivateLoop
+from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
+from toolcrib.discovery.records import ScoreType
+from toolcrib.discovery.search.confidence import by_meaning
+from toolcrib.discovery.search.relevance import Judge
+from toolcrib.discovery.search.semantic.documents import DocumentVectors, Method
+from toolcrib.discovery.search.semantic.live import LiveVectors
+from toolcrib.discovery.search.semantic.source import TextOf, VectorSource, Ways
+from toolcrib.discovery.search.semantic.text import MAX_QUERY, clean, document_text, errands
+from toolcrib.discovery.search.semantic.vectors import Floats, Precision
+from toolcrib.errors import EmbeddingError
+
+__all__ = ["EmbeddingSearcher", "Progress"]
+
+T = TypeVar("T")
+Progress = Callable[[int, int], object]
+"""Is told how many documents of how many have their vectors."""
+
+_MAX_QUERIES = 256
+"""How many questions' vectors are remembered."""
+
+
+class EmbeddingSearcher:
+    """Ranks tools by the cosine of their vectors to the question's.
+
+    A question that asks for several things has a vector for each of them, beside its own: a tool's score is
+    the mean of its cosine to the whole and of the highest to a part.
+
+    An update is only noted. The vectors it asks for are made by the first search after it, or by `prepare`
+    ahead of any; each content hash is embedded once, by whichever thread comes first, and the others wait for
+    it. With a `cache` and an embedder that has a `key`, vectors outlive the process. When the embedder fails,
+    so does the search that needed it, and the next one tries again for what is still missing.
+
+    The synchronous methods call a `LocalEmbedder` in the calling thread, and any other on a private event
+    loop, which `close` ends. The asynchronous ones await it in the caller's event loop and can be cancelled.
+    """
+
+    score_type: ScoreType = "embedding"
+
+    def __init__(  # noqa: PLR0913 - options, each with a default
+        self,
+        embedder: Embedder,
+        *,
+        cache: Derived | None = None,
+        batch: int = 256,
+        dtype: Precision = "int8",
+        exact_limit: int = 50_000,
+        text: TextOf = document_text,
+        calibration: tuple[float, float] = (0.63, 10.2),
+    ) -> None:
+        """Search with an embedder.
+
+        Args:
+            embedder: makes vectors of texts.
+            cache: keeps vectors by content hash; a `Store` does.
+            batch: how many texts the embedder is given at once, 1,000 at most.
+            dtype: how the numbers of a vector are kept.
+            exact_limit: above so many tools `prepare` builds a graph of neighbours, if usearch is installed.
+            text: what the embedder is told about a tool; vectors of it are cached if it has a `key`.
+            calibration: the cosine of a tool that is as likely to fit as not, and how steeply that changes.
+        """
+        if not callable(getattr(embedder, "embed", None)):
+            raise EmbeddingError(f"{type(embedder).__name__} has no method `async embed(texts)`")
+        self._embedder = embedder
+        self._encode = embedder.encode if isinstance(embedder, LocalEmbedder) else None
+        self._source = VectorSource(embedder, text=text, cache=cache, batch=batch)
+        self._live = LiveVectors(self._source, precision=dtype, exact_limit=exact_limit)
+        self._midpoint, self._slope = calibration
+        self._loop = PrivateLoop()
+        self._lock = threading.Lock()
+        self._queries: OrderedDict[str, Floats] = OrderedDict()
+        """The vectors of the latest questions, the latest last."""
+
+    @property
+    def judge(self) -> Judge | None:
+        """What tells whether a tool does what is asked, where the embedder brings it."""
+        judge = getattr(self._embedder, "judge", None)
+        return judge if isinstance(judge, Judge) else None
+
+    @property
+    def pending(self) -> int:
+        """How many tools have changed, and wait for `prepare` or for the next search."""
+        return self._live.pending
+
+    @property
+    def method(self) -> Method:
+        """How a search among all tools goes about it: by looking at each, or by a graph of neighbours."""
+        return self._live.method
+
+    def update(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
+        """Forget the removed ids and learn the added tools; an id known already is replaced."""
+        self._live.note(added, removed)
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Make the vectors that are missing, and build the graph of neighbours where there should be one."""
+        self._prepare(self._here(progress))
+
+    async def aprepare(self, progress: Progress | None = None) -> None:
+        """Do what `prepare` does, while the event loop goes on; `progress` is called in it."""
+        await _in_thread(self._prepare, self._there(progress))
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int,
+        among: AbstractSet[str] | None = None,
+        exclude: AbstractSet[str] = frozenset(),
+    ) -> Ranking:
+        """Return the tools nearest to a query, among these ids where given, without the excluded ones.
+
+        Raises:
+            EmbeddingError: the embedder gave something that is no vector.
+        """
+        return self._search(self._here(), query, limit, among, exclude)
+
+    async def asearch(
+        self,
+        query: str,
+        *,
+        limit: int,
+        among: AbstractSet[str] | None = None,
+        exclude: AbstractSet[str] = frozenset(),
+    ) -> Ranking:
+        """Do what `search` does, while the event loop goes on."""
+        return await _in_thread(self._search, self._there(), query, limit, among, exclude)
+
+    def warm(self, query: str) -> None:
+        """Embed a query and what else is missing, so that what follows need not wait for it."""
+        self._ask(self._here(), query, _nothing)
+
+    async def awarm(self, query: str) -> None:
+        """Embed a query and what else is missing, so that the synchronous methods need not wait for it."""
+        await _in_thread(self._ask, self._there(), query, _nothing)
+
+    def consult(self, query: str, question: Callable[[DocumentVectors, Floats], T]) -> T | None:
+        """Return what a function makes of the tools' vectors and the query's, which do not change meanwhile.
+
+        The query's are a row, or several: see `VectorTable.cosines`. Where nothing is asked or known, the
+        function is not called.
+        """
+        return self._ask(self._here(), query, question)
+
+    def cosines(self, query: str, ids: Iterable[str]) -> Floats:
+        """Return the cosine of a query to each of these tools, and 0 for one that is unknown."""
+        wanted = list(ids)
+        found = self._ask(self._here(), query, lambda documents, vector: documents.cosines(vector, wanted))
+        return np.zeros(len(wanted), np.float32) if found is None else found
+
+    def confidence(self, cosine: float) -> float:
+        """Return how likely a tool with this cosine is to fit, in [0, 1]."""
+        return by_meaning(self.exponent(cosine))
+
+    def exponent(self, cosine: float) -> float:
+        """Return the logarithm of the odds that a tool with this cosine fits."""
+        return self._slope * (cosine - self._midpoint)
+
+    def close(self) -> None:
+        """End the private event loop, if it runs; the searcher can still be used."""
+        self._loop.close()
+
+    def _prepare(self, ways: Ways) -> None:
+        self._live.settle(ways)
+        self._live.link(ways)
+
+    def _search(
+        self,
+        ways: Ways,
+        query: str,
+        limit: int,
+        among: AbstractSet[str] | None,
+        exclude: AbstractSet[str],
+    ) -> Ranking:
+        if limit <= 0 or (among is not None and not among):
+            return Ranking()
+
+        near = self._ask(ways, query, lambda documents, vector: documents.near(vector, limit, among, exclude))
+        if near is None:
+            return Ranking()
+        hits = [Hit(name, cosine, self.confidence(cosine)) for name, cosine in near.found]
+        return Ranking(hits, near.total)
+
+    def _ask(self, ways: Ways, query: str, question: Callable[[DocumentVectors, Floats], T]) -> T | None:
+        """Return what the tools, as of the last update, answer; nothing where nothing is asked or known."""
+        text = clean(query, MAX_QUERY)
+        if not text or not self._live:
+            return None
+        vector = self._vector(ways, text)
+        self._live.settle(ways)
+        return self._live.read(lambda documents: question(documents, vector)) if vector.any() else None
+
+    def _vector(self, ways: Ways, text: str) -> Floats:
+        with self._lock:
+            if text in self._queries:
+                self._queries.move_to_end(text)
+                return self._queries[text]
+        vectors = self._source.vectors(ways, [text, *errands(text)])
+        vector: Floats = vectors if len(vectors) > 1 and vectors.any(axis=1).all() else vectors[0]
+        with self._lock:
+            self._queries[text] = vector
+            if len(self._queries) > _MAX_QUERIES:
+                self._queries.popitem(last=False)
+        return vector
+
+    def _here(self, progress: Progress | None = None) -> Ways:
+        """Return how a synchronous caller waits."""
+        return Ways(self._encode or self._in_loop, report=progress or _nothing)
+
+    def _there(self, progress: Progress | None = None) -> Ways:
+        """Return how a thread waits that works for an asynchronous caller."""
+        embed = self._encode or partial(_in_event_loop, self._embedder)
+        tell = progress or _nothing
+        return Ways(embed, from_thread.check_cancelled, lambda *counts: from_thread.run_sync(tell, *counts))
+
+    def _in_loop(self, texts: Sequence[str]) -> Any:
+        try:
+            return self._loop.call(self._embedder.embed, texts)
+        except CancelledError as error:
+            raise EmbeddingError("the searcher was closed while it waited for the embedder") from error
+
+
+def _in_event_loop(embedder: Embedder, texts: Sequence[str]) -> Any:
+    try:
+        return from_thread.run(embedder.embed, texts)
+    finally:
+        from_thread.check_cancelled()  # says it in the way that the event loop understands
+
+
+async def _in_thread(function: Callable[..., T], *args: Any) -> T:
+    """Return what a function returns that may have to wait, without using up the threads that all share."""
+    return await to_thread.run_sync(partial(function, *args), limiter=CapacityLimiter(1))
+
+
+def _nothing(*_args: object) -> None: ...

@@ -1,0 +1,22 @@
+"""From texts to terms: how tools and questions are read before they are compared."""
+
+from toolcrib.discovery.search.text.clauses import clauses
+from toolcrib.discovery.search.text.fields import FIELD_WEIGHTS, Analysis, analyse, field_texts
+from toolcrib.discovery.search.text.fold import fold
+from toolcrib.discovery.search.text.stem import stem
+from toolcrib.discovery.search.text.terms import forms, question_terms
+from toolcrib.discovery.search.text.words import split_identifier, words
+
+__all__ = [
+    "FIELD_WEIGHTS",
+    "Analysis",
+    "analyse",
+    "clauses",
+    "field_texts",
+    "fold",
+    "forms",
+    "question_terms",
+    "split_identifier",
+    "stem",
+    "words",
+]

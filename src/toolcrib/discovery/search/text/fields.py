@@ -1,0 +1,121 @@
+"""The searchable texts of a tool, by the field they stand in."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from toolcrib.discovery.facts import aliases, category, examples_of, summary_text
+from toolcrib.discovery.search.text.terms import forms
+from toolcrib.discovery.search.text.words import words
+from toolcrib.model import Tool
+
+__all__ = ["FIELD_WEIGHTS", "Analysis", "analyse", "field_texts"]
+
+FIELD_WEIGHTS = {
+    "name": 2.0,
+    "alias": 2.0,
+    "namespace": 1.0,
+    "title": 1.0,
+    "description": 1.0,
+    "summary": 1.0,
+    "example": 0.5,
+    "tag": 0.5,
+    "category": 0.5,
+    "parameter": 0.4,
+    "choice": 0.4,
+    "parameter description": 0.2,
+}
+"""What one occurrence of a word in a field counts."""
+
+_MAX_SUBSCHEMAS = 500
+_MAX_DEPTH = 12
+_MAX_CHOICES = 50
+_MAX_WORDS = 5_000
+"""How many words of a field are read."""
+
+Texts = Iterator[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A tool as a bag of terms."""
+
+    terms: dict[str, float]
+    """How often each occurs, weighted by field."""
+    length: float
+    """How many words there are, weighted by field."""
+
+
+def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
+    """Return the terms of a tool and of the questions it is known to answer."""
+    said: dict[str, list[str]] = {}
+    for field, text in field_texts(tool, examples):
+        said.setdefault(field, []).append(text)
+    terms: dict[str, float] = {}
+    length = 0.0
+    for field, texts in said.items():
+        weight = FIELD_WEIGHTS[field]
+        for word, count in Counter(islice(words("\n".join(texts)), _MAX_WORDS)).items():
+            filed = forms(word)
+            for term in filed:
+                terms[term] = terms.get(term, 0.0) + weight * count
+            length += weight * count if filed else 0.0
+    return Analysis(terms, length)
+
+
+def field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
+    """Yield what can be searched of a tool, as pairs of field and text."""
+    title = tool.title or (tool.annotations.title if tool.annotations else None)
+    yield "name", tool.name
+    for field, text in (("namespace", tool.namespace), ("title", title), ("category", category(tool))):
+        if text:
+            yield field, text
+    if tool.description:
+        yield "description", tool.description
+    summary = summary_text(tool, 500)
+    if summary and summary[:-1] not in " ".join(f"{title or ''} {tool.description or ''}".split()):
+        yield "summary", summary
+    yield from (("alias", alias) for alias in aliases(tool))
+    yield from (("tag", tag) for tag in tool.tags)
+    yield from (("example", example) for example in dict.fromkeys(chain(examples_of(tool), examples)))
+    yield from _schema_texts(tool.input_schema)
+
+
+def _schema_texts(schema: dict[str, Any]) -> Texts:
+    """Yield the names, descriptions and choices of the parameters; a schema that is none yields nothing."""
+    waiting: list[tuple[Any, int]] = [(schema, 0)]
+    seen = 0
+    while waiting and seen < _MAX_SUBSCHEMAS:
+        node, depth = waiting.pop()
+        seen += 1
+        if isinstance(node, list):
+            waiting.extend((member, depth + 1) for member in reversed(node[:_MAX_CHOICES]))
+        if not isinstance(node, dict) or depth > _MAX_DEPTH:
+            continue
+        yield from _node_texts(node, is_root=depth == 0)
+        waiting.extend((child, depth + 1) for child in _children(node))
+
+
+def _node_texts(node: dict[str, Any], *, is_root: bool) -> Texts:
+    properties = node.get("properties")
+    if isinstance(properties, dict):
+        yield from (("parameter", name) for name in islice(properties, _MAX_SUBSCHEMAS))
+    for key in ("title", "description"):
+        if isinstance(node.get(key), str) and not (is_root and key == "title"):
+            yield "parameter description", node[key]
+    choices = node.get("enum")
+    listed = choices[:_MAX_CHOICES] if isinstance(choices, list) else ()
+    yield from (("choice", choice) for choice in (*listed, node.get("const")) if isinstance(choice, str))
+
+
+def _children(node: dict[str, Any]) -> Iterator[Any]:
+    """Yield the subschemas of a schema, last first, so that they are read in order."""
+    for key in ("$defs", "definitions", "properties"):
+        members = node.get(key)
+        if isinstance(members, dict):
+            yield from reversed(list(islice(members.values(), _MAX_SUBSCHEMAS)))
+    for key in ("items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "allOf"):
+        if isinstance(node.get(key), dict | list):
+            yield node[key]

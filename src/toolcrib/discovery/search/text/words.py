@@ -1,0 +1,89 @@
+"""The words of a text: identifiers split, accents folded, scripts without spaces in pairs of characters."""
+
+import re
+from collections.abc import Iterator
+
+from toolcrib.discovery.search.text.fold import fold
+
+__all__ = ["MAX_TEXT", "split_identifier", "words"]
+
+MAX_TEXT = 100_000
+"""How many characters of a text are read; what follows could only drown what was said first."""
+
+_LONGEST = 40
+"""How much of a word is kept: enough for every honest one, and a bound for the rest."""
+_CONTRACTION = re.compile(r"\b\w{1,6}n't\b|(?<=\w)'(?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
+"""The whole of `don't`, and the end of `what's`."""
+_WORD = (
+    r"[\w"
+    "\u0900-\u0963\u0971-\u0df3"  # Indian scripts, but for their full stops
+    "\u0e31-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ecd"  # Thai, Lao
+    "\u0f71-\u0f84\u0f86-\u0fbc"  # Tibetan
+    "\u102b-\u103e\u1056-\u109d\u17b4-\u17d3"  # Burmese, Khmer
+    "\u07a6-\u07b0"  # Thaana
+    "]+"
+)
+"""Letters, digits, and the vowel signs that are written beside letters."""
+_CHUNK = re.compile(rf"{_WORD}(?:[.\-]{_WORD})*")
+_PLAIN = re.compile(r"[A-Z]?[a-z]+|[0-9]+")
+"""What most chunks are: nothing in them to split."""
+_PART = re.compile(
+    r"[A-Z]{2,}s(?![a-z])"  # an acronym and its plural
+    r"|[A-Z]+(?![^\W\d_A-Z])"
+    r"|[A-Z]?[^\s\d_A-Z.\-]+"
+    r"|\d+"
+)
+_ACRONYM = re.compile(r"([A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
+"""Where the HTTP of HTTPServer ends."""
+_UNSPACED = re.compile(
+    "["
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana, and what repeats a character
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
+    "\uac00-\ud7a3"  # Hangul, which spaces phrases rather than words
+    "\U00020000-\U0003ffff"
+    "]+"
+)
+
+
+def words(text: str) -> Iterator[str]:
+    """Yield the words of a text in lower case, the parts of each identifier and then the whole of it.
+
+    >>> list(words("createIssue in GitHub-v2"))
+    ['create', 'issue', 'createissue', 'in', 'git', 'hub', 'v', '2', 'githubv2']
+    >>> list(words("天气预报"))
+    ['天气', '气预', '预报']
+    """
+    folded = fold(text[:MAX_TEXT])[:MAX_TEXT]
+    for chunk in _CHUNK.findall(_CONTRACTION.sub("", folded) if "'" in folded else folded):
+        if _PLAIN.fullmatch(chunk):
+            yield chunk[:_LONGEST].lower()
+        else:
+            yield from _split(chunk)
+
+
+def split_identifier(name: str) -> list[str]:
+    """Return the words an identifier is made of, in lower case.
+
+    >>> split_identifier("HTTPServer.list_userIDs2")
+    ['http', 'server', 'list', 'user', 'ids', '2']
+    """
+    return [part.lower() for part in _parts(fold(name))]
+
+
+def _parts(chunk: str) -> list[str]:
+    return _PART.findall(_ACRONYM.sub(r"\1_", chunk))
+
+
+def _split(chunk: str) -> Iterator[str]:
+    rest = chunk
+    if not chunk.isascii():
+        for run in _UNSPACED.findall(chunk):
+            yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+        rest = _UNSPACED.sub("_", chunk)
+    parts = [part[:_LONGEST].lower() for part in _parts(rest)]
+    yield from parts
+    whole = "".join(parts)
+    if len(parts) > 1 and not whole.isdigit():
+        yield whole[:_LONGEST]

@@ -1,0 +1,280 @@
+"""The steps of one call: its state, the policy, the route to a backend, its arguments, its events."""
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+
+from toolcrib.concurrency.background import Background, is_being_cancelled
+from toolcrib.errors import (
+    InputValidationError,
+    NoBackendError,
+    Op,
+    PolicyDeniedError,
+    Problem,
+    ToolcribError,
+    explain,
+)
+from toolcrib.execution.protocols import Observer, Policy, ProviderExecutor
+from toolcrib.execution.records import Answer, Call, Emit, Outcome, Request, StreamEvent, Update
+from toolcrib.execution.selection import label
+from toolcrib.model.backend import ProviderBackend, ToolBackend
+from toolcrib.model.plain import copy_json, parse_json
+from toolcrib.model.results import RunResult
+from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.tool import Tool
+from toolcrib.redaction import said_by
+
+__all__ = [
+    "READ_FROM_TEXT",
+    "Finish",
+    "ProviderRoutes",
+    "Trail",
+    "ask_policy",
+    "begin",
+    "read_arguments",
+    "stream_events",
+    "tell",
+    "with_defaults",
+]
+
+_LOG = logging.getLogger("toolcrib")
+Finish = Callable[[Outcome], None]
+READ_FROM_TEXT = "the arguments came as JSON text and were read"
+_MAX_DEPTH = 32
+_BUFFER = 16
+"""How many updates a tool may be ahead of whoever reads them; at the next it waits."""
+
+
+@dataclass(slots=True)
+class Trail:
+    """How far a call has come, for whoever is told how it ended."""
+
+    tool_id: str
+    args: Any
+    caller: str | None
+    request: Request | None = None
+    backend: ToolBackend | None = None
+    op: Op = "resolve"
+    deadline: float = inf
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def place(self) -> str | None:
+        """Return the backend as errors name it."""
+        return None if self.backend is None else label(self.backend)
+
+    @property
+    def asked(self) -> Request:
+        """Return the request of a call that came so far."""
+        if self.request is None:
+            raise RuntimeError("a call was answered that was never admitted")
+        return self.request
+
+
+def begin(observers: Iterable[Observer], trail: Trail) -> list[Finish]:
+    """Tell observers that a call begins, and return those who wait for its end."""
+    return [finish for each in observers if (finish := _begun(each, trail)) is not None]
+
+
+def _begun(observer: Observer, trail: Trail) -> Finish | None:
+    try:
+        return observer.begin(trail.tool_id, trail.caller)
+    except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
+        _LOG.exception("the observer %r failed", observer)
+        return None
+
+
+def tell(
+    watchers: Sequence[Finish],
+    trail: Trail,
+    answer: Answer | None,
+    error: BaseException | None,
+    duration: float,
+) -> None:
+    """Tell those who wait for it how a call ended, the last who was told of its beginning first."""
+    outcome = Outcome(
+        tool_id=trail.tool_id,
+        request=trail.request,
+        backend=trail.backend,
+        answer=answer if error is None else None,
+        error=error,
+        duration=duration,
+        caller=trail.caller,
+        raw_args=trail.args,
+    )
+    for finish in reversed(watchers):
+        try:
+            finish(outcome)
+        except Exception:  # noqa: BLE001 - as above
+            _LOG.exception("the observer behind %r failed", finish)
+
+
+async def ask_policy(policy: Policy, request: Request) -> None:
+    """Ask whether a request may run; a policy that cannot say refuses."""
+    try:
+        verdict = policy(request)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+    except PolicyDeniedError:
+        raise
+    except anyio.get_cancelled_exc_class() as error:
+        if is_being_cancelled():
+            raise
+        reason = "the policy failed: what it waited for was cancelled"
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
+    except Exception as error:  # a policy is somebody else's code, and its failure must not open the door
+        reason = f"the policy failed: {said_by(error)}"
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
+    if verdict is not None and verdict is not True:
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict if isinstance(verdict, str) else "")
+
+
+class ProviderRoutes:
+    """The executor of every provider backend: it hands a call to the provider that the backend names.
+
+    The mapping is looked at with every call, so that providers may come and go.
+    """
+
+    def __init__(self, providers: Mapping[str, ProviderExecutor]) -> None:
+        self._providers = providers
+
+    def missing(self, backend: ToolBackend) -> str | None:
+        """Return why a backend cannot run here: no provider of its id is known."""
+        name = _provider(backend)
+        if name in self._providers:
+            return None
+        return f"no provider is named {name!r}{did_you_mean(name, self._providers)}"
+
+    async def call(self, call: Call) -> Answer:
+        """Run the tool with its provider."""
+        executor = self._providers.get(_provider(call.backend))
+        if executor is None:
+            raise NoBackendError(tool_id=call.tool_id, reason=self.missing(call.backend) or "")
+        return await executor.call(call)
+
+
+def _provider(backend: ToolBackend) -> str:
+    return backend.provider_id if isinstance(backend, ProviderBackend) else backend.kind
+
+
+def read_arguments(args: Any, tool_id: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return arguments as an object, and what there is to note about it.
+
+    Models, and the clients that carry their calls, often send an object as the text of one.
+
+    >>> read_arguments('{"city": "Oslo"}', "weather:now")
+    ({'city': 'Oslo'}, ('the arguments came as JSON text and were read',))
+
+    Raises:
+        InputValidationError: they are neither an object nor the text of one.
+    """
+    if type(args) is dict:
+        return args, ()
+    if args is None:
+        return {}, ()
+    if isinstance(args, Mapping):
+        return dict(args), ()
+    if not isinstance(args, str | bytes | bytearray):
+        raise _refusal(tool_id, f"the arguments must be a JSON object, not {type(args).__name__}")
+    if not args.strip():
+        return {}, (READ_FROM_TEXT,)
+    try:
+        read = parse_json(args)
+    except ValueError as error:
+        raise _refusal(tool_id, f"the arguments are text that is not JSON: {error}") from error
+    if not isinstance(read, dict):
+        raise _refusal(tool_id, f"the arguments must be a JSON object, not the text of {_kind(read)}")
+    return read, (READ_FROM_TEXT,)
+
+
+def with_defaults(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with the defaults that the input schema declares for what is missing.
+
+    Properties of the schema, and of the objects that are present or have a default themselves, are filled;
+    `$ref`, `allOf` and conditions are not followed.
+    """
+    return _filled(tool.input_schema, args, _MAX_DEPTH)
+
+
+def _filled(schema: Any, value: dict[str, Any], depth: int) -> dict[str, Any]:
+    declared = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(declared, dict) or depth == 0:
+        return value
+    filled = dict(value)
+    for name, inner in declared.items():
+        if not isinstance(inner, dict):
+            continue
+        if name not in filled and "default" in inner:
+            filled[name] = copy_json(inner["default"])
+        if isinstance(filled.get(name), dict):
+            filled[name] = _filled(inner, filled[name], depth - 1)
+    return filled
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else f"a {type(value).__name__}"
+
+
+def _refusal(tool_id: str, message: str) -> InputValidationError:
+    return InputValidationError((Problem("", "type", message[:500]),), tool_id=tool_id)
+
+
+async def stream_events(
+    tool_id: str, run: Callable[[Emit], Awaitable[RunResult]]
+) -> AsyncGenerator[StreamEvent, None]:
+    """Yield what a run tells, as it is told, and then how it ended, in one `done` or one `error`.
+
+    The run starts with the first event asked for, waits while nobody takes what it told, and is cancelled
+    when the stream is left.
+    """
+    send, receive = anyio.create_memory_object_stream[Update](_BUFFER)
+    ending = _Ending()
+    task = Background(lambda: _follow(run, send, ending))
+    try:
+        async for update in receive:
+            yield StreamEvent.of_checked(kind=update.kind, tool_id=tool_id, data=update.data)
+        yield ending.event(tool_id)
+    finally:
+        receive.close()
+        await task.stop()
+
+
+class _Ending:
+    """How a run ended: with a result, with an error, or, where it says neither, with neither."""
+
+    result: RunResult | None = None
+    error: ToolcribError | None = None
+    failure: BaseException | None = None
+
+    def event(self, tool_id: str) -> StreamEvent:
+        if self.failure is not None:
+            raise self.failure
+        if self.error is not None:
+            return StreamEvent.of_checked(
+                kind="error", tool_id=tool_id, data=explain(self.error), error=self.error
+            )
+        result = self.result
+        value, backend = (None, None) if result is None else (result.structured, result.backend)
+        return StreamEvent.of_checked(kind="done", tool_id=tool_id, data=value, backend=backend)
+
+
+async def _follow(
+    run: Callable[[Emit], Awaitable[RunResult]], send: MemoryObjectSendStream[Update], ending: _Ending
+) -> None:
+    try:
+        ending.result = await run(send.send)
+    except ToolcribError as error:
+        ending.error = error
+    except anyio.get_cancelled_exc_class() as error:
+        ending.failure = error
+        raise
+    except BaseException as error:  # noqa: BLE001 - a mistake of ours, or an interrupt: the reader raises it
+        ending.failure = error
+    finally:
+        send.close()
