@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 from pathlib import Path
 
-from toolcrib.discovery.evaluation import LabelledSet, Question, load_set, load_tools
+from toolcrib.discovery.evaluation import LabelledQuery, LabelledSet, load_set, load_tools
 from toolcrib.model import Tool
 
 __all__ = ["DATA", "SETS", "labelled_sets", "scale_questions", "scale_tools"]
@@ -31,7 +31,7 @@ def labelled_sets() -> list[LabelledSet]:
     return [load_set(DATA / name, lenient=True) for name in SETS]
 
 
-def scale_questions(sets: list[LabelledSet], each: int) -> list[Question]:
+def scale_questions(sets: list[LabelledSet], each: int) -> list[LabelledQuery]:
     """Return a fixed mix: as many questions of each set, shuffled."""
     chance = random.Random(SEED)  # noqa: S311 - the same each time
     mixed = [question for labelled in sets for question in chance.sample(labelled.queries, each)]

@@ -10,9 +10,9 @@ import numpy as np
 from corpus import QUESTIONS, Corpus, Entry, held_out, read_lines
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
-from toolcrib.discovery.evaluation import EVERYDAY, Catalogue, ToolLine
+from toolcrib.discovery.evaluation import EVERYDAY, EvaluationCatalogue, ToolLine
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.search.relevance import Judge
+from toolcrib.discovery.search.relevance import RelevanceClassifier
 
 __all__ = ["Cases", "own_cases", "public_cases"]
 
@@ -41,7 +41,7 @@ class Cases:
         self.rows.append(row)
         self.right.append(right)
 
-    def said(self, judge: Judge) -> np.ndarray:
+    def said(self, judge: RelevanceClassifier) -> np.ndarray:
         """Return the verdict on each case: 0 where nothing was found."""
         found = [number for number, row in enumerate(self.rows) if row is not None]
         odds = np.array([self.rows[number] for number in found]) @ judge.weights + judge.bias
@@ -59,7 +59,7 @@ class Asking:
     """A catalogue, which questions are put to."""
 
     def __init__(self, lines: Iterable[ToolLine], embedder: LocalEmbedder, cases: Cases) -> None:
-        catalogue = Catalogue.of_lines(lines)
+        catalogue = EvaluationCatalogue.of_lines(lines)
         self.ids = catalogue.ids
         self.searcher = HybridSearcher(Bm25Searcher(), EmbeddingSearcher(embedder))
         self.searcher.update([Entry(tool) for tool in catalogue.tools])

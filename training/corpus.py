@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.discovery.evaluation import Catalogue, LabelledSet, ToolLine
-from toolcrib.discovery.evaluation import Question as Labelled
+from toolcrib.discovery.evaluation import EvaluationCatalogue, LabelledSet, ToolLine
+from toolcrib.discovery.evaluation import LabelledQuery as Labelled
 from toolcrib.discovery.search.semantic.text import DocumentText
 from toolcrib.model import Tool
 
@@ -86,7 +86,7 @@ class Corpus:
 
     def texts(self, ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
         """Yield each tool in the ways that it is told."""
-        for tool in Catalogue.of_lines(self.lines[one] for one in ids).tools:
+        for tool in EvaluationCatalogue.of_lines(self.lines[one] for one in ids).tools:
             yield tuple(text(Entry(tool)) for text in TEXTS)
 
     def joined(self, count: int, chance: random.Random) -> list[Pair]:
@@ -172,7 +172,7 @@ def _public_line(row: Mapping[str, Any]) -> ToolLine:
 
 def _labelled(name: str, lines: Sequence[ToolLine], rows: Iterable[Mapping[str, Any]]) -> LabelledSet:
     questions = tuple(Labelled(query=row["query"], relevant=_strings(row["relevant"])) for row in rows)
-    return LabelledSet(name, Catalogue.of_lines(lines), questions)
+    return LabelledSet(name, EvaluationCatalogue.of_lines(lines), questions)
 
 
 def _strings(values: Iterable[object]) -> tuple[str, ...]:

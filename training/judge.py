@@ -17,7 +17,7 @@ from models import models_in
 
 from toolcrib.discovery.evaluation import auc, calibrate
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.search.relevance import Judge
+from toolcrib.discovery.search.relevance import RelevanceClassifier
 
 SHARES = {"answered": 1.0, "missing": 0.25, "unanswered": 1.5, "foreign": 0.25, "everyday": 0.25}
 """How much each kind of question weighs in all."""
@@ -37,7 +37,7 @@ def collect(corpus: Corpus, embedder: LocalEmbedder, *, held: bool) -> Cases:
     return cases
 
 
-def fit(cases: Cases) -> Judge:
+def fit(cases: Cases) -> RelevanceClassifier:
     """Return the judge that is wrong least often, by logistic regression."""
     found = [number for number, row in enumerate(cases.rows) if row is not None]
     rows = np.array([cases.rows[number] for number in found], np.float64)
@@ -57,7 +57,7 @@ def fit(cases: Cases) -> Judge:
         if np.abs(step).max() < ENOUGH:
             break
     plain = learnt[:-1] / spread
-    return Judge(plain.astype(np.float32), float(learnt[-1] - plain @ mean))
+    return RelevanceClassifier(plain.astype(np.float32), float(learnt[-1] - plain @ mean))
 
 
 def weights_of(kinds: np.ndarray, public: np.ndarray) -> np.ndarray:
@@ -72,7 +72,7 @@ def weights_of(kinds: np.ndarray, public: np.ndarray) -> np.ndarray:
     return weights
 
 
-def report(judge: Judge, cases: Cases) -> Iterator[str]:
+def report(judge: RelevanceClassifier, cases: Cases) -> Iterator[str]:
     """Yield how well a judge tells what has an answer from what has none, and how true its numbers are."""
     said, right = cases.said(judge), np.array(cases.right)
     for setting in dict.fromkeys(cases.settings):

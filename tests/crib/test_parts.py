@@ -14,8 +14,8 @@ from waiting import PATIENCE
 
 from toolcrib import Tool
 from toolcrib.crib import Crib
-from toolcrib.crib.sources.keeping import Catalogue, keep_only
-from toolcrib.crib.sources.listing import Listing
+from toolcrib.crib.sources.catalogue import CatalogueWriter, keep_only
+from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Origin
 from toolcrib.discovery import Discovery, MemoryStore, StaticEmbedder, StoredTool
 from toolcrib.errors import EmbeddingError, ServerUnavailableError, StoreError
@@ -213,7 +213,7 @@ def test_a_binding_that_cannot_be_read_is_dropped() -> None:
 
 def test_the_catalogue_follows_a_server_whatever_else_happened_to_its_tools() -> None:
     discovery = Discovery()
-    catalogue = Catalogue(discovery)
+    catalogue = CatalogueWriter(discovery)
     assert catalogue.replace("mcp:text", [made("a"), made("b"), made("c", backend=None)]) == 2
     discovery.unregister("text:a")
     assert catalogue.replace("mcp:text", [made("b", description="Changed.")]) == 1
@@ -228,7 +228,7 @@ async def test_an_origin_that_breaks_in_an_unknown_way_breaks_nobody_else(
         raise ZeroDivisionError
 
     taken: list[str] = []
-    listing = Listing(
+    listing = ToolLister(
         [origin("bad", list_tools=broken, required=True), origin("good")],
         lambda each, _: taken.append(each.name),
     )
@@ -249,7 +249,7 @@ async def test_an_answer_that_cannot_be_kept_is_a_failure_of_its_server() -> Non
     def full(*_: Any) -> None:
         raise StoreError("catalogue.db", "the disk is full")
 
-    listing = Listing([origin()], full)
+    listing = ToolLister([origin()], full)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listing.run)
         with anyio.fail_after(PATIENCE):
@@ -267,7 +267,7 @@ async def test_that_nothing_came_is_a_failure_of_the_server_although_it_cannot_b
     def full(*_: Any) -> None:
         raise StoreError("catalogue.db", "the disk is full")
 
-    listing = Listing([origin(list_tools=broken)], lambda *_: None, full)
+    listing = ToolLister([origin(list_tools=broken)], lambda *_: None, full)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listing.run)
         with anyio.fail_after(PATIENCE):
@@ -287,7 +287,7 @@ async def test_an_answer_that_breaks_what_keeps_it_takes_no_other_along(
             raise ZeroDivisionError
         taken.append(each.name)
 
-    listing = Listing([origin("bad"), origin("good")], take)
+    listing = ToolLister([origin("bad"), origin("good")], take)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listing.run)
         with anyio.fail_after(PATIENCE):
@@ -303,7 +303,7 @@ async def test_an_answer_that_breaks_what_keeps_it_takes_no_other_along(
 
 async def test_of_several_answers_the_last_counts() -> None:
     taken: list[int] = []
-    listing = Listing([origin()], lambda _, tools: taken.append(len(tools)))
+    listing = ToolLister([origin()], lambda _, tools: taken.append(len(tools)))
     listing.note("text", ())
     listing.note("text", (made("a"),))
     async with anyio.create_task_group() as tasks:

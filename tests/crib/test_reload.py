@@ -14,7 +14,7 @@ from waiting import PATIENCE, until
 
 from toolcrib.crib import Crib
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.engine import Doors, Engine
+from toolcrib.crib.engine import Engine, Hooks
 from toolcrib.crib.reload import Reload
 from toolcrib.discovery import Scope
 from toolcrib.errors import (
@@ -416,7 +416,7 @@ async def test_a_view_and_code_follow_what_is_configured(little: Any) -> None:
 
 
 async def test_an_engine_that_has_ended_takes_up_nothing() -> None:
-    engine = Engine(Settings(), Doors(), "async with crib:")
+    engine = Engine(Settings(), Hooks(), "async with crib:")
     await engine.open()
     await engine.close()
     with pytest.raises(CribStateError):

@@ -9,9 +9,9 @@ import pytest
 from waiting import PATIENCE, until
 
 from toolcrib import Tool
-from toolcrib.crib.sources.listing import Listing
+from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence, Origin
-from toolcrib.crib.sources.turns import Turns
+from toolcrib.crib.sources.priority import PriorityLimiter
 from toolcrib.errors import ServerUnavailableError
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ class Asked:
 
 
 @asynccontextmanager
-async def running(listing: Listing) -> AsyncIterator[None]:
+async def running(listing: ToolLister) -> AsyncIterator[None]:
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listing.run)
@@ -46,7 +46,7 @@ async def running(listing: Listing) -> AsyncIterator[None]:
 
 
 async def test_one_who_is_hastened_before_it_comes_does_not_wait_either() -> None:
-    turns = Turns(1)
+    turns = PriorityLimiter(1)
     turns.join("busy")
     turns.hasten("late")
     assert turns.join("late").is_set()
@@ -55,7 +55,7 @@ async def test_one_who_is_hastened_before_it_comes_does_not_wait_either() -> Non
 
 
 async def test_so_many_are_busy_at_once_and_the_next_follow_in_their_order() -> None:
-    turns = Turns(2)
+    turns = PriorityLimiter(2)
     events = {name: turns.join(name) for name in "abcd"}
     assert [name for name, event in events.items() if event.is_set()] == ["a", "b"]
     turns.leave("c")
@@ -75,7 +75,7 @@ async def test_so_many_are_busy_at_once_and_the_next_follow_in_their_order() -> 
 
 async def test_only_some_are_asked_at_once_and_one_that_is_needed_before_its_turn() -> None:
     asked = Asked()
-    listing = Listing([asked.origin(f"s{number:02}") for number in range(20)], lambda *_: None)
+    listing = ToolLister([asked.origin(f"s{number:02}") for number in range(20)], lambda *_: None)
     async with running(listing), anyio.create_task_group() as waiters:
         assert asked.names == [f"s{number:02}" for number in range(8)]
         waiters.start_soon(lambda: listing.wait(["s15"], first=True))
@@ -90,7 +90,7 @@ async def test_those_that_are_known_are_asked_later_unless_they_are_needed() -> 
     asked = Asked()
     asked.may_answer.set()
     known = [asked.origin(f"s{number}", kept=True) for number in range(3)]
-    listing = Listing([*known, asked.origin("unknown")], lambda *_: None)
+    listing = ToolLister([*known, asked.origin("unknown")], lambda *_: None)
     async with running(listing):
         await listing.wait(["s0", "s1", "unknown"])
         assert asked.names == ["unknown"]
@@ -106,7 +106,7 @@ async def test_those_that_are_known_are_asked_later_unless_they_are_needed() -> 
 async def test_those_that_are_known_are_asked_in_the_end() -> None:
     asked = Asked()
     known = [asked.origin(f"s{number}", kept=True) for number in range(5)]
-    listing = Listing(known, lambda *_: None)
+    listing = ToolLister(known, lambda *_: None)
     async with running(listing):
         await until(lambda: len(asked.names) == 2, "the first two are asked")
         asked.may_answer.set()
@@ -115,7 +115,7 @@ async def test_those_that_are_known_are_asked_in_the_end() -> None:
 
 async def test_nobody_waits_for_one_that_is_gone() -> None:
     asked = Asked()
-    listing = Listing([asked.origin("a"), asked.origin("b", kept=True)], lambda *_: None)
+    listing = ToolLister([asked.origin("a"), asked.origin("b", kept=True)], lambda *_: None)
     async with running(listing):
         async with anyio.create_task_group() as waiters:
             waiters.start_soon(listing.wait, ["a"])
@@ -131,7 +131,7 @@ async def test_nobody_waits_for_one_that_is_gone() -> None:
 async def test_what_an_origin_had_goes_unless_the_same_comes_in_its_place() -> None:
     asked, dropped = Asked(), list[str]()
     asked.may_answer.set()
-    listing = Listing(
+    listing = ToolLister(
         [asked.origin("a"), asked.origin("b"), asked.origin("c")],
         lambda *_: None,
         drop=lambda origin: dropped.append(origin.name),
@@ -147,7 +147,7 @@ async def test_that_tools_are_gone_may_fail_to_be_kept(caplog: pytest.LogCapture
     def full(_: Origin) -> None:
         raise ServerUnavailableError("a", "the disk is full")
 
-    listing = Listing([Asked().origin("a")], lambda *_: None, drop=full)
+    listing = ToolLister([Asked().origin("a")], lambda *_: None, drop=full)
     async with running(listing):
         await listing.swap(["a"], []).wait()
     assert "that 'a' is gone is not kept" in caplog.text
@@ -155,7 +155,7 @@ async def test_that_tools_are_gone_may_fail_to_be_kept(caplog: pytest.LogCapture
 
 async def test_nobody_waits_for_a_listing_that_has_ended() -> None:
     asked = Asked()
-    listing = Listing([asked.origin(f"s{number:02}") for number in range(9)], lambda *_: None)
+    listing = ToolLister([asked.origin(f"s{number:02}") for number in range(9)], lambda *_: None)
     async with anyio.create_task_group() as waiters, running(listing):
         waiters.start_soon(listing.wait, ["s00", "s08"])
         await anyio.wait_all_tasks_blocked()
@@ -165,7 +165,7 @@ async def test_nobody_waits_for_a_listing_that_has_ended() -> None:
 async def test_one_that_hangs_is_waited_for_only_a_little_once_another_is_there() -> None:
     quick, never = Asked(), Asked()
     missed: list[str] = []
-    listing = Listing(
+    listing = ToolLister(
         [never.origin("a", patience=10 * PATIENCE), quick.origin("b")],
         lambda *_: None,
         miss=lambda origin: missed.append(origin.name),
@@ -192,7 +192,7 @@ async def test_one_that_hangs_is_waited_for_only_a_little_once_another_is_there(
 async def test_one_that_hangs_is_waited_for_only_a_little_where_others_are_kept() -> None:
     never = Asked()
     origins = [never.origin("a", patience=10 * PATIENCE), never.origin("b", kept=True)]
-    listing = Listing(origins, lambda *_: None, courtesy=0.05)
+    listing = ToolLister(origins, lambda *_: None, courtesy=0.05)
     async with running(listing):
         await listing.wait(["a", "b"])
         assert listing.absent() == (Absence(name="a", state="starting"),)
@@ -202,7 +202,7 @@ async def test_one_that_did_not_answer_in_an_earlier_run_is_given_a_moment_to_be
     well, never = Asked(), Asked()
     well.may_answer.set()
     origins = [well.origin("a", missed=True), never.origin("b", missed=True, patience=10 * PATIENCE)]
-    listing = Listing(origins, lambda *_: None, courtesy=10 * PATIENCE)
+    listing = ToolLister(origins, lambda *_: None, courtesy=10 * PATIENCE)
     async with running(listing):
         await listing.wait(["a", "b"])
         await until(lambda: listing.absent() == (Absence(name="b", state="missed"),))
@@ -212,7 +212,7 @@ async def test_one_that_does_not_answer_makes_room() -> None:
     asked, never = Asked(), Asked()
     asked.may_answer.set()
     stuck = [never.origin(f"s{number}") for number in range(8)]
-    listing = Listing([*stuck, asked.origin("next")], lambda *_: None)
+    listing = ToolLister([*stuck, asked.origin("next")], lambda *_: None)
     async with running(listing):
         assert asked.names == []
         await listing.wait(["next"])

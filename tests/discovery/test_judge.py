@@ -12,7 +12,7 @@ from discovery.support import DIMENSIONS, DictCache, WordEmbedder, make
 from numpy.typing import NDArray
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher
-from toolcrib.discovery.search.relevance import JUDGE, Evidence, Judge, read_judge
+from toolcrib.discovery.search.relevance import JUDGE, Features, RelevanceClassifier, read_judge
 from toolcrib.discovery.search.semantic import StaticEmbedder, load_embedder, named
 from toolcrib.errors import EmbeddingError
 
@@ -29,7 +29,7 @@ QUESTIONS = ["send a message about the weather", "issue", "open the track of the
 class Judging(WordEmbedder):
     """An embedder that brings a judge."""
 
-    def __init__(self, judge: Judge | None) -> None:
+    def __init__(self, judge: RelevanceClassifier | None) -> None:
         super().__init__()
         self.judge = judge
 
@@ -38,21 +38,21 @@ def floats(*numbers: float) -> NDArray[np.float32]:
     return np.array(numbers, np.float32)
 
 
-def some_judge(dimensions: int = DIMENSIONS, *, scale: float = 1.0) -> Judge:
+def some_judge(dimensions: int = DIMENSIONS, *, scale: float = 1.0) -> RelevanceClassifier:
     weights = np.random.default_rng(5).standard_normal(3 + 2 * dimensions) * scale
-    return Judge(weights.astype(np.float32), -0.5)
+    return RelevanceClassifier(weights.astype(np.float32), -0.5)
 
 
-def some_evidence(rows: int, dimensions: int = DIMENSIONS) -> Evidence:
+def some_evidence(rows: int, dimensions: int = DIMENSIONS) -> Features:
     chance = np.random.default_rng(6)
     signals = chance.random((3, rows)).astype(np.float32) * 4
     vectors = chance.standard_normal((rows + 1, dimensions)).astype(np.float32)
-    return Evidence(*signals, vectors[0], vectors[1:])
+    return Features(*signals, vectors[0], vectors[1:])
 
 
-def part(evidence: Evidence, rows: slice) -> Evidence:
+def part(evidence: Features, rows: slice) -> Features:
     signals = (evidence.matched[rows], evidence.coverage[rows], evidence.cosines[rows])
-    return Evidence(*signals, evidence.question, evidence.tools[rows])
+    return Features(*signals, evidence.question, evidence.tools[rows])
 
 
 def hybrid(embedder: Any, cache: DictCache | None = None) -> HybridSearcher:
@@ -71,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_evidence_is_the_signals_the_products_and_the_differences() -> None:
-    evidence = Evidence(
+    evidence = Features(
         matched=floats(0, np.e - 1),
         coverage=floats(0.5, 9),
         cosines=floats(0.1, -0.2),
@@ -87,8 +87,8 @@ def test_evidence_is_the_signals_the_products_and_the_differences() -> None:
 
 
 def test_a_verdict_is_the_likelihood_of_the_weighed_sum() -> None:
-    judge = Judge(floats(1, 0, 0, 2, 0, 0, 0), -3.0)
-    evidence = Evidence(floats(0), floats(0), floats(0), floats(1, 0), np.array([[1, 5]], np.float32))
+    judge = RelevanceClassifier(floats(1, 0, 0, 2, 0, 0, 0), -3.0)
+    evidence = Features(floats(0), floats(0), floats(0), floats(1, 0), np.array([[1, 5]], np.float32))
     assert judge.confidences(evidence) == [pytest.approx(1 / (1 + np.e))]
 
 
@@ -172,9 +172,9 @@ def test_a_file_that_is_no_judge_is_an_error_that_names_the_folder(tmp_path: Pat
 
 
 def test_the_judge_of_the_model_decides_how_far_a_result_is_trusted() -> None:
-    certain = hybrid(Judging(Judge(np.zeros(3 + 2 * DIMENSIONS, np.float32), 40.0)))
+    certain = hybrid(Judging(RelevanceClassifier(np.zeros(3 + 2 * DIMENSIONS, np.float32), 40.0)))
     assert {hit.confidence for hit in certain.search("send a message", limit=5)} == {1.0}
-    doubting = hybrid(Judging(Judge(np.zeros(3 + 2 * DIMENSIONS, np.float32), 0.0)))
+    doubting = hybrid(Judging(RelevanceClassifier(np.zeros(3 + 2 * DIMENSIONS, np.float32), 0.0)))
     assert {hit.confidence for hit in doubting.search("send a message", limit=5)} == {0.5}
 
 
@@ -218,7 +218,7 @@ def test_evidence_of_chosen_tools_is_what_the_search_weighs() -> None:
 
 def test_the_built_in_table_has_a_judge_of_its_size() -> None:
     embedder: Any = load_embedder()
-    assert isinstance(embedder.judge, Judge)
+    assert isinstance(embedder.judge, RelevanceClassifier)
     assert len(embedder.judge.weights) == 3 + 2 * embedder.dimensions
 
 

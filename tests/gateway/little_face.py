@@ -11,7 +11,7 @@ import mcp_types
 from mcp import MCPError
 from waiting import PATIENCE
 
-from toolcrib.gateway import Client, Gateway, Question
+from toolcrib.gateway import CallingClient, Confirmation, Gateway
 
 __all__ = ["LittleFace", "serving"]
 
@@ -44,7 +44,9 @@ class LittleFace:
         self.looks += 1
         return [_tool(name) for name in self.names]
 
-    async def call(self, name: str, arguments: Mapping[str, Any], client: Client) -> mcp_types.CallToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], client: CallingClient
+    ) -> mcp_types.CallToolResult:
         if name not in self.names:
             raise MCPError(mcp_types.INVALID_PARAMS, f"no tool {name}")
         self.callers.append(client.caller)
@@ -52,22 +54,22 @@ class LittleFace:
         text = mcp_types.TextContent(text=str(value))
         return mcp_types.CallToolResult(content=[text], structured_content={"value": value})
 
-    async def _echo(self, arguments: Mapping[str, Any], _: Client) -> Any:
+    async def _echo(self, arguments: Mapping[str, Any], _: CallingClient) -> Any:
         return dict(arguments)
 
-    async def _print(self, arguments: Mapping[str, Any], _: Client) -> Any:
+    async def _print(self, arguments: Mapping[str, Any], _: CallingClient) -> Any:
         print(arguments["text"], flush=True)  # noqa: T201 - as tools do
         os.write(1, b"nor this")
         return sys.stdin.read()
 
-    async def _who(self, _: Mapping[str, Any], client: Client) -> Any:
+    async def _who(self, _: Mapping[str, Any], client: CallingClient) -> Any:
         return [client.caller, client.wants_progress, client.can_ask]
 
-    async def _wipe(self, arguments: Mapping[str, Any], client: Client) -> Any:
+    async def _wipe(self, arguments: Mapping[str, Any], client: CallingClient) -> Any:
         verdicts = [
             str(
                 await client.confirm(
-                    Question(f"q{number}", f"Wipe disk {number} of {arguments.get('host')}?")
+                    Confirmation(f"q{number}", f"Wipe disk {number} of {arguments.get('host')}?")
                 )
             )
             for number in range(arguments.get("disks", 1))
@@ -75,7 +77,7 @@ class LittleFace:
         self.done.append("wipe")
         return verdicts
 
-    async def _wait(self, _: Mapping[str, Any], __: Client) -> Any:
+    async def _wait(self, _: Mapping[str, Any], __: CallingClient) -> Any:
         self.started.set()
         try:
             await self.go_on.wait()
@@ -84,7 +86,7 @@ class LittleFace:
             raise
         return "waited"
 
-    async def _count(self, _: Mapping[str, Any], client: Client) -> Any:
+    async def _count(self, _: Mapping[str, Any], client: CallingClient) -> Any:
         for number in range(3):
             await client.progress(number, 3, f"at {number}")
         return 3

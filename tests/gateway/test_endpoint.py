@@ -16,8 +16,8 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import ToolExecutionError
 from toolcrib.execution.records import Call
-from toolcrib.gateway.client import CURRENT, RequestClient, Tickets
-from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.client import CURRENT, ConfirmationTokens, RequestClient
+from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.gateway import relay_input
 from toolcrib.model import McpBackend, Tool
 
@@ -54,7 +54,7 @@ class Asking(LittleFace):
 
 async def relayed(era: Any, asked: dict[str, Any], **options: Any) -> Any:
     with anyio.fail_after(PATIENCE):
-        async with Client(Endpoint(Asking(), patience=0.2).server, mode=era, **options) as client:
+        async with Client(McpEndpoint(Asking(), patience=0.2).server, mode=era, **options) as client:
             return (await client.call_tool("echo", {"asked": asked})).structured_content["value"]  # type: ignore[index]
 
 
@@ -63,7 +63,7 @@ async def test_a_person_who_does_not_answer_has_not_agreed() -> None:
         await anyio.sleep_forever()
 
     with anyio.fail_after(PATIENCE):
-        endpoint = Endpoint(LittleFace(), patience=0.1)
+        endpoint = McpEndpoint(LittleFace(), patience=0.1)
         async with Client(endpoint.server, mode="legacy", elicitation_callback=think_long) as client:
             answer = await client.call_tool("wipe", {})
     assert answer.structured_content == {"value": ["declined"]}
@@ -120,13 +120,13 @@ async def test_the_client_is_known_while_its_request_runs() -> None:
         async def _echo(self, *_: Any) -> Any:
             return isinstance(CURRENT.get(), RequestClient)
 
-    async with Client(Endpoint(Looking()).server) as client:
+    async with Client(McpEndpoint(Looking()).server) as client:
         assert (await client.call_tool("echo", {})).structured_content == {"value": True}
 
 
 def test_a_used_ticket_is_none_for_as_long_as_its_seal_holds() -> None:
     clock = [0.0]
-    tickets = Tickets(600, clock=lambda: clock[0])
+    tickets = ConfirmationTokens(600, clock=lambda: clock[0])
     first = tickets.issue({"a": "1"}, {"b": "2"})
     assert tickets.redeem(None) == ({}, {})
     assert tickets.redeem(first) == ({"a": "1"}, {"b": "2"})
@@ -142,7 +142,7 @@ def test_a_used_ticket_is_none_for_as_long_as_its_seal_holds() -> None:
 class Hearing:
     """Has a client of the handshake era count how often it is told of changes."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: McpEndpoint) -> None:
         self.endpoint = endpoint
         self.told = 0
 
@@ -156,7 +156,7 @@ class Hearing:
 @asynccontextmanager
 async def heard(face: LittleFace) -> AsyncIterator[Hearing]:
     """Run an endpoint with one client that listens."""
-    endpoint = Endpoint(face)
+    endpoint = McpEndpoint(face)
     hearing = Hearing(endpoint)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(endpoint.run)
@@ -211,7 +211,7 @@ async def test_what_a_client_says_of_itself_cannot_forge_lines_of_a_log(
     face = LittleFace()
     name = Implementation(name="me\n2026-01-01 CRITICAL \x1b[2J", version="1")
     async with Client(
-        Endpoint(face).server, mode="legacy", client_info=name, elicitation_callback=fail
+        McpEndpoint(face).server, mode="legacy", client_info=name, elicitation_callback=fail
     ) as client:
         await client.call_tool("wipe", {})
     assert face.callers == ["mcp:me 2026-01-01 CRITICAL [2J"]
@@ -221,7 +221,7 @@ async def test_what_a_client_says_of_itself_cannot_forge_lines_of_a_log(
 
 
 async def test_a_session_that_is_over_is_not_held() -> None:
-    endpoint = Endpoint(LittleFace())
+    endpoint = McpEndpoint(LittleFace())
     async with Client(endpoint.server, mode="legacy") as client:
         await client.list_tools()
         assert endpoint.sessions == 1
@@ -229,7 +229,7 @@ async def test_a_session_that_is_over_is_not_held() -> None:
 
 
 async def test_headers_that_belie_arguments_are_known_without_listing_tools() -> None:
-    endpoint = Endpoint(LittleFace())
+    endpoint = McpEndpoint(LittleFace())
     schema = endpoint.server.get_tool_input_schema
     assert schema is not None
     assert schema("echo") == {"type": "object"}

@@ -18,7 +18,7 @@ from mcp_types import ElicitResult
 from servers.launch import alive
 from waiting import PATIENCE, wait_until
 
-from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.signals import Stop
 from toolcrib.gateway.stdio import serve_streams
 
@@ -130,7 +130,7 @@ async def piped(
     ended = anyio.Event()
 
     async def serve() -> None:
-        await serve_streams(Endpoint(face or LittleFace()).server, stdin, stdout, **options)
+        await serve_streams(McpEndpoint(face or LittleFace()).server, stdin, stdout, **options)
         ended.set()
 
     with anyio.fail_after(PATIENCE):
@@ -240,7 +240,7 @@ async def test_messages_come_from_a_file_and_go_to_a_file_as_well(tmp_path: Path
     asked, said = tmp_path / "asked", tmp_path / "said"
     asked.write_bytes(message("initialize", HELLO))
     with asked.open("rb") as stdin, said.open("wb") as stdout, anyio.fail_after(PATIENCE):
-        await serve_streams(Endpoint(LittleFace()).server, stdin.fileno(), stdout.fileno())
+        await serve_streams(McpEndpoint(LittleFace()).server, stdin.fileno(), stdout.fileno())
     assert json.loads(said.read_text())["id"] == 1
 
 

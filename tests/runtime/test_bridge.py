@@ -11,8 +11,8 @@ from toolcrib import Crib
 from toolcrib.errors import LimitExceededError, SandboxViolationError
 from toolcrib.model import RunResult
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.records import Limits
-from toolcrib.runtime.telling import ToldError
 
 
 class Named:
@@ -89,8 +89,8 @@ async def called(bridge: Bridge, path: str, *args: Any, **kwargs: Any) -> Any:
     return await bridge.call(path, args, kwargs)
 
 
-async def refused(bridge: Bridge, path: str, *args: Any, **kwargs: Any) -> ToldError:
-    with pytest.raises(ToldError) as caught:
+async def refused(bridge: Bridge, path: str, *args: Any, **kwargs: Any) -> GuestError:
+    with pytest.raises(GuestError) as caught:
         await bridge.call(path, args, kwargs)
     return caught.value
 
@@ -158,7 +158,7 @@ async def test_a_call_that_cannot_be_made_is_told_and_no_tool_runs(
     path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: str, words: str
 ) -> None:
     bridge = bridge_to(Shop().crib)
-    with pytest.raises(ToldError) as caught:
+    with pytest.raises(GuestError) as caught:
         await bridge.call(path, args, kwargs)
     assert (caught.value.kind, words in caught.value.message) == (kind, True), caught.value
     assert bridge.failure is None
@@ -447,7 +447,7 @@ async def test_any_gateway_will_do() -> None:
 def test_of_somebody_elses_gateway_the_host_runs_chains_itself() -> None:
     async def main() -> None:
         bridge = Bridge(Plain(), Named(), Limits(), end=lambda: None)
-        with pytest.raises(ToldError, match="tool"):
+        with pytest.raises(GuestError, match="tool"):
             await called(bridge, "run_chain", [{"tool": "x"}])
         result = RunResult.of_checked(tool=None, backend=None, structured=5, duration=0.0)
         gateway = Plain()

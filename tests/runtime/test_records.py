@@ -13,8 +13,8 @@ from toolcrib.errors import (
     ToolTimeoutError,
     ValidationError,
 )
-from toolcrib.runtime import ExecuteRequest, Limits, LimitsEnforced, Output, SecurityProfile, ToldError
-from toolcrib.runtime.telling import told
+from toolcrib.runtime import ExecuteRequest, GuestError, Limits, LimitsEnforced, Output, SecurityProfile
+from toolcrib.runtime.guest_errors import told
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_a_guest_is_told_shows_no_paths_but_its_own() -> None:
         tool_id="a:b", reason="no /srv/data/x, no /mine/y; token=4f8a91c2d7"
     )
     said = told(error, {"path": "/mine/y"})
-    assert isinstance(said, ToldError)
+    assert isinstance(said, GuestError)
     assert "/srv" not in said.message
     assert "/mine/y" in said.message
     assert "4f8a" not in str(said)

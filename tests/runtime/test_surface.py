@@ -9,7 +9,7 @@ from toolcrib import Crib
 from toolcrib.crib.code import CribCatalogue
 from toolcrib.model import LocalBackend, Tool
 from toolcrib.runtime.protocols import Catalogue
-from toolcrib.runtime.surface import Nothing, Surface, mentioned
+from toolcrib.runtime.surface import EmptyCatalogue, Surface, mentioned
 
 
 def crib_of(*ids: str, **fields: Any) -> Crib:
@@ -121,7 +121,7 @@ def test_of_two_names_that_would_be_the_same_each_has_its_own() -> None:
 
 
 def test_a_catalogue_without_tools_offers_the_functions_of_every_guest() -> None:
-    nothing = Nothing()
+    nothing = EmptyCatalogue()
     assert isinstance(nothing, Catalogue)
     seen = Surface("github.close(); x", nothing)
     assert (seen.names, seen.tools) == ((), {})

@@ -13,7 +13,7 @@ from toolcrib.adapter.portability import Report, portability
 from toolcrib.adapter.protocol import Adapter, Translator
 from toolcrib.adapter.providers.agent_card import CardConversion, card_from_provider, provider_from_card
 from toolcrib.adapter.registry import AdapterRegistry, default_registry
-from toolcrib.adapter.results import Outcome
+from toolcrib.adapter.results import ToolOutput
 from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall
 from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
 
@@ -29,11 +29,11 @@ __all__ = [
     "FeatureLossWarning",
     "Losses",
     "NameRule",
-    "Outcome",
     "PayloadError",
     "Report",
     "SchemaFeature",
     "ToolCall",
+    "ToolOutput",
     "Translator",
     "WireCall",
     "card_from_provider",

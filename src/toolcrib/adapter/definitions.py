@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from toolcrib.adapter.loss import Losses, Part
 from toolcrib.adapter.paths import step
 from toolcrib.adapter.rewrite import Rewritten, SchemaTooLargeError, rewrite
-from toolcrib.adapter.rules import Rules
+from toolcrib.adapter.rules import SchemaRules
 from toolcrib.errors import ConversionError, InvalidToolError, ValidationError
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.docs import ToolExample
@@ -168,7 +168,9 @@ def check_flags(options: object, *names: str) -> None:
             raise ValueError(reason)  # noqa: TRY004 - what is wrong is what was asked for
 
 
-def convert_schema(schema: dict[str, Any], rules: Rules, losses: Losses, part: Part = "input") -> Rewritten:
+def convert_schema(
+    schema: dict[str, Any], rules: SchemaRules, losses: Losses, part: Part = "input"
+) -> Rewritten:
     """Return a schema rewritten, its losses noted under its part of the definition.
 
     Raises:
@@ -193,7 +195,7 @@ def convert_schema(schema: dict[str, Any], rules: Rules, losses: Losses, part: P
 
 
 def convert_input(
-    tool: CanonicalTool, plain: Rules, strict: Rules | None, losses: Losses
+    tool: CanonicalTool, plain: SchemaRules, strict: SchemaRules | None, losses: Losses
 ) -> tuple[Rewritten, bool]:
     """Return the input schema rewritten, and whether by the strict rules, where they are asked for and hold.
 

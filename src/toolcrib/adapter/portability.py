@@ -6,7 +6,7 @@ from typing import Any, Final
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.loss import FeatureLossWarning
 from toolcrib.adapter.registry import AdapterRegistry, default_registry
-from toolcrib.adapter.rules import RULES, Rules
+from toolcrib.adapter.rules import RULES, SchemaRules
 from toolcrib.adapter.rules.check import violations
 from toolcrib.errors import ConversionError, Problem
 from toolcrib.model.canonical import CanonicalTool
@@ -69,7 +69,7 @@ def _report(registry: AdapterRegistry, tool: CanonicalTool, target: str) -> Repo
     return Report(accepted=not problems, rewritten=rewritten, warnings=warnings, problems=problems)
 
 
-def _problems(conversion: Conversion, rules: Rules | None) -> tuple[Problem, ...]:
+def _problems(conversion: Conversion, rules: SchemaRules | None) -> tuple[Problem, ...]:
     """Return why a provider would not take a converted definition."""
     refused = [
         Problem("", "strict", warning.message)

@@ -8,7 +8,7 @@ from toolcrib.errors import ToolcribError, ValidationError
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.results import RunResult
 
-__all__ = ["Outcome", "ResultError", "block_text", "read_outcome"]
+__all__ = ["ResultError", "ToolOutput", "block_text", "read_outcome"]
 
 
 _MCP_KEYS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
@@ -20,7 +20,7 @@ class ResultError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolOutput:
     """A result as text, as a value, and as the blocks that an MCP server sent."""
 
     text: str
@@ -32,7 +32,7 @@ class Outcome:
     """The whole result, where it came from an MCP server."""
 
 
-def read_outcome(result: Any) -> Outcome:
+def read_outcome(result: Any) -> ToolOutput:
     """Return what a result says, whichever form it comes in.
 
     Raises:
@@ -70,19 +70,19 @@ def _is_mcp(result: Any) -> bool:
     )
 
 
-def _of_text(text: str, *, value: Any = None, is_error: bool = False) -> Outcome:
+def _of_text(text: str, *, value: Any = None, is_error: bool = False) -> ToolOutput:
     block = {"type": "text", "text": text}
-    return Outcome(text, text if is_error else value, (block,), is_error)
+    return ToolOutput(text, text if is_error else value, (block,), is_error)
 
 
-def _of_mcp(result: dict[str, Any]) -> Outcome:
+def _of_mcp(result: dict[str, Any]) -> ToolOutput:
     blocks = tuple(result["content"])
     texts = [block_text(block) for block in blocks]
     value = result.get("structuredContent")
     text = "\n".join(texts)
     if not text and value is not None:
         text = to_text(value)
-    return Outcome(text, text if value is None else value, blocks, result.get("isError") is True, result)
+    return ToolOutput(text, text if value is None else value, blocks, result.get("isError") is True, result)
 
 
 def block_text(block: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from toolcrib.adapter.results import Outcome
+from toolcrib.adapter.results import ToolOutput
 from toolcrib.model.plain import parse_json
 
 __all__ = ["CallFormat", "PayloadError", "WireCall", "need_id", "read_arguments", "read_id"]
@@ -46,7 +46,7 @@ class CallFormat(Protocol):
         """Return a call in this format."""
         ...
 
-    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> Any:
+    def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> Any:
         """Return the result of a call in this format."""
         ...
 

@@ -2,10 +2,10 @@
 
 import anyio
 
-__all__ = ["Visits"]
+__all__ = ["InFlight"]
 
 
-class Visits:
+class InFlight:
     """Counts those within its `with` blocks.
 
     >>> visits = Visits()

@@ -1,4 +1,4 @@
-"""Event loops in threads of their own, for programs and libraries that have none; worker threads for loops."""
+"""Event loops in threads of their own, for programs without one, and worker threads for programs with one."""
 
 import os
 import threading

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from toolcrib.crib.reach import Ref, id_of
+from toolcrib.crib.availability import Ref, id_of
 from toolcrib.discovery import Result, Summary
 from toolcrib.errors import ToolcribError
 from toolcrib.model import Tool

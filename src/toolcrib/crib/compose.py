@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from toolcrib.crib.availability import AvailabilityResolver, Why
 from toolcrib.crib.config.places import catalogue_file
 from toolcrib.crib.config.settings import MEMORY, SearchSettings, Settings
-from toolcrib.crib.reach import Reach, Why
 from toolcrib.discovery import (
     Bm25Searcher,
     Discovery,
@@ -59,10 +59,12 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     return SqliteStore(path)
 
 
-def make_discovery(settings: Settings, store: Store | None, why: Why) -> tuple[Discovery, Reach]:
+def make_discovery(
+    settings: Settings, store: Store | None, why: Why
+) -> tuple[Discovery, AvailabilityResolver]:
     """Return the catalogue on a store, and the resolver that knows which servers are not there."""
     index = Index(_searcher(settings.search, store), store=store)
-    reach = Reach(index, why)
+    reach = AvailabilityResolver(index, why)
     return Discovery(index, DocStore(reach, texts=store), store=store), reach
 
 

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self, overload
 
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.gateway import ToolsetSettings
-from toolcrib.crib.engine import Doors, Engine
+from toolcrib.crib.engine import Engine, Hooks
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.toolset import scope_of
-from toolcrib.crib.view import Shared, View
+from toolcrib.crib.view import SharedState, View
 from toolcrib.discovery import Discovery, Scope
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.execution import Middleware, Observer, Policy
@@ -65,8 +65,8 @@ class Crib(View):
         Raises:
             ConfigError: with every problem found.
         """
-        doors = Doors(policy, tuple(middleware), tuple(observers), environ, on_input)
-        super().__init__(Shared(Engine(load(config), doors, self._way_in)))
+        doors = Hooks(policy, tuple(middleware), tuple(observers), environ, on_input)
+        super().__init__(SharedState(Engine(load(config), doors, self._way_in)))
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"

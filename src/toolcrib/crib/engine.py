@@ -17,9 +17,9 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
 from toolcrib.crib.sources.apis import Apis
+from toolcrib.crib.sources.catalogue import CatalogueWriter, StoredSource, keep_only, missed_before
 from toolcrib.crib.sources.itself import deeper, depth_of, itself_off
-from toolcrib.crib.sources.keeping import Catalogue, Kept, keep_only, missed_before
-from toolcrib.crib.sources.listing import Listing
+from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence, Origin, Tools, names_of, server_origins
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Discovery, Store
@@ -29,7 +29,7 @@ from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, Tool, ToolBackend
 
-__all__ = ["Doors", "Engine"]
+__all__ = ["Engine", "Hooks"]
 
 _LOG = logging.getLogger("toolcrib.crib")
 _CLOSING_TIME = 15.0
@@ -42,7 +42,7 @@ _ITSELF = "it is toolcrib with this very configuration, and would start itself w
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class Hooks:
     """What a program adds to the settings."""
 
     policy: Policy | None = None
@@ -59,7 +59,7 @@ class Engine:
     opens and which one closes.
     """
 
-    def __init__(self, settings: Settings, doors: Doors, way_in: str) -> None:
+    def __init__(self, settings: Settings, doors: Hooks, way_in: str) -> None:
         """Put the parts together; `way_in` is what a user writes to open it."""
         self.settings, self._itself = itself_off(settings, doors.environ)
         settings = self.settings
@@ -67,7 +67,7 @@ class Engine:
         self.handlers = LocalHandlers()
         self.names = names_of(settings)
         """The namespaces whose tools come from servers and APIs; another set after a reload."""
-        self.listing: Listing | None = None
+        self.listing: ToolLister | None = None
         self.servers: McpServers | None = None
         self._doors = doors
         self._depth = 0
@@ -76,7 +76,7 @@ class Engine:
         self._observers = make_observers(settings)
         self._middleware = make_middleware(settings)
         self._validator = DefaultValidator()
-        self._catalogue: Catalogue | None = None
+        self._catalogue: CatalogueWriter | None = None
         self._opened = settings
         self._changing = anyio.Lock(fast_acquire=True)
         self._closing = anyio.Event()
@@ -180,7 +180,7 @@ class Engine:
         self._set_runner()
 
     def _take_up(
-        self, settings: Settings, told: Reload, listing: Listing, servers: McpServers
+        self, settings: Settings, told: Reload, listing: ToolLister, servers: McpServers
     ) -> tuple[set[str], anyio.Event]:
         """Change everything in one step: no task runs meanwhile, and calls under way have what they need.
 
@@ -251,7 +251,7 @@ class Engine:
         origins = self._origins(servers).values()
         self._catalogue = catalogue = await to_thread.run_sync(self._open_catalogue, origins)
         stack.push_async_callback(self._close_catalogue, self.discovery, self._learning)
-        self.listing = Listing(
+        self.listing = ToolLister(
             origins,
             take=lambda origin, tools: catalogue.replace(origin.key, tools, origin.identity),
             miss=lambda origin: catalogue.miss(origin.key, origin.identity),
@@ -264,7 +264,7 @@ class Engine:
         tasks.start_soon(self.listing.run)
         tasks.start_soon(self._learning.run)
 
-    def _open_catalogue(self, origins: Collection[Origin]) -> Catalogue:
+    def _open_catalogue(self, origins: Collection[Origin]) -> CatalogueWriter:
         before = self.discovery, self._reach, self._learning
         try:
             kept, missed = self._read_catalogue({origin.key: origin.identity for origin in origins})
@@ -278,9 +278,11 @@ class Engine:
         for origin in origins:
             origin.kept = origin.key in kept
             origin.missed = bool(kept) and origin.key in missed
-        return Catalogue(self.discovery, kept, missed)
+        return CatalogueWriter(self.discovery, kept, missed)
 
-    def _read_catalogue(self, identities: Mapping[str, str]) -> tuple[dict[str, Kept], frozenset[str]]:
+    def _read_catalogue(
+        self, identities: Mapping[str, str]
+    ) -> tuple[dict[str, StoredSource], frozenset[str]]:
         """Take up what the store holds of these origins, if there is a store, and who did not answer it."""
         store = open_store(self.settings, self._doors.environ)
         if store is None:

@@ -1,7 +1,7 @@
 """The part of an engine that a scope admits: its catalogue, its runner, and whom it waits for."""
 
+from toolcrib.crib.availability import AvailabilityResolver
 from toolcrib.crib.engine import Engine
-from toolcrib.crib.reach import Reach
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.discovery import DocStore, Index, IndexView, Scope
 from toolcrib.discovery.keys import namespace_of
@@ -18,8 +18,8 @@ class ScopedEngine:
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine = engine
         self._scope = scope
-        self._made: tuple[Index, IndexView, Reach] | None = None
-        self._runs: tuple[Runner, Reach, Runner] | None = None
+        self._made: tuple[Index, IndexView, AvailabilityResolver] | None = None
+        self._runs: tuple[Runner, AvailabilityResolver, Runner] | None = None
         self._known: tuple[Index, int, frozenset[str]] | None = None
         self.waiting = engine.waiting.within(self)
         """Waits for the servers that may have a tool of the scope."""
@@ -30,15 +30,15 @@ class ScopedEngine:
         return self._catalogue()[1]
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> AvailabilityResolver:
         """The catalogue as a resolver that knows which servers are not there."""
         return self._catalogue()[2]
 
-    def _catalogue(self) -> tuple[Index, IndexView, Reach]:
+    def _catalogue(self) -> tuple[Index, IndexView, AvailabilityResolver]:
         whole = self._engine.discovery.index
         if self._made is None or self._made[0] is not whole:
             index = whole.view(self._scope)
-            self._made = whole, index, Reach(index, self._engine.why_absent, self._is_unknown)
+            self._made = whole, index, AvailabilityResolver(index, self._engine.why_absent, self._is_unknown)
         return self._made
 
     @property

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from toolcrib.concurrency.loop import LoopThread
+from toolcrib.crib.availability import Ref
 from toolcrib.crib.code import Named
 from toolcrib.crib.config.files import Config
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.crib import Crib
-from toolcrib.crib.reach import Ref
 from toolcrib.crib.reload import Reload
 from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from anyio import to_thread
 
+from toolcrib.crib.availability import Ref, id_of
 from toolcrib.crib.code import CodeMode, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.engine import Engine
-from toolcrib.crib.reach import Ref, id_of
 from toolcrib.crib.scoped import ScopedEngine
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
@@ -33,7 +33,7 @@ from toolcrib.errors import ToolNotFoundError
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
 
-__all__ = ["Shared", "View", "convert"]
+__all__ = ["SharedState", "View", "convert"]
 
 _LARGE = 10_000
 """From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
@@ -41,7 +41,7 @@ millisecond or more, a thread 0.1."""
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedState:
     """What a crib and its views have together."""
 
     engine: Engine
@@ -57,7 +57,7 @@ class View:
     as its crib, and is as safe to use.
     """
 
-    def __init__(self, shared: Shared, scope: Scope | None = None) -> None:
+    def __init__(self, shared: SharedState, scope: Scope | None = None) -> None:
         """See what a scope admits, or everything; `Crib.view` does this."""
         self._shared = shared
         self._engine = shared.engine

@@ -18,7 +18,7 @@ from toolcrib.discovery.records import (
 from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
 from toolcrib.discovery.search.hybrid import HybridSearcher
 from toolcrib.discovery.search.lexical import Bm25Searcher
-from toolcrib.discovery.search.no_match import Doubt, alike, doubt
+from toolcrib.discovery.search.no_match import NoMatch, alike, doubt
 from toolcrib.discovery.search.semantic import (
     EmbeddingSearcher,
     HttpEmbedder,
@@ -41,7 +41,6 @@ __all__ = [
     "DocEntry",
     "DocStore",
     "Document",
-    "Doubt",
     "Embedder",
     "EmbeddingSearcher",
     "Hit",
@@ -53,6 +52,7 @@ __all__ = [
     "JoinedEmbedder",
     "LocalEmbedder",
     "MemoryStore",
+    "NoMatch",
     "OnnxEmbedder",
     "Page",
     "ProviderStore",

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from toolcrib.errors import InvalidToolError, StoreError
 
-__all__ = ["Kept", "Texts"]
+__all__ = ["TextCollection", "Texts"]
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Texts(Protocol):
         ...
 
 
-class Kept:
+class TextCollection:
     """One collection of texts, or a place that keeps nothing where there are none."""
 
     def __init__(self, texts: Texts | None, collection: str) -> None:

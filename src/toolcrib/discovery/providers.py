@@ -5,7 +5,7 @@ from threading import Lock
 from typing import Any
 
 from toolcrib.discovery.facts import own
-from toolcrib.discovery.kept import Kept, Texts
+from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.errors import InvalidToolError, Problem, ProviderNotFoundError
 from toolcrib.model.canonical import CanonicalProvider
 from toolcrib.model.suggest import nearest
@@ -31,7 +31,7 @@ class ProviderStore:
         Raises:
             StoreError: what was kept cannot be read.
         """
-        self._kept = Kept(texts, "providers")
+        self._kept = TextCollection(texts, "providers")
         self._providers = self._kept.load(CanonicalProvider.from_json)
         self._lock = Lock()
 

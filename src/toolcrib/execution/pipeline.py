@@ -32,9 +32,9 @@ from toolcrib.redaction import said_by
 
 __all__ = [
     "READ_FROM_TEXT",
+    "CallState",
     "Finish",
     "ProviderRoutes",
-    "Trail",
     "ask_policy",
     "begin",
     "read_arguments",
@@ -52,7 +52,7 @@ _BUFFER = 16
 
 
 @dataclass(slots=True)
-class Trail:
+class CallState:
     """How far a call has come, for whoever is told how it ended."""
 
     tool_id: str
@@ -77,12 +77,12 @@ class Trail:
         return self.request
 
 
-def begin(observers: Iterable[Observer], trail: Trail) -> list[Finish]:
+def begin(observers: Iterable[Observer], trail: CallState) -> list[Finish]:
     """Tell observers that a call begins, and return those who wait for its end."""
     return [finish for each in observers if (finish := _begun(each, trail)) is not None]
 
 
-def _begun(observer: Observer, trail: Trail) -> Finish | None:
+def _begun(observer: Observer, trail: CallState) -> Finish | None:
     try:
         return observer.begin(trail.tool_id, trail.caller)
     except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
@@ -92,7 +92,7 @@ def _begun(observer: Observer, trail: Trail) -> Finish | None:
 
 def tell(
     watchers: Sequence[Finish],
-    trail: Trail,
+    trail: CallState,
     answer: Answer | None,
     error: BaseException | None,
     duration: float,

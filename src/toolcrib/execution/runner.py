@@ -36,8 +36,8 @@ from toolcrib.execution.chain.chain import read_chain
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.pipeline import (
+    CallState,
     ProviderRoutes,
-    Trail,
     ask_policy,
     begin,
     read_arguments,
@@ -263,7 +263,7 @@ class Runner:
         defaults: bool,
     ) -> RunResult:
         started = perf_counter()
-        trail = Trail(str(tool_id), args, caller)
+        trail = CallState(str(tool_id), args, caller)
         watchers = begin(self._observers, trail)
         answer, failure = None, None
         try:
@@ -285,7 +285,7 @@ class Runner:
 
     async def _within(
         self,
-        trail: Trail,
+        trail: CallState,
         tool_id: str | ToolId,
         timeout: float | None,  # noqa: ASYNC109 - as for run
         emit: Emit | None,
@@ -320,7 +320,7 @@ class Runner:
             raise _not_ready(trail.tool_id, limit)
         raise ToolTimeoutError(tool_id=trail.tool_id, op=trail.op, backend=trail.place, timeout=limit)
 
-    async def _admitted(self, trail: Trail, tool_id: str | ToolId, *, defaults: bool) -> Request:
+    async def _admitted(self, trail: CallState, tool_id: str | ToolId, *, defaults: bool) -> Request:
         """Return the request, once the tool is known, the policy agrees and the arguments fit."""
         tool = self._resolver.resolve(tool_id)
         trail.tool_id = str(tool.id)
@@ -343,7 +343,7 @@ class Runner:
         return candidates(request.tool, offered, self._executors, self._select)
 
     async def _answered(
-        self, trail: Trail, request: Request, backends: Sequence[ToolBackend], emit: Emit | None
+        self, trail: CallState, request: Request, backends: Sequence[ToolBackend], emit: Emit | None
     ) -> Answer:
         """Return the answer of the first backend that gives one."""
         for backend in backends[:-1]:
@@ -355,7 +355,9 @@ class Runner:
                 trail.notes.append(f"{label(backend)} was unavailable; another backend was tried")
         return await self._asked(trail, request, backends[-1], emit)
 
-    async def _asked(self, trail: Trail, request: Request, backend: ToolBackend, emit: Emit | None) -> Answer:
+    async def _asked(
+        self, trail: CallState, request: Request, backend: ToolBackend, emit: Emit | None
+    ) -> Answer:
         trail.backend, trail.op = backend, "execute"
         call = Call(
             tool=request.tool,

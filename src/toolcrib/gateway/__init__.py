@@ -3,12 +3,12 @@
 import typing
 
 from toolcrib import errors as _errors
-from toolcrib.gateway.face import Client, Face, InputNeeded, Question, Verdict
+from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult, Frontend, InputNeeded
 
 if typing.TYPE_CHECKING:
     from toolcrib.gateway.gateway import Gateway
 
-__all__ = ["Client", "Face", "Gateway", "InputNeeded", "Question", "Verdict"]
+__all__ = ["CallingClient", "Confirmation", "ConfirmationResult", "Frontend", "Gateway", "InputNeeded"]
 
 
 def __getattr__(name: str) -> typing.Any:

@@ -19,10 +19,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError as PydanticError
 
 from toolcrib.errors.base import shown
-from toolcrib.gateway.face import InputNeeded, Question, Verdict
+from toolcrib.gateway.frontend import Confirmation, ConfirmationResult, InputNeeded
 from toolcrib.model.hidden import HIDDEN
 
-__all__ = ["CURRENT", "RequestClient", "Tickets"]
+__all__ = ["CURRENT", "ConfirmationTokens", "RequestClient"]
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
@@ -34,7 +34,7 @@ CURRENT: ContextVar["RequestClient | None"] = ContextVar("toolcrib_client", defa
 """The client whose request is being answered."""
 
 
-class Tickets:
+class ConfirmationTokens:
     """What goes with a question and comes back with the answer, so that an answer counts once.
 
     It says which questions were asked, by key, and which were answered in earlier turns. The endpoint seals
@@ -65,7 +65,7 @@ class Tickets:
 
 
 class RequestClient:
-    """The client behind one request; see `toolcrib.gateway.face.Client`."""
+    """The client behind one request; see `toolcrib.gateway.frontend.CallingClient`."""
 
     __slots__ = ("_asked", "_context", "_given", "_params", "_patience", "_session", "_tickets")
 
@@ -73,7 +73,7 @@ class RequestClient:
         self,
         context: ServerRequestContext[Any, Any],
         params: mcp_types.CallToolRequestParams,
-        tickets: Tickets,
+        tickets: ConfirmationTokens,
         patience: float,
     ) -> None:
         """Take what the SDK tells of a request; an answer is waited for so many seconds."""
@@ -104,10 +104,10 @@ class RequestClient:
         """Whether it can ask a person; without asking anything."""
         return _can_fill_forms(self._session) and (self._is_stateless or self._session.can_send_request)
 
-    async def confirm(self, question: Question) -> Verdict:
+    async def confirm(self, question: Confirmation) -> ConfirmationResult:
         """Ask a person, and return the answer; in the stateless era it may leave with `InputNeeded`."""
         if not self.can_ask:
-            return Verdict.UNASKED
+            return ConfirmationResult.UNASKED
         return self._answered(question) if self._is_stateless else await self._answer(question)
 
     @property
@@ -134,26 +134,26 @@ class RequestClient:
             result = await self._session.send_request(request, kind, metadata=related)
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    async def _answer(self, question: Question) -> Verdict:
+    async def _answer(self, question: Confirmation) -> ConfirmationResult:
         """Return what the person says, waiting for it; a client that fails at asking has not asked."""
         with anyio.move_on_after(self._patience):
             try:
                 answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
             except (MCPError, PydanticError) as error:
                 _LOG.warning("a client could not ask its user: %s", shown(str(error)))
-                return Verdict.DECLINED
+                return ConfirmationResult.DECLINED
             return _verdict(answer)
         _LOG.warning("a client did not answer a question within %g s", self._patience)
-        return Verdict.DECLINED
+        return ConfirmationResult.DECLINED
 
-    def _answered(self, question: Question) -> Verdict:
+    def _answered(self, question: Confirmation) -> ConfirmationResult:
         """Return what the person said, if the client comes with it."""
         if self._asked is None:
             self._asked, self._given = self._tickets.redeem(self._params.request_state)
         mark = hashlib.sha256(question.text.encode(errors="surrogatepass")).hexdigest()
         given = self._given.get(f"{question.key} {mark}")
         if given is not None:
-            return Verdict(given)
+            return ConfirmationResult(given)
         response = (self._params.input_responses or {}).get(question.key)
         if self._asked.get(question.key) == mark and isinstance(response, mcp_types.ElicitResult):
             verdict = _verdict(response)
@@ -175,9 +175,9 @@ _FORM: dict[str, Any] = {
 }
 
 
-def _verdict(answer: mcp_types.ElicitResult) -> Verdict:
+def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
     agreed = answer.action == "accept" and (answer.content or {}).get(_FIELD) is True
-    return Verdict.ACCEPTED if agreed else Verdict.DECLINED
+    return ConfirmationResult.ACCEPTED if agreed else ConfirmationResult.DECLINED
 
 
 def _can_fill_forms(session: ServerSession) -> bool:

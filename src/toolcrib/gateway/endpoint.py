@@ -22,11 +22,11 @@ from opentelemetry import trace
 
 from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
-from toolcrib.gateway.client import CURRENT, RequestClient, Tickets
-from toolcrib.gateway.face import Face, InputNeeded
+from toolcrib.gateway.client import CURRENT, ConfirmationTokens, RequestClient
+from toolcrib.gateway.frontend import Frontend, InputNeeded
 from toolcrib.gateway.results import PREFIX, KeptResults
 
-__all__ = ["Endpoint"]
+__all__ = ["McpEndpoint"]
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _PATIENCE = 300.0
@@ -52,7 +52,7 @@ _Given = mcp_types.CallToolResult | mcp_types.InputRequiredResult
 _Call = Callable[[_Context, mcp_types.CallToolRequestParams], Awaitable[_Given]]
 
 
-class Endpoint:
+class McpEndpoint:
     """What clients of one address talk to: an MCP server, over a face that may be exchanged.
 
     `run` tells clients that the tools have changed, for as long as it runs.
@@ -60,7 +60,7 @@ class Endpoint:
 
     def __init__(  # noqa: PLR0913 - each is a part that only the gateway puts together
         self,
-        face: Face,
+        face: Frontend,
         *,
         name: str = "",
         description: str = "",
@@ -75,7 +75,7 @@ class Endpoint:
         """Set when it is gone: its address answers no more, and what runs may end."""
         self._face, self._description, self._kept, self._patience = face, description, kept, patience
         security = security or RequestStateSecurity.ephemeral()
-        self._tickets = Tickets(security.ttl)
+        self._tickets = ConfirmationTokens(security.ttl)
         self._sessions: WeakSet[Connection] = WeakSet()
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
@@ -88,7 +88,7 @@ class Endpoint:
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
-        worded = _Worded(self._call, self.server.server_info_stamp)
+        worded = _SkipRevalidation(self._call, self.server.server_info_stamp)
         self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary, worded]
         self.server.add_notification_handler(
             "notifications/initialized", mcp_types.NotificationParams, self._greet
@@ -121,7 +121,7 @@ class Endpoint:
         """How many clients of the handshake era are there."""
         return len(self._sessions)
 
-    def replace(self, face: Face, description: str = "") -> None:
+    def replace(self, face: Frontend, description: str = "") -> None:
         """Show another face, to those that are here too."""
         self._unsubscribe()
         self._face, self._unsubscribe = face, face.on_change(self._note)
@@ -276,7 +276,7 @@ class _WhereTraced:
         return await self._middleware(ctx, call_next)
 
 
-class _Worded:
+class _SkipRevalidation:
     """Answers calls of the stateless era itself, since what a face gives is in the words of that already.
 
     The SDK would make it of their types once more, and copy who answers, for 0.1 ms of each call.

@@ -9,13 +9,13 @@ from mcp.server.context import ServerMiddleware
 from mcp.server.request_state import RequestStateSecurity
 
 from toolcrib.crib import Crib, GatewaySettings, Settings, ToolsetSettings, View
-from toolcrib.gateway.endpoint import Endpoint
-from toolcrib.gateway.face import Face
+from toolcrib.gateway.endpoint import McpEndpoint
+from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.results import KeptResults
 
 __all__ = ["Endpoints", "Faces"]
 
-Faces = Callable[[View, GatewaySettings, KeptResults], Face]
+Faces = Callable[[View, GatewaySettings, KeptResults], Frontend]
 """Makes what clients see of a view."""
 _Shown = tuple[GatewaySettings, ToolsetSettings | None]
 
@@ -28,7 +28,7 @@ class Endpoints:
         self._crib, self._faces, self._middleware = crib, faces, middleware
         self._security = RequestStateSecurity.ephemeral()
         self._kept = KeptResults()
-        self._here: dict[str | None, Endpoint] = {}
+        self._here: dict[str | None, McpEndpoint] = {}
         self._shown: dict[str | None, _Shown] = {}
         self._tasks: TaskGroup | None = None
 
@@ -42,7 +42,7 @@ class Endpoints:
         """How many clients of the handshake era are there."""
         return sum(endpoint.sessions for endpoint in self._here.values())
 
-    def find(self, toolset: str | None) -> Endpoint | None:
+    def find(self, toolset: str | None) -> McpEndpoint | None:
         """Return what clients of a toolset, or of everything, talk to; None where there is none."""
         return self._here.get(toolset)
 
@@ -70,8 +70,8 @@ class Endpoints:
             self._here[name] = self._make(name, face, description)
         self._shown[name] = shown
 
-    def _make(self, name: str | None, face: Face, description: str) -> Endpoint:
-        endpoint = Endpoint(
+    def _make(self, name: str | None, face: Frontend, description: str) -> McpEndpoint:
+        endpoint = McpEndpoint(
             face,
             name=name or "",
             description=description,
@@ -102,7 +102,7 @@ class Endpoints:
             endpoint.close()
 
 
-async def _run(endpoint: Endpoint) -> None:
+async def _run(endpoint: McpEndpoint) -> None:
     """Have an endpoint tell its clients of changes until it is closed."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(endpoint.run)

@@ -11,12 +11,12 @@ from anyio import to_thread
 from toolcrib.concurrency.background import Background
 from toolcrib.crib import Config, Crib, GatewaySettings, Settings, View, load
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
-from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Faces
-from toolcrib.gateway.face import Face
+from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.health import Health
-from toolcrib.gateway.http.rules import Rules, is_loopback, token_of
-from toolcrib.gateway.meta import MetaFace, policy
+from toolcrib.gateway.http.rules import AccessRules, is_loopback, token_of
+from toolcrib.gateway.meta import MetaTools, policy
 from toolcrib.gateway.metrics import Metrics
 from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
@@ -94,7 +94,7 @@ class Gateway:
         self._life: Background | None = None
         self._has_failed = False
         self._bound = "127.0.0.1"
-        self._ruled: tuple[GatewaySettings, Rules] | None = None
+        self._ruled: tuple[GatewaySettings, AccessRules] | None = None
 
     @property
     def settings(self) -> GatewaySettings:
@@ -140,7 +140,7 @@ class Gateway:
         said = f"there is no toolset {toolset!r}{choose(str(toolset), self.toolsets)}"
         raise ConfigError(self.crib.settings.origin, (Problem("/toolsets", "unknown", said),))
 
-    def find(self, toolset: str | None) -> Endpoint | None:
+    def find(self, toolset: str | None) -> McpEndpoint | None:
         """Return what clients of a toolset, or of everything, talk to; None where there is none."""
         return self._endpoints.find(toolset)
 
@@ -190,7 +190,7 @@ class Gateway:
         async with stop_signals() as stop:
             await serve(self, listener, stop, on_ready)
 
-    def rules(self) -> Rules:
+    def rules(self) -> AccessRules:
         """Return who may call over HTTP at this moment."""
         settings = self.settings
         if self._ruled is None or self._ruled[0] is not settings:
@@ -214,7 +214,7 @@ class Gateway:
         """End the streams that carry news alone."""
         self._endpoints.end_listening()
 
-    def _rules_of(self, settings: Settings, host: str | None = None) -> Rules:
+    def _rules_of(self, settings: Settings, host: str | None = None) -> AccessRules:
         """Return who may call, by these settings, at an address, or at the one that it listens on.
 
         Raises:
@@ -228,7 +228,7 @@ class Gateway:
                 "'${TOOLCRIB_TOKEN}' and that to a secret (openssl rand -hex 32), or listen on 127.0.0.1"
             )
             raise ConfigError(settings.origin, (Problem("/gateway/token", "missing", reason),))
-        return Rules.of(settings.gateway, token, host)
+        return AccessRules.of(settings.gateway, token, host)
 
     async def _live(self, started: anyio.Event) -> None:
         """Keep the endpoints, and follow the configuration, until cancelled."""
@@ -271,8 +271,8 @@ class Gateway:
             _LOG.exception("the configuration was taken up, but not by all endpoints")
 
 
-def _meta(view: View, settings: GatewaySettings, kept: KeptResults) -> Face:
-    return MetaFace(view, settings, kept=kept)
+def _meta(view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
+    return MetaTools(view, settings, kept=kept)
 
 
 _AT_START |= {"session_timeout", "shutdown_timeout"}

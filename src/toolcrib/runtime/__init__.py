@@ -7,6 +7,7 @@ all of Python behind the walls of the system, or a plug-in's.
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.choice import backends
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
 from toolcrib.runtime.records import (
@@ -19,7 +20,6 @@ from toolcrib.runtime.records import (
 )
 from toolcrib.runtime.runtime import Prepare, Runtime
 from toolcrib.runtime.stubs import GUIDE
-from toolcrib.runtime.telling import ToldError
 
 __all__ = [
     "GUIDE",
@@ -28,6 +28,7 @@ __all__ = [
     "Catalogue",
     "ExecuteRequest",
     "ExecuteResult",
+    "GuestError",
     "Job",
     "Limits",
     "LimitsEnforced",
@@ -36,7 +37,6 @@ __all__ = [
     "Runtime",
     "Sandbox",
     "SecurityProfile",
-    "ToldError",
     "ToolCallRecord",
     "ToolGateway",
     "backends",

@@ -19,12 +19,12 @@ from toolcrib.execution.chain.chain import invalid, read_chain
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.model.plain import measure
 from toolcrib.redaction import said_by
+from toolcrib.runtime.guest_errors import GuestError, told
 from toolcrib.runtime.plain import VALUE_BYTES, bound, found_tools, plain, read_arguments, room_for
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.stubs.guest import FUNCTIONS
-from toolcrib.runtime.telling import ToldError, told
 
-__all__ = ["MAX_PARALLEL", "Bridge", "Entry", "Ledger", "Names", "chain_size", "follow_chain"]
+__all__ = ["MAX_PARALLEL", "Bridge", "CallEntry", "GuestNames", "Ledger", "chain_size", "follow_chain"]
 
 MAX_PARALLEL = 64
 """How many calls of one guest run at once; the others wait their turn."""
@@ -48,7 +48,7 @@ _TYPES: dict[str, tuple[type, str]] = {
 }
 
 
-class Names(Protocol):
+class GuestNames(Protocol):
     """Knows what the names in the code stand for."""
 
     def reference(self, path: str) -> str | None:
@@ -67,12 +67,12 @@ class Names(Protocol):
 class Bridge:
     """Answers the calls of one run.
 
-    `call` is what sandboxes use. What the guest may see of a failure comes as a `ToldError`; where the run
+    `call` is what sandboxes use. What the guest may see of a failure comes as a `GuestError`; where the run
     must end, `failure` is set, `end` is called, and the call does not return.
     """
 
     def __init__(
-        self, gateway: ToolGateway, names: Names, limits: Limits, *, end: Callable[[], None]
+        self, gateway: ToolGateway, names: GuestNames, limits: Limits, *, end: Callable[[], None]
     ) -> None:
         self._gateway = gateway
         self._names = names
@@ -115,7 +115,7 @@ class Bridge:
             meant, parameters = self._meant(path)
             given = bound(path, read_arguments(args), read_arguments(kwargs), parameters)
             return await (self._serve if path in FUNCTIONS else self._run)(meant, given)
-        except ToldError:
+        except GuestError:
             self._look()
             raise
         except LimitExceededError as error:
@@ -132,7 +132,7 @@ class Bridge:
             return path, _PARAMETERS[path]
         reference = self._names.reference(path)
         if reference is None:
-            raise ToldError("AttributeError" if "." in path else "NameError", self._names.unknown(path))
+            raise GuestError("AttributeError" if "." in path else "NameError", self._names.unknown(path))
         return reference, self._names.parameters(path)
 
     def _look(self) -> None:
@@ -212,13 +212,13 @@ def _check(path: str, options: dict[str, Any]) -> None:
     """Raise what is wrong with the arguments of one of the guest's own functions."""
     known = _PARAMETERS[path]
     if unknown := sorted(options.keys() - set(known)):
-        raise ToldError("TypeError", f"{path} has no argument {unknown[0]!r}; it takes {', '.join(known)}")
+        raise GuestError("TypeError", f"{path} has no argument {unknown[0]!r}; it takes {', '.join(known)}")
     if known[0] not in options:
-        raise ToldError("TypeError", f"{path} needs {known[0]!r}")
+        raise GuestError("TypeError", f"{path} needs {known[0]!r}")
     for name, value in options.items():
         kind, said = _TYPES[name]
         if not isinstance(value, kind) and not (name == "args" and value is None):
-            raise ToldError("TypeError", f"{path}: {name!r} must be {said}")
+            raise GuestError("TypeError", f"{path}: {name!r} must be {said}")
 
 
 def chain_size(steps: list[Any]) -> int:
@@ -258,7 +258,7 @@ async def follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, l
     return await run_chain(chain, around(calling), limits=limits)
 
 
-class Entry:
+class CallEntry:
     """One call, from when it was asked for."""
 
     def __init__(self, tool_id: str, args: dict[str, Any]) -> None:
@@ -297,7 +297,7 @@ class Ledger:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._entries: list[Entry] = []
+        self._entries: list[CallEntry] = []
         self._room = limits.memory_bytes
 
     @property
@@ -315,7 +315,7 @@ class Ledger:
         """Every call, in the order they were asked for."""
         return tuple(entry.record for entry in self._entries)
 
-    def ask(self, tool_id: str, args: dict[str, Any]) -> Entry:
+    def ask(self, tool_id: str, args: dict[str, Any]) -> CallEntry:
         """Count a call and return where it is noted.
 
         Raises:
@@ -330,6 +330,6 @@ class Ledger:
         if self._room < 0:
             held = f"{self._limits.memory_bytes >> 20:,} MB"
             raise LimitExceededError("memory_bytes", f"the arguments of its calls hold more than {held}")
-        entry = Entry(tool_id, args)
+        entry = CallEntry(tool_id, args)
         self._entries.append(entry)
         return entry

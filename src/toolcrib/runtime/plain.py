@@ -6,8 +6,8 @@ from typing import Any
 from toolcrib.errors import ValidationError
 from toolcrib.model.plain import MAX_DEPTH, measure
 from toolcrib.model.record import Record
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.records import Limits
-from toolcrib.runtime.telling import ToldError
 
 __all__ = ["MAX_ARGUMENTS", "VALUE_BYTES", "bound", "found_tools", "plain", "read_arguments", "room_for"]
 
@@ -29,9 +29,9 @@ def read_arguments(given: Any) -> Any:
     try:
         _, _, chars, _ = measure(value)
     except ValidationError as error:
-        raise ToldError("TypeError", f"arguments must be JSON: {error.problems[0]}") from error
+        raise GuestError("TypeError", f"arguments must be JSON: {error.problems[0]}") from error
     if chars > MAX_ARGUMENTS:
-        raise ToldError("ValueError", f"arguments hold {chars:,} characters; at most {MAX_ARGUMENTS:,} pass")
+        raise GuestError("ValueError", f"arguments hold {chars:,} characters; at most {MAX_ARGUMENTS:,} pass")
     return value
 
 
@@ -43,10 +43,10 @@ def bound(path: str, given: list[Any], named: dict[str, Any], parameters: Sequen
     """
     if len(given) > len(parameters):
         said = f"takes at most {len(parameters)} arguments without names, not {len(given)}"
-        raise ToldError("TypeError", f"{path} {said}; pass them by name")
+        raise GuestError("TypeError", f"{path} {said}; pass them by name")
     placed = dict(zip(parameters, given, strict=False))
     if twice := sorted(placed.keys() & named.keys()):
-        raise ToldError("TypeError", f"{path} got {', '.join(map(repr, twice))} twice")
+        raise GuestError("TypeError", f"{path} got {', '.join(map(repr, twice))} twice")
     return placed | named
 
 
@@ -59,9 +59,9 @@ class _Lists:
     def read(self, value: Any, depth: int = 0) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise ToldError("ValueError", f"arguments hold more than {_MAX_VALUES:,} values; pass fewer")
+            raise GuestError("ValueError", f"arguments hold more than {_MAX_VALUES:,} values; pass fewer")
         if depth > MAX_DEPTH:
-            raise ToldError("ValueError", f"arguments are nested more than {MAX_DEPTH} levels deep")
+            raise GuestError("ValueError", f"arguments are nested more than {MAX_DEPTH} levels deep")
         if isinstance(value, tuple | list):
             return [self.read(member, depth + 1) for member in value]
         if isinstance(value, Mapping):
@@ -102,9 +102,9 @@ def room_for(value: Any, limits: Limits) -> Any:
     try:
         nodes, _, chars, _ = measure(value, max_depth=256)
     except ValidationError as error:
-        raise ToldError("RuntimeError", f"the result cannot be passed on: {error.problems[0]}") from error
+        raise GuestError("RuntimeError", f"the result cannot be passed on: {error.problems[0]}") from error
     size = chars + nodes * VALUE_BYTES
     if size * _SHARE > limits.memory_bytes:
         said = f"the result takes about {size >> 20:,} MB, for which there is no room here"
-        raise ToldError("RuntimeError", f"{said}; ask the tool for less")
+        raise GuestError("RuntimeError", f"{said}; ask the tool for less")
     return value

@@ -28,12 +28,12 @@ from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.check import Checker
 from toolcrib.runtime.check.context import Engine
 from toolcrib.runtime.choice import DEFAULT, UNSAFE, check_profile, make_sandbox
+from toolcrib.runtime.guest_errors import ELSEWHERE, GuestError
 from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
 from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced
 from toolcrib.runtime.stubs import render
-from toolcrib.runtime.surface import Nothing, Surface
-from toolcrib.runtime.telling import ELSEWHERE, ToldError
+from toolcrib.runtime.surface import EmptyCatalogue, Surface
 
 __all__ = ["Attempt", "Prepare", "Runtime"]
 
@@ -59,7 +59,7 @@ class Attempt:
         self._notes: tuple[str, ...] = ()
         self._sandbox: Sandbox | None = None
         self.deadline = anyio.CancelScope(deadline=anyio.current_time() + request.timeout)
-        self.begin(Surface("", Nothing()))
+        self.begin(Surface("", EmptyCatalogue()))
 
     def begin(self, surface: Surface) -> None:
         """Begin with the names that the code has for tools, and with nothing called and printed."""
@@ -107,7 +107,7 @@ class Attempt:
         )
         try:
             value = await self._sandbox.run(job, self._bridge)
-        except ToldError as error:  # a plug-in that lets through what its guest did not catch
+        except GuestError as error:  # a plug-in that lets through what its guest did not catch
             raise CodeError(str(error)) from error
         if "__out" not in self.request.code:
             self.note("the code left nothing in `__out`, so there is no value")
@@ -205,7 +205,7 @@ class Runtime:
                 listed; what it takes counts towards the deadline.
         """
         self._gateway = gateway
-        self._catalogue: Catalogue = catalogue or Nothing()
+        self._catalogue: Catalogue = catalogue or EmptyCatalogue()
         self._given = {sandbox.kind: sandbox for sandbox in sandboxes}
         self._allow_unsafe = allow_unsafe
         self._prepare = prepare
@@ -224,7 +224,7 @@ class Runtime:
     ) -> "Runtime":
         """Return a runtime for other tools in the same sandboxes; it is open as long as this one is."""
         other = copy(self)
-        other._gateway, other._catalogue = gateway, catalogue or Nothing()  # noqa: SLF001 - of its own kind
+        other._gateway, other._catalogue = gateway, catalogue or EmptyCatalogue()  # noqa: SLF001 - of its own kind
         other._allow_unsafe, other._prepare = allow_unsafe, prepare  # noqa: SLF001
         return other
 

@@ -15,7 +15,7 @@ from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, names_of
 from toolcrib.runtime.stubs.signature import parameters
 
-__all__ = ["Nothing", "Surface", "mentioned", "named_tools"]
+__all__ = ["EmptyCatalogue", "Surface", "mentioned", "named_tools"]
 
 _MENTION = re.compile(r"(?<![\w.])([A-Za-z_]\w*+)(?:[ \t]*+\.\s*+([A-Za-z_]\w*+))?", re.ASCII)
 _IMPORT = re.compile(r"^[ \t]*+import[ \t]++(\w++)[ \t]*+(?:$|[;,#])", re.MULTILINE | re.ASCII)
@@ -39,7 +39,7 @@ def mentioned(code: str) -> dict[str, frozenset[str]]:
     return {name: frozenset(attributes) for name, attributes in found.items()}
 
 
-class Nothing:
+class EmptyCatalogue:
     """A catalogue without tools: code has the functions that every guest has."""
 
     def namespaces(self) -> Sequence[str]:

@@ -108,7 +108,7 @@ def convert_length(value: float, unit: Unit, to: Unit) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextStats:
     """What a text is made of."""
 
     characters: int
@@ -117,7 +117,7 @@ class Words:
     frequent: list[str]
 
 
-def count_words(text: str, top: Annotated[int, Field(ge=0, le=100)] = 5) -> Words:
+def count_words(text: str, top: Annotated[int, Field(ge=0, le=100)] = 5) -> TextStats:
     """Count the characters, words and lines of a text, and name its frequent words.
 
     Args:
@@ -126,7 +126,7 @@ def count_words(text: str, top: Annotated[int, Field(ge=0, le=100)] = 5) -> Word
     """
     words = re.findall(r"\w+", text.lower())
     frequent = [word for word, _ in Counter(words).most_common(top)]
-    return Words(len(text), len(words), len(text.splitlines()), frequent)
+    return TextStats(len(text), len(words), len(text.splitlines()), frequent)
 
 
 def make_slug(title: str) -> str:

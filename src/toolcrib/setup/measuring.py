@@ -8,11 +8,11 @@ from typing import Any
 from toolcrib.crib.view import View
 from toolcrib.discovery import Bm25Searcher, Index, Searcher
 from toolcrib.discovery.evaluation import (
-    Catalogue,
+    EvaluationCatalogue,
+    EvaluationReport,
     Finder,
     IndexFinder,
     LabelledSet,
-    Report,
     Separation,
     evaluate,
     finder_of,
@@ -34,7 +34,7 @@ class Measured:
     """How well one searcher does."""
 
     searcher: str
-    report: Report
+    report: EvaluationReport
     separation: Separation
     """How well it tells apart the questions that no tool answers."""
 
@@ -81,7 +81,7 @@ def of_view(view: View, file: str | Path) -> Measurement:
         for question in load_queries(file, known=known)
     )
     tools = [view.index.get(each.id) for each in view.index.every()]
-    labelled = LabelledSet(Path(file).stem, Catalogue.of(tools), questions)
+    labelled = LabelledSet(Path(file).stem, EvaluationCatalogue.of(tools), questions)
     index: Any = view.index  # a view has nothing to add tools with, and no finder adds any
     own = IndexFinder(index)
     if view.settings.search.searcher == "bm25":

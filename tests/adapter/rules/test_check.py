@@ -21,8 +21,8 @@ from toolcrib.adapter.rules import (
     OPENAI,
     OPENAI_STRICT,
     RULES,
-    Limits,
-    Rules,
+    SchemaRules,
+    StrictLimits,
 )
 from toolcrib.adapter.rules.check import violations
 from toolcrib.errors.base import MAX_PROBLEMS
@@ -46,16 +46,16 @@ def closed(properties: dict[str, Any] | None = None, **words: Any) -> dict[str, 
     return root(properties, **{"required": required, "additionalProperties": False, **words})
 
 
-def holding(value: Any, rules: Rules, **words: Any) -> dict[str, Any]:
+def holding(value: Any, rules: SchemaRules, **words: Any) -> dict[str, Any]:
     """Return a root that the rules take, but for what they find in its only property."""
     return closed({"a": value}, **words) if rules.closed else root({"a": value}, **words)
 
 
-def found(schema: Any, rules: Rules) -> list[tuple[str, str]]:
+def found(schema: Any, rules: SchemaRules) -> list[tuple[str, str]]:
     return [(problem.path, problem.keyword) for problem in violations(schema, rules)]
 
 
-def cases(*rows: tuple[tuple[Rules, ...], Any]) -> list[Any]:
+def cases(*rows: tuple[tuple[SchemaRules, ...], Any]) -> list[Any]:
     return [
         pytest.param(rules, value, id=f"{rules.title}-{value}"[:80]) for many, value in rows for rules in many
     ]
@@ -63,7 +63,7 @@ def cases(*rows: tuple[tuple[Rules, ...], Any]) -> list[Any]:
 
 # One property, which the rules take or refuse for one keyword
 
-REFUSED: list[tuple[tuple[Rules, ...], Any, list[tuple[str, str]]]] = [
+REFUSED: list[tuple[tuple[SchemaRules, ...], Any, list[tuple[str, str]]]] = [
     # keywords
     ((*STRICT, GEMINI_JSON_SCHEMA, GEMINI_OPENAPI), {**TEXT, "x-order": 1}, [("", "x-order")]),
     ((*STRICT, GEMINI_JSON_SCHEMA, GEMINI_OPENAPI), {**TEXT, "examples": []}, [("", "examples")]),
@@ -179,7 +179,7 @@ REFUSED: list[tuple[tuple[Rules, ...], Any, list[tuple[str, str]]]] = [
     ],
 )
 def test_a_property_that_the_provider_refuses_is_named_with_its_keyword(
-    rules: Rules, value: Any, expected: list[tuple[str, str]]
+    rules: SchemaRules, value: Any, expected: list[tuple[str, str]]
 ) -> None:
     inside = [(f"/properties/a{path}", keyword) for path, keyword in expected]
     assert found(holding(value, rules), rules) == inside
@@ -225,7 +225,7 @@ def test_a_property_that_the_provider_refuses_is_named_with_its_keyword(
         ((OPENAI, ANTHROPIC), {"if": True, "then": {"not": {}}, "allOf": [True], "oneOf": [TEXT]}),
     ),
 )
-def test_a_property_that_the_provider_takes_is_no_violation(rules: Rules, value: Any) -> None:
+def test_a_property_that_the_provider_takes_is_no_violation(rules: SchemaRules, value: Any) -> None:
     assert found(holding(value, rules), rules) == []
 
 
@@ -249,14 +249,14 @@ def test_a_message_says_what_is_not_taken_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("rules", ALL, ids=lambda rules: rules.title)
 @pytest.mark.parametrize("kind", ["string", ["object"], "OBJECT", None, 7])
-def test_the_root_says_that_it_is_an_object(rules: Rules, kind: Any) -> None:
+def test_the_root_says_that_it_is_an_object(rules: SchemaRules, kind: Any) -> None:
     assert found({**closed(), "type": kind}, rules)[0] == ("", "type")
     assert found({**closed(), "type": kind}, rules).count(("", "type")) == 1
 
 
 @pytest.mark.parametrize("rules", ALL, ids=lambda rules: rules.title)
 @pytest.mark.parametrize("value", [None, True, [], "x", 7])
-def test_what_is_no_object_is_no_root(rules: Rules, value: Any) -> None:
+def test_what_is_no_object_is_no_root(rules: SchemaRules, value: Any) -> None:
     assert found(value, rules) == [("", "type")]
 
 
@@ -320,7 +320,7 @@ def test_a_dot_or_a_dash_in_a_name_is_refused_by_gemini_openapi_alone() -> None:
     ],
 )
 def test_a_reference_leads_somewhere_that_the_provider_looks(
-    rules: Rules, reference: str, refused: bool
+    rules: SchemaRules, reference: str, refused: bool
 ) -> None:
     definitions = {
         "x": {"anyOf": [TEXT, {"type": "integer"}]},
@@ -356,7 +356,7 @@ def test_gemini_openapi_takes_no_reference() -> None:
     ],
 )
 def test_beside_a_reference_stands_only_what_the_provider_takes_there(
-    rules: Rules, sibling: str, refused: bool
+    rules: SchemaRules, sibling: str, refused: bool
 ) -> None:
     schema = closed({"a": {"$ref": "#/$defs/x", sibling: "text"}}, **{"$defs": {"x": TEXT}})
     assert (("/properties/a", "$ref") in found(schema, rules)) is refused
@@ -368,7 +368,7 @@ def recursive(word: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rules", ALL, ids=lambda rules: rules.title)
-def test_a_schema_may_come_back_to_itself_where_recursion_is_taken(rules: Rules) -> None:
+def test_a_schema_may_come_back_to_itself_where_recursion_is_taken(rules: SchemaRules) -> None:
     hits = found(recursive("#/$defs/node"), rules)
     circle = [("/$defs/node/properties/next/anyOf/0", "$ref"), ("/$defs/other", "$ref")]
     if rules is ANTHROPIC_STRICT:
@@ -390,7 +390,7 @@ def test_a_reference_to_the_root_is_a_circle_where_the_root_leads_to_it() -> Non
 def test_definitions_used_twice_are_no_circle() -> None:
     links = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)}
     schema = closed({"a": {"$ref": "#/$defs/d0"}}, **{"$defs": {**links, "d40": TEXT}})
-    rules = replace(ANTHROPIC_STRICT, limits=Limits())
+    rules = replace(ANTHROPIC_STRICT, limits=StrictLimits())
     assert found(schema, rules) == []
 
 
@@ -406,7 +406,7 @@ def test_what_only_a_reference_leads_to_is_judged_as_well() -> None:
 
 
 @pytest.mark.parametrize("rules", ALL, ids=lambda rules: rules.title)
-def test_properties_may_be_named_like_keywords(rules: Rules) -> None:
+def test_properties_may_be_named_like_keywords(rules: SchemaRules) -> None:
     names = [
         "type",
         "properties",
@@ -440,8 +440,8 @@ def deep(levels: int, between: Callable[[Any], Any] = lambda schema: schema) -> 
     return schema
 
 
-def limited(**limits: int) -> Rules:
-    return replace(OPENAI_STRICT, limits=Limits(**limits))
+def limited(**limits: int) -> SchemaRules:
+    return replace(OPENAI_STRICT, limits=StrictLimits(**limits))
 
 
 def test_properties_are_counted_in_each_definition() -> None:
@@ -516,7 +516,7 @@ def test_problems_come_in_the_order_of_the_schema_and_limits_last() -> None:
         "$schema": "x",
         "type": "object",
     }
-    assert found(schema, replace(OPENAI, limits=Limits(properties=1))) == [
+    assert found(schema, replace(OPENAI, limits=StrictLimits(properties=1))) == [
         ("", "$schema"),
         ("/properties/z", "items"),
         ("/properties/a", "type"),
@@ -560,7 +560,7 @@ SCHEMAS = st.recursive(
 
 @pytest.mark.untraced
 @given(schema=st.dictionaries(WORDS | st.text(max_size=3), SCHEMAS, max_size=6), rules=st.sampled_from(ALL))
-def test_any_json_gets_an_answer_and_the_same_twice(schema: dict[str, Any], rules: Rules) -> None:
+def test_any_json_gets_an_answer_and_the_same_twice(schema: dict[str, Any], rules: SchemaRules) -> None:
     problems = violations(schema, rules)
     assert problems == violations(schema, rules)
     assert len(problems) <= MAX_PROBLEMS
@@ -604,7 +604,7 @@ def ladder(rungs: int) -> dict[str, Any]:
         pytest.param(root({"a": {"type": "array", "items": {}, "minItems": 10**5_000}}), id="wide minItems"),
     ],
 )
-def test_no_schema_takes_long(schema: dict[str, Any], rules: Rules) -> None:
+def test_no_schema_takes_long(schema: dict[str, Any], rules: SchemaRules) -> None:
     with at_most(MAX_CPU):
         violations(schema, rules)
 
@@ -664,7 +664,7 @@ def test_a_schema_that_holds_itself_is_cut_short() -> None:
     ],
 )
 def test_what_providers_refused_in_public_is_a_violation(
-    rules: Rules, schema: dict[str, Any], expected: tuple[str, str]
+    rules: SchemaRules, schema: dict[str, Any], expected: tuple[str, str]
 ) -> None:
     assert expected in found(schema, rules)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.discovery.evaluation import Catalogue, LabelledSet, Question
+from toolcrib.discovery.evaluation import EvaluationCatalogue, LabelledQuery, LabelledSet
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.errors import ToolNotFoundError
 from toolcrib.model import Tool
@@ -15,12 +15,12 @@ TOOLS = (
     Tool(name="kettle", description="boil water for tea", input_schema={}),
 )
 QUESTIONS = (
-    Question(qid="1", query="make a hole", relevant=["shop:drill"]),
-    Question(qid="2", query="cut a board", relevant=["shop:saw"]),
-    Question(qid="3", query="boil water", relevant=["kettle"]),
-    Question(qid="4", query="bore a hole", relevant=["shop:drill"]),
+    LabelledQuery(qid="1", query="make a hole", relevant=["shop:drill"]),
+    LabelledQuery(qid="2", query="cut a board", relevant=["shop:saw"]),
+    LabelledQuery(qid="3", query="boil water", relevant=["kettle"]),
+    LabelledQuery(qid="4", query="bore a hole", relevant=["shop:drill"]),
 )
-SHOP = LabelledSet("shop", Catalogue.of(TOOLS), QUESTIONS)
+SHOP = LabelledSet("shop", EvaluationCatalogue.of(TOOLS), QUESTIONS)
 
 
 @dataclass

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.discovery.evaluation import Catalogue, ToolLine, load_queries, load_set, load_tools
+from toolcrib.discovery.evaluation import EvaluationCatalogue, ToolLine, load_queries, load_set, load_tools
 from toolcrib.discovery.evaluation.catalogue import compiles
 from toolcrib.errors import InvalidToolError
 from toolcrib.model import DefaultValidator, Tool
@@ -61,7 +61,7 @@ def test_tools_that_share_a_name_stay_apart() -> None:
     lines = [
         ToolLine(id=key, name="search", namespace=space) for key, space in zip("abcd", "xxxy", strict=True)
     ]
-    catalogue = Catalogue.of_lines(lines)
+    catalogue = EvaluationCatalogue.of_lines(lines)
     assert len(catalogue.labels) == len({str(tool.id) for tool in catalogue.tools}) == 4
     assert catalogue.ids["a"] == "x:search"
     assert catalogue.ids["b"].startswith("x:search-")
@@ -69,7 +69,7 @@ def test_tools_that_share_a_name_stay_apart() -> None:
 
 
 def test_words_that_have_no_place_in_a_name_are_kept_as_the_title() -> None:
-    weather, apod = Catalogue.of_lines(
+    weather, apod = EvaluationCatalogue.of_lines(
         [ToolLine(id="1", name="天气"), ToolLine(id="2", name="nasa/apod")]
     ).tools
     assert (weather.name, weather.title) == ("tool", "天气")
@@ -77,7 +77,9 @@ def test_words_that_have_no_place_in_a_name_are_kept_as_the_title() -> None:
 
 
 def test_a_catalogue_of_tools_calls_them_by_their_own_ids() -> None:
-    catalogue = Catalogue.of([Tool(name="drill", namespace="shop", version="1.0.0", input_schema={})])
+    catalogue = EvaluationCatalogue.of(
+        [Tool(name="drill", namespace="shop", version="1.0.0", input_schema={})]
+    )
     assert catalogue.labels == catalogue.ids == {"shop:drill:1.0.0": "shop:drill:1.0.0"}
 
 

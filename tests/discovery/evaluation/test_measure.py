@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery.evaluation import (
-    Catalogue,
+    EvaluationCatalogue,
+    EvaluationReport,
     Finder,
+    LabelledQuery,
     LabelledSet,
-    Question,
     Removable,
-    Report,
     ToolLine,
     ask,
     calibrate,
@@ -37,7 +37,7 @@ class Fixed:
         return [Hit(name, 1.0, self.confidence) for name in self.found[:limit]]
 
 
-def labelled(*questions: Question) -> LabelledSet:
+def labelled(*questions: LabelledQuery) -> LabelledSet:
     return LabelledSet("shop", SHOP.catalogue, questions)
 
 
@@ -51,7 +51,7 @@ def test_a_report_says_how_well_the_questions_were_answered() -> None:
 
 
 def test_the_first_k_are_what_counts() -> None:
-    asked = labelled(Question(query="cut", relevant=["shop:saw", "kettle"]))
+    asked = labelled(LabelledQuery(query="cut", relevant=["shop:saw", "kettle"]))
     report = evaluate(Fixed("shop:drill", "shop:saw", "kettle"), asked, k=2)
     assert (report.recall, report.recall_at_5, report.mrr, report.hit1) == (0.5, 1, 0.5, 0)
     assert report.ndcg == pytest.approx(0.6309 / 1.6309, abs=1e-4)
@@ -69,8 +69,8 @@ def test_a_set_without_questions_has_a_report_too() -> None:
 
 
 def test_answers_are_judged_under_the_ids_of_the_labels() -> None:
-    catalogue = Catalogue.of_lines([ToolLine(id="PDF&URL", name="PDF&URL")])
-    asked = LabelledSet("files", catalogue, (Question(query="read", relevant=["PDF&URL"]),))
+    catalogue = EvaluationCatalogue.of_lines([ToolLine(id="PDF&URL", name="PDF&URL")])
+    asked = LabelledSet("files", catalogue, (LabelledQuery(query="read", relevant=["PDF&URL"]),))
     assert evaluate(Fixed("PDF_URL"), asked).hit1 == 1
 
 
@@ -78,7 +78,9 @@ def test_a_sample_is_the_same_for_the_same_seed() -> None:
     seen: list[list[str]] = []
     for seed in (7, 7, 8):
         finder = finder_of(filled())
-        questions = [Question(qid=str(n), query=f"hole {n}", relevant=["shop:drill"]) for n in range(100)]
+        questions = [
+            LabelledQuery(qid=str(n), query=f"hole {n}", relevant=["shop:drill"]) for n in range(100)
+        ]
         asked: list[str] = []
 
         class Listening:
@@ -113,7 +115,7 @@ def test_each_answer_can_be_looked_at() -> None:
 
 def test_a_report_survives_json() -> None:
     report = evaluate(finder_of(filled()), SHOP)
-    assert Report.from_json(report.to_json()) == report
+    assert EvaluationReport.from_json(report.to_json()) == report
 
 
 def test_an_index_is_a_finder_whose_tools_can_be_taken_out() -> None:

@@ -7,7 +7,7 @@ from discovery.text.support import seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.search.lexical.question import Question, read_question
+from toolcrib.discovery.search.lexical.question import ParsedQuery, read_question
 from toolcrib.discovery.search.text import question_terms, words
 
 KNOWN = ["send", "mail", "weather", "forecast", "citi", "~weath", "~forec", "renew", "photo", "book", "天气"]
@@ -32,7 +32,7 @@ class Speller:
         return MEANT.get(word)
 
 
-def read(text: str, nearest: Callable[[str], str | None] | None = None) -> Question:
+def read(text: str, nearest: Callable[[str], str | None] | None = None) -> ParsedQuery:
     return read_question(text, set(KNOWN).__contains__, nearest or Speller())
 
 

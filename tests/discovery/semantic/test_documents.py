@@ -7,7 +7,7 @@ import pytest
 from discovery.support import DIMENSIONS, WordEmbedder, make, word_vector
 from numpy.typing import NDArray
 
-from toolcrib.discovery.search.semantic.documents import Change, DocumentVectors, Neighbours
+from toolcrib.discovery.search.semantic.documents import DocumentVectors, Neighbours, VectorUpdate
 from toolcrib.discovery.search.semantic.searcher import EmbeddingSearcher
 from toolcrib.discovery.search.semantic.vectors import Precision
 
@@ -27,7 +27,7 @@ def put(
 ) -> None:
     ids = [f"tool_{first + number:05}" for number in range(len(rows))]
     documents.apply(
-        Change(removed, ids, [f"hash of {one} {first}" for one in ids], documents.table.pack(rows))
+        VectorUpdate(removed, ids, [f"hash of {one} {first}" for one in ids], documents.table.pack(rows))
     )
 
 
@@ -79,9 +79,9 @@ def test_the_same_documents_in_another_order_make_the_same_graph() -> None:
     order = np.random.default_rng(2).permutation(1000)
     straight, shuffled = (DocumentVectors(DIMENSIONS, precision="int8", exact_limit=LIMIT) for _ in range(2))
     ids = [f"tool_{number}" for number in range(1000)]
-    straight.apply(Change((), ids, ids, straight.table.pack(rows)))
+    straight.apply(VectorUpdate((), ids, ids, straight.table.pack(rows)))
     mixed = [ids[number] for number in order]
-    shuffled.apply(Change((), mixed, mixed, shuffled.table.pack(rows[order])))
+    shuffled.apply(VectorUpdate((), mixed, mixed, shuffled.table.pack(rows[order])))
     link(straight)
     link(shuffled)
     for query in vectors(30, seed=3):

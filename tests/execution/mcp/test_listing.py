@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from laws import law
 
 from toolcrib.execution.mcp.tool_watcher import (
-    Catalogue,
+    ToolListing,
     all_definitions,
     mend_name,
     own_name,
@@ -22,7 +22,7 @@ def defined(name: Any, **fields: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **fields}
 
 
-def read(definitions: list[Any], server: str) -> Catalogue:
+def read(definitions: list[Any], server: str) -> ToolListing:
     return anyio.run(read_definitions, definitions, server)
 
 

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 
-from toolcrib.execution.mcp.dispatcher import Wire
+from toolcrib.execution.mcp.dispatcher import Dispatcher
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 20.0
@@ -45,13 +45,13 @@ async def ignore(*_: Any) -> Any:
 
 
 @asynccontextmanager
-async def stretched() -> AsyncIterator[tuple[Wire, Far]]:
+async def stretched() -> AsyncIterator[tuple[Dispatcher, Far]]:
     """Yield a wire, and the other side of it."""
     say, read = anyio.create_memory_object_stream[Any](10)
     write, hear = anyio.create_memory_object_stream[SessionMessage](10)
     with say, read, write, hear, anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
-            wire = Wire(read, write, lambda: None)
+            wire = Dispatcher(read, write, lambda: None)
             await tasks.start(wire.run, ignore, ignore)
             yield wire, Far(say, hear)
             tasks.cancel_scope.cancel()
@@ -63,7 +63,7 @@ class Asked:
     result: Any = None
     error: MCPError | None = None
 
-    async def ask(self, wire: Wire) -> None:
+    async def ask(self, wire: Dispatcher) -> None:
         """Ask it."""
         try:
             self.result = await wire.ask("tools/call", {"name": "add"}, {})

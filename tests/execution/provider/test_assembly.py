@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolcrib.errors import ValidationError
 from toolcrib.execution.provider.assembly import assemble
 from toolcrib.execution.provider.credentials import Credentials, Scheme
-from toolcrib.execution.provider.plan import Body, BodyKind, Parameter, Part, Place, Plan, Style
+from toolcrib.execution.provider.plan import Body, BodyKind, Parameter, Part, Place, RequestPlan, Style
 
 anything: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
@@ -42,7 +42,9 @@ def test_whatever_the_arguments_are_a_request_goes_where_it_should_or_nowhere(
     parameter: Parameter, body: Body, value: Any, content: Any
 ) -> None:
     path = "/a/{p}/b" if parameter.place == "path" else "/a/b"
-    plan = Plan(method="POST", base="https://api.example/v1", path=path, parameters=(parameter,), body=body)
+    plan = RequestPlan(
+        method="POST", base="https://api.example/v1", path=path, parameters=(parameter,), body=body
+    )
     credentials = Credentials.of([(Scheme("key", "query", "key"), "k"), (Scheme("bearer"), "t")])
     try:
         made = assemble(plan, {"p": value, "body": content}, credentials)
@@ -66,14 +68,14 @@ def test_whatever_the_arguments_are_a_request_goes_where_it_should_or_nowhere(
 def test_what_is_not_json_is_refused(value: Any) -> None:
     query = Parameter(argument="p", name="p", place="query", style="form", explode=True)
     body = Body(kind="json", media_type="application/json", argument="body")
-    plan = Plan(method="POST", base="https://api.example", path="/", parameters=(query,), body=body)
+    plan = RequestPlan(method="POST", base="https://api.example", path="/", parameters=(query,), body=body)
     for args in ({"p": value}, {"body": value}):
         with pytest.raises(ValidationError, match="not JSON"):
             assemble(plan, args, Credentials())
 
 
 def test_a_request_never_shows_itself() -> None:
-    plan = Plan(method="GET", base="https://api.example", path="/")
+    plan = RequestPlan(method="GET", base="https://api.example", path="/")
     made = assemble(plan, {}, Credentials.of([(Scheme("bearer"), "s3cret-token")]))
     assert "s3cret" not in repr(made)
 
@@ -103,7 +105,7 @@ def _query(name: str, **how: Any) -> Parameter:
     ],
 )
 def test_a_member_of_an_argument_sets_nothing_that_is_not_its_own(args: dict[str, Any]) -> None:
-    plan = Plan(
+    plan = RequestPlan(
         method="GET",
         base="https://api.example",
         path="/",
@@ -127,5 +129,7 @@ def test_a_member_of_an_argument_sets_nothing_that_is_not_its_own(args: dict[str
 
 
 def test_a_parameter_may_have_the_name_of_one_that_is_fixed() -> None:
-    plan = Plan(method="GET", base="https://api.example", path="/", query="v=1", parameters=(_query("v"),))
+    plan = RequestPlan(
+        method="GET", base="https://api.example", path="/", query="v=1", parameters=(_query("v"),)
+    )
     assert assemble(plan, {"v": [2, 3]}, Credentials()).url.endswith("?v=1&v=2&v=3")

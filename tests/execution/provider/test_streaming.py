@@ -16,7 +16,7 @@ from waiting import PATIENCE, until
 
 from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
 from toolcrib.execution.provider.credentials import Veil, hide
-from toolcrib.execution.provider.events import EventParts, LineParts, Parts
+from toolcrib.execution.provider.events import EventParts, LineParts, StreamDecoder
 from toolcrib.execution.records import Update
 
 EVENTS = [{"n": 1}, {"event": "delta", "data": "line one\nline two"}, "grüne"]
@@ -102,7 +102,7 @@ async def test_many_calls_at_once_share_the_connections(api: OpenApiProvider) ->
     assert found == {number: f"pet {number}" for number in range(100)}
 
 
-def _parts(reader: Parts, pieces: list[bytes]) -> list[Any]:
+def _parts(reader: StreamDecoder, pieces: list[bytes]) -> list[Any]:
     found = [part for piece in pieces for part in reader.feed(piece)]
     return reader.whole([*found, *reader.finish()])
 

@@ -11,7 +11,7 @@ from gateway.little_face import LittleFace
 from mcp_types.methods import serialize_server_result
 from waiting import PATIENCE
 
-from toolcrib.gateway.http.sessions import Sessions
+from toolcrib.gateway.http.sessions import SessionManager
 
 pytestmark = pytest.mark.anyio
 META = {
@@ -67,7 +67,7 @@ async def test_progress_comes_in_a_stream_before_the_answer() -> None:
 
 
 async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sessions, "patience", 0.02)
+    monkeypatch.setattr(SessionManager, "patience", 0.02)
     face = LittleFace()
     async with site(face=face) as client, streamed(client, stateless(client, "wait")) as told:
         assert [await anext(told), await anext(told)] == [None, None]

@@ -13,7 +13,7 @@ from gateway.little_face import LittleFace, serving
 from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
-from toolcrib.gateway.http.sessions import Sessions
+from toolcrib.gateway.http.sessions import SessionManager
 
 pytestmark = pytest.mark.anyio
 ASKING = {**HELLO, "params": {**HELLO["params"], "capabilities": {"elicitation": {}}}}  # type: ignore[dict-item]
@@ -51,7 +51,7 @@ async def test_progress_comes_in_a_stream_before_the_answer() -> None:
 
 
 async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sessions, "patience", 0.02)
+    monkeypatch.setattr(SessionManager, "patience", 0.02)
     face = LittleFace()
     async with session(face) as client, streamed(client, call("wait")) as told:
         assert [await anext(told), await anext(told)] == [None, None]
@@ -64,7 +64,7 @@ async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: p
 async def test_a_session_that_is_deleted_answers_its_call_with_an_error(
     monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    monkeypatch.setattr(Sessions, "patience", patience)
+    monkeypatch.setattr(SessionManager, "patience", patience)
     face = LittleFace()
     heard: list[Any] = []
 

@@ -7,8 +7,8 @@ from mcp_types import CallToolResult
 
 from toolcrib import Crib, tool
 from toolcrib.crib import GatewaySettings
-from toolcrib.gateway.face import Question, Verdict
-from toolcrib.gateway.meta import MetaFace, policy
+from toolcrib.gateway.frontend import Confirmation, ConfirmationResult
+from toolcrib.gateway.meta import MetaTools, policy
 from toolcrib.gateway.meta.definitions import DEFINITIONS
 from toolcrib.model import DefaultValidator
 
@@ -22,19 +22,19 @@ class Asking:
 
     def __init__(
         self,
-        verdict: Verdict | Exception = Verdict.ACCEPTED,
+        verdict: ConfirmationResult | Exception = ConfirmationResult.ACCEPTED,
         *,
         can_ask: bool = True,
         wants_progress: bool = False,
     ) -> None:
         self.verdict, self.can_ask, self.wants_progress = verdict, can_ask, wants_progress
-        self.questions: list[Question] = []
+        self.questions: list[Confirmation] = []
         self.told: list[tuple[float, float | None, str | None]] = []
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.told.append((progress, total, message))
 
-    async def confirm(self, question: Question) -> Verdict:
+    async def confirm(self, question: Confirmation) -> ConfirmationResult:
         self.questions.append(question)
         if isinstance(self.verdict, Exception):
             raise self.verdict
@@ -79,7 +79,9 @@ def crib_of_tools(config: Any = None) -> Crib:
     return crib
 
 
-async def called(face: MetaFace, name: str, args: Any = None, client: Asking | None = None) -> CallToolResult:
+async def called(
+    face: MetaTools, name: str, args: Any = None, client: Asking | None = None
+) -> CallToolResult:
     """Return what a meta-tool gives, which fits what is published of it."""
     result = await face.call(name, args, Asking(can_ask=False) if client is None else client)
     schema = DEFINITIONS[name].tool.output_schema
@@ -89,7 +91,7 @@ async def called(face: MetaFace, name: str, args: Any = None, client: Asking | N
     return result
 
 
-async def given(face: MetaFace, name: str, args: Any = None, client: Asking | None = None) -> dict[str, Any]:
+async def given(face: MetaTools, name: str, args: Any = None, client: Asking | None = None) -> dict[str, Any]:
     """Return what a meta-tool gives when it succeeds."""
     result = await called(face, name, args, client)
     assert not result.is_error, result.structured_content
@@ -98,7 +100,7 @@ async def given(face: MetaFace, name: str, args: Any = None, client: Asking | No
 
 
 async def refused(
-    face: MetaFace, name: str, args: Any = None, client: Asking | None = None
+    face: MetaTools, name: str, args: Any = None, client: Asking | None = None
 ) -> dict[str, Any]:
     """Return the error that a meta-tool gives."""
     result = await called(face, name, args, client)
@@ -107,9 +109,9 @@ async def refused(
     return said
 
 
-def face_of(crib: Crib, **settings: Any) -> MetaFace:
+def face_of(crib: Crib, **settings: Any) -> MetaTools:
     """Return the face of a crib."""
-    return MetaFace(crib, GatewaySettings(**settings))
+    return MetaTools(crib, GatewaySettings(**settings))
 
 
 def texts(result: CallToolResult) -> Sequence[str]:

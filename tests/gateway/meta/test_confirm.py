@@ -10,7 +10,7 @@ from waiting import PATIENCE
 
 from toolcrib import Crib, tool
 from toolcrib.execution import Request
-from toolcrib.gateway.face import InputNeeded, Verdict
+from toolcrib.gateway.frontend import ConfirmationResult, InputNeeded
 from toolcrib.gateway.meta import policy
 from toolcrib.gateway.meta.running import mentioned_in
 from toolcrib.model import Tool, ToolAnnotations
@@ -30,7 +30,7 @@ async def test_a_destructive_tool_runs_once_the_person_agrees() -> None:
 
 
 async def test_a_person_who_says_no_is_obeyed() -> None:
-    client = Asking(Verdict.DECLINED)
+    client = Asking(ConfirmationResult.DECLINED)
     face = face_of(crib_of_tools())
     for name, args in (
         ("run_tool", DROP),
@@ -46,7 +46,7 @@ async def test_a_person_who_says_no_is_obeyed() -> None:
 
 @pytest.mark.parametrize("tool_id", ["shop:order", "shop:prices", "nothing"])
 async def test_other_tools_are_not_asked_about(tool_id: str) -> None:
-    client = Asking(Verdict.DECLINED)
+    client = Asking(ConfirmationResult.DECLINED)
     await given(
         face_of(crib_of_tools()),
         "run_tool",
@@ -59,15 +59,15 @@ async def test_other_tools_are_not_asked_about(tool_id: str) -> None:
 async def test_nobody_is_asked_where_that_is_off_or_the_client_cannot() -> None:
     crib = crib_of_tools()
     for face, client in (
-        (face_of(crib, confirm=False), Asking(Verdict.DECLINED)),
-        (face_of(crib), Asking(Verdict.DECLINED, can_ask=False)),
+        (face_of(crib, confirm=False), Asking(ConfirmationResult.DECLINED)),
+        (face_of(crib), Asking(ConfirmationResult.DECLINED, can_ask=False)),
     ):
         assert (await given(face, "run_tool", DROP, client))["structured"] == "dropped 1"
         assert (await given(face, "run_chain", {"steps": [DROP]}, client))["final"] == "dropped 1"
         code = "__out = await run_tool('shop:' + 'drop_order', {'number': 1})"
         assert (await given(face, "execute_code", {"code": code}, client))["value"] == "dropped 1"
         assert client.questions == []
-    unasked = Asking(Verdict.UNASKED)
+    unasked = Asking(ConfirmationResult.UNASKED)
     assert (await given(face_of(crib), "run_tool", DROP, unasked))["structured"] == "dropped 1"
 
 
@@ -136,7 +136,7 @@ async def test_arguments_are_shown_without_secrets_and_not_at_any_length() -> No
 
 
 async def test_what_a_person_reads_hides_nothing_that_counts() -> None:
-    client = Asking(Verdict.DECLINED)
+    client = Asking(ConfirmationResult.DECLINED)
     face = face_of(crib_of_tools())
     begin = "# Harmless: it shows the orders. \x1b[2J\u202e" + "." * 900
     code = f"{begin}\nx = 1\nawait shop.drop_order(number=7)\n{'y = 2' * 100}\n{'# no' * 200}"
@@ -152,7 +152,7 @@ async def test_what_a_person_reads_hides_nothing_that_counts() -> None:
 
 
 async def test_the_places_that_name_a_tool_are_shown_up_to_a_number() -> None:
-    client = Asking(Verdict.DECLINED)
+    client = Asking(ConfirmationResult.DECLINED)
     lines = [f"{'#' * 300} {at} await shop.drop_order(number={at}) {'#' * 300}" for at in range(15)]
     await refused(face_of(crib_of_tools()), "execute_code", {"code": "\n".join(lines)}, client)
     text = client.questions[0].text

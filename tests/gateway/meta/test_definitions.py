@@ -15,9 +15,9 @@ from toolcrib import Crib, tool
 from toolcrib.crib import GatewaySettings
 from toolcrib.discovery import Change, Index, Page, Summary
 from toolcrib.errors import ValidationError
-from toolcrib.gateway.meta import MetaFace
+from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.meta.definitions import DEFINITIONS
-from toolcrib.gateway.meta.face import why_no_code
+from toolcrib.gateway.meta.tools import why_no_code
 from toolcrib.model import DefaultValidator, LocalBackend, Tool
 
 NAMES = [
@@ -66,7 +66,7 @@ class Looked:
         self.settings = Crib().settings
 
 
-def descriptions(face: MetaFace) -> dict[str, str]:
+def descriptions(face: MetaTools) -> dict[str, str]:
     return {each.name: each.description or "" for each in face.tools()}
 
 
@@ -188,7 +188,7 @@ def test_many_changes_at_once_are_told_as_they_are() -> None:
 
 def test_a_change_makes_no_definition_before_anybody_looks() -> None:
     view = Looked()
-    face = MetaFace(view, GatewaySettings(code=False))  # type: ignore[arg-type]
+    face = MetaTools(view, GatewaySettings(code=False))  # type: ignore[arg-type]
     told: list[None] = []
     face.on_change(lambda: told.append(None))
     view.index.looks = 0
@@ -200,7 +200,7 @@ def test_a_change_makes_no_definition_before_anybody_looks() -> None:
 
 def test_a_face_that_nobody_has_hears_of_nothing() -> None:
     view = Looked()
-    face = MetaFace(view, GatewaySettings(code=False))  # type: ignore[arg-type]
+    face = MetaTools(view, GatewaySettings(code=False))  # type: ignore[arg-type]
     gone = ref(face)
     assert view.index.listeners == 1
     del face
@@ -232,8 +232,8 @@ except ImportError as error:
 def test_code_is_left_out_where_it_cannot_run() -> None:
     crib = crib_of_tools()
     assert [each.name for each in face_of(crib, code=False).tools()] == NAMES[:-1]
-    assert len(MetaFace(crib, GatewaySettings(), sandbox=False).tools()) == 7
-    assert len(MetaFace(crib, GatewaySettings(), sandbox=True).tools()) == 8
+    assert len(MetaTools(crib, GatewaySettings(), sandbox=False).tools()) == 7
+    assert len(MetaTools(crib, GatewaySettings(), sandbox=True).tools()) == 8
 
 
 @pytest.mark.parametrize(
@@ -250,12 +250,12 @@ def test_why_code_cannot_run_is_said(code: dict[str, Any], reason: str) -> None:
 
 
 def test_the_guide_for_code_is_in_its_description() -> None:
-    said = descriptions(MetaFace(crib_of_tools(), GatewaySettings(), sandbox=True))["execute_code"]
+    said = descriptions(MetaTools(crib_of_tools(), GatewaySettings(), sandbox=True))["execute_code"]
     assert "__out" in said
     assert "await namespace.tool(name=value)" in said
 
 
 def test_the_definitions_take_few_tokens() -> None:
-    receipt = MetaFace(crib_of_tools(), GatewaySettings(), sandbox=True).receipt()
+    receipt = MetaTools(crib_of_tools(), GatewaySettings(), sandbox=True).receipt()
     assert receipt.surface < 3_000
     assert json.dumps([each.model_dump(mode="json") for each in face_of(crib_of_tools()).tools()])

@@ -21,7 +21,7 @@ from toolcrib.errors import (
     StreamNotSupportedError,
     ToolcribError,
 )
-from toolcrib.gateway.face import Verdict
+from toolcrib.gateway.frontend import ConfirmationResult
 from toolcrib.gateway.meta.definitions import CODES
 from toolcrib.gateway.meta.failures import failure
 from toolcrib.model import Tool
@@ -100,7 +100,7 @@ TABLE: dict[str, tuple[Callable[[], Crib], str, dict[str, Any]]] = {
 @pytest.mark.parametrize("code", [code for code in CODES if code != "backend_unavailable"])
 async def test_each_code_is_told_where_it_belongs(code: str, caplog: pytest.LogCaptureFixture) -> None:
     make, name, args = TABLE[code]
-    client = Asking(Verdict.DECLINED)
+    client = Asking(ConfirmationResult.DECLINED)
     with caplog.at_level(logging.CRITICAL, "toolcrib"):
         error = await refused(face_of(make()), name, args, client)
     assert error["code"] == code

@@ -13,7 +13,7 @@ from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
 from toolcrib.discovery import Scope
 from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
-from toolcrib.gateway.meta import MetaFace
+from toolcrib.gateway.meta import MetaTools
 from toolcrib.model import Tool, ToolExample
 
 pytestmark = pytest.mark.anyio
@@ -178,7 +178,7 @@ async def test_a_definition_that_is_too_large_is_told_in_short_and_kept() -> Non
 async def test_a_view_shows_its_own_tools_alone() -> None:
     crib = crib_of_tools()
     async with crib:
-        face = MetaFace(crib.view(Scope(namespaces=("shop",))), GatewaySettings(), sandbox=False)
+        face = MetaTools(crib.view(Scope(namespaces=("shop",))), GatewaySettings(), sandbox=False)
         assert (await given(face, "list_namespaces"))["namespaces"] == ["shop"]
         assert "3 tools" in (face.tools()[0].description or "")
         error = await refused(face, "run_tool", {"tool_id": "nothing"})
@@ -207,7 +207,7 @@ async def test_servers_that_are_not_there_are_named(tmp_path: Path) -> None:
 async def test_a_toolset_does_not_name_servers_that_it_does_not_name(scope: Scope, told: str) -> None:
     servers = {"broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
     async with Crib({"mcpServers": servers, "store": "memory"}) as crib:
-        face = MetaFace(crib.view(scope), GatewaySettings(), sandbox=False)
+        face = MetaTools(crib.view(scope), GatewaySettings(), sandbox=False)
         with anyio.fail_after(PATIENCE):
             await crib.ready(PATIENCE)
             found = await given(face, "search_tools", {"query": "x"})

@@ -9,8 +9,8 @@ import pytest
 from gateway.meta.asking import called, crib_of_tools, face_of
 
 from toolcrib.discovery import Change, Index
-from toolcrib.gateway.meta.portrait import Portrait
-from toolcrib.gateway.meta.receipts import Receipt, Receipts, tool_tokens
+from toolcrib.gateway.meta.catalog_summary import CatalogSummary
+from toolcrib.gateway.meta.token_usage import Receipt, TokenUsage, tool_tokens
 from toolcrib.model import Tool, ToolAnnotations
 
 
@@ -27,7 +27,7 @@ def test_the_definition_of_a_tool_is_counted_as_its_server_lists_it() -> None:
 def test_all_definitions_are_counted_and_counted_again_where_they_change() -> None:
     index = Index()
     index.register_many([(made(number), None) for number in range(60)])
-    receipts = Receipts(index)
+    receipts = TokenUsage(index)
     stop = index.on_change(receipts.note)
     projected, complete = receipts.direct()
     assert not complete
@@ -61,10 +61,10 @@ def test_a_catalogue_may_change_while_it_is_read() -> None:
     counted, seen = Restless(), Restless()
     for index in (counted, seen):
         index.register_many([*many, (Tool(name="gone", input_schema={}, annotations=hints), None)])
-    receipts = Receipts(counted)
+    receipts = TokenUsage(counted)
     assert receipts.wait(30)
     assert receipts.direct() == (sum(tool_tokens(tool) for tool, _ in many), True)
-    portrait = Portrait(seen)
+    portrait = CatalogSummary(seen)
     assert len(portrait.destructive()) == 100
     assert portrait.destructive() is portrait.destructive()
 
@@ -72,7 +72,7 @@ def test_a_catalogue_may_change_while_it_is_read() -> None:
 def test_a_tool_that_goes_before_it_is_counted_is_not() -> None:
     index = Index()
     index.register(made(1))
-    receipts = Receipts(index)
+    receipts = TokenUsage(index)
     receipts.note(Change("registered", "gone", 1))
     assert receipts.wait(30)
     receipts.note(Change("registered", "gone", 1))
@@ -91,12 +91,12 @@ def test_nobody_waits_for_a_count_that_failed(caplog: pytest.LogCaptureFixture) 
     index = Broken()
     index.register(made(1))
     with caplog.at_level(logging.ERROR, "toolcrib"):
-        assert Receipts(index).wait(30)
+        assert TokenUsage(index).wait(30)
     assert "could not be counted" in caplog.text
 
 
 def test_an_empty_catalogue_costs_nothing() -> None:
-    receipts = Receipts(Index())
+    receipts = TokenUsage(Index())
     assert receipts.direct()[0] == 0
     assert receipts.wait(20)
     assert receipts.direct() == (0, True)

@@ -6,7 +6,7 @@ import pytest
 from gateway.meta.asking import called, crib_of_tools, face_of, texts
 
 from toolcrib.crib import GatewaySettings
-from toolcrib.gateway.meta import MetaFace
+from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.results import PREFIX, KeptResults
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +119,7 @@ async def test_what_cannot_be_kept_is_still_told() -> None:
         """Write."""
         return "x" * 5000
 
-    face = MetaFace(crib, GatewaySettings(result_bytes=1024), kept=KeptResults(max_bytes=1000))
+    face = MetaTools(crib, GatewaySettings(result_bytes=1024), kept=KeptResults(max_bytes=1000))
     result = await called(face, "run_tool", {"tool_id": "text"})
     assert result.structured_content["truncated"]["uri"] == ""
     assert [block.type for block in result.content] == ["text"]

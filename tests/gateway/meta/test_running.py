@@ -13,7 +13,7 @@ from waiting import PATIENCE
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
-from toolcrib.gateway.meta import MetaFace, policy
+from toolcrib.gateway.meta import MetaTools, policy
 from toolcrib.gateway.results import KeptResults
 from toolcrib.model import Context
 
@@ -32,7 +32,7 @@ async def crib() -> AsyncIterator[Crib]:
         yield crib
 
 
-async def replied(face: MetaFace, result: dict[str, Any], tool: str = "far:reply") -> Any:
+async def replied(face: MetaTools, result: dict[str, Any], tool: str = "far:reply") -> Any:
     return await called(face, "run_tool", {"tool_id": tool, "args": {"result": result}})
 
 
@@ -152,7 +152,7 @@ async def test_texts_beside_a_value_count_too(crib: Crib) -> None:
 
 async def test_an_image_that_cannot_be_kept_is_told_of(crib: Crib) -> None:
     kept = KeptResults(max_bytes=100)
-    face = MetaFace(crib, GatewaySettings(result_bytes=1024, code=False), kept=kept)
+    face = MetaTools(crib, GatewaySettings(result_bytes=1024, code=False), kept=kept)
     result = await replied(face, {"content": [IMAGE | {"data": "QUJD" * 1000}]})
     assert texts(result) == ["(image/png of 3,000 bytes, too large to be sent)"]
 

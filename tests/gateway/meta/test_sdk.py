@@ -8,7 +8,7 @@ from gateway.meta.asking import Asking, crib_of_tools, face_of
 from mcp import Client
 from mcp.server.lowlevel import Server
 
-from toolcrib.gateway.meta import MetaFace
+from toolcrib.gateway.meta import MetaTools
 
 pytestmark = pytest.mark.anyio
 CALLS: list[tuple[str, dict[str, Any], bool]] = [
@@ -27,7 +27,7 @@ CALLS: list[tuple[str, dict[str, Any], bool]] = [
 ]
 
 
-def served(face: MetaFace) -> Server[Any]:
+def served(face: MetaTools) -> Server[Any]:
     async def listed(context: Any, params: Any) -> mcp_types.ListToolsResult:  # noqa: ARG001 - the SDK's signature
         return mcp_types.ListToolsResult(tools=list(face.tools()))
 

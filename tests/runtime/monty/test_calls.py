@@ -10,11 +10,11 @@ from waiting import PATIENCE
 
 from toolcrib.errors import CodeError, LimitExceededError
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.monty.calls import Calls
 from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import Limits, SecurityProfile
-from toolcrib.runtime.telling import ToldError
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def test_a_failure_is_a_builtin_exception_that_code_can_catch(bare: Guests
 @pytest.mark.parametrize("kind", ["Unheard", "print", "SystemExit", "RuntimeError"])
 async def test_a_failure_of_a_kind_that_is_no_exception_is_a_runtime_error(bare: Guests, kind: str) -> None:
     async def fail() -> None:
-        raise ToldError(kind, "it failed")
+        raise GuestError(kind, "it failed")
 
     guests = Guests(bare.sandbox, fail=fail)
     assert (

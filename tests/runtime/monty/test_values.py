@@ -6,8 +6,8 @@ import pytest
 from runtime.monty.guests import Guests
 
 from toolcrib.errors import CodeError, LimitExceededError
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.monty.values import read_call, read_value, with_value
-from toolcrib.runtime.telling import ToldError
 
 pytestmark = pytest.mark.anyio
 
@@ -217,7 +217,7 @@ async def test_dataclasses_are_given_as_objects(bare: Guests) -> None:
 
 def test_keys_that_are_no_text_are_left_to_the_bridge() -> None:
     assert read_call([{1: 2}], {"a": "<b>"}) == ([{1: 2}], {"a": "<b>"})
-    with pytest.raises(ToldError):
+    with pytest.raises(GuestError):
         read_call(["<module 'json'>"], {})
 
 
@@ -237,9 +237,9 @@ def test_what_arguments_hold_is_counted() -> None:
     for _ in range(90):
         deep = [deep]
     for given, said in (([[shared] * 1000], "values"), (["x" * 2_000_000], "characters"), ([deep], "deeper")):
-        with pytest.raises(ToldError, match=said):
+        with pytest.raises(GuestError, match=said):
             read_call(given, {})
-    with pytest.raises(ToldError, match="what contains itself"):
+    with pytest.raises(GuestError, match="what contains itself"):
         read_call([[["[...]"]]], {})
-    with pytest.raises(ToldError, match="awaited"):
+    with pytest.raises(GuestError, match="awaited"):
         read_call([], {"a": "<coroutine external_future(0)>"})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from runtime.monty.guests import Guests, status, workers
 
-from toolcrib.runtime.monty.wall import NOBODY, Wall, wall_here, write_filter
+from toolcrib.runtime.monty.wall import NOBODY, WorkerFolder, wall_here, write_filter
 
 needs_bubblewrap = pytest.mark.usefixtures("needs_bubblewrap")
 
@@ -126,7 +126,7 @@ def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.Mo
     file = tmp_path / f"toolcrib-monty-{start}-{os.getpid()}-1-file"
     file.touch(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Wall(()) as one, Wall(()) as two:
+    with WorkerFolder(()) as one, WorkerFolder(()) as two:
         assert not left.exists()
         assert one.script.exists()
         assert two.script.exists()
@@ -155,7 +155,7 @@ def test_the_wall_here_is_whole() -> None:
 
 
 def test_a_wall_leaves_no_folder_behind() -> None:
-    with Wall(()) as wall:
+    with WorkerFolder(()) as wall:
         folder = wall.script.parent
         assert folder.stat().st_mode & 0o777 == 0o700
         assert wall.script.stat().st_mode & 0o777 == 0o700
@@ -198,7 +198,7 @@ def test_a_wall_that_cannot_be_made_leaves_no_folder_behind(tmp_path: Path) -> N
 
 
 def test_a_wall_that_is_not_up_has_no_script_and_takes_nothing_down(tmp_path: Path) -> None:
-    wall = Wall(())
+    wall = WorkerFolder(())
     with pytest.raises(RuntimeError, match="not up"):
         _ = wall.script
     here = Path.cwd()

@@ -8,7 +8,7 @@ from json import dumps
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
-from toolcrib.adapter.results import Outcome, block_text
+from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.wire import PayloadError, WireCall
 from toolcrib.model.plain import parse_json
 
@@ -45,7 +45,7 @@ class A2aCalls:
             "metadata": {"skillId": call.name},
         }
 
-    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+    def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         """Return a task that is done: what it gave is its artifact, what went wrong its message."""
         parts = _parts(outcome)
         known = call_id or _digest(name, parts)
@@ -100,7 +100,7 @@ def _said_skill(holder: dict[str, Any]) -> str | None:
     return next((one for one in said if isinstance(one, str) and one), None)
 
 
-def _parts(outcome: Outcome) -> list[dict[str, Any]]:
+def _parts(outcome: ToolOutput) -> list[dict[str, Any]]:
     """Return what a run gave as parts, of which there is one at least."""
     if outcome.mcp is None:
         is_text = outcome.is_error or isinstance(outcome.value, str)

@@ -19,7 +19,7 @@ from toolcrib.adapter.definitions import (
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
-from toolcrib.adapter.results import Outcome, block_text
+from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.rewrite import CodecError, Rewritten, encode
 from toolcrib.adapter.rewrite.codec import to_text
 from toolcrib.adapter.rules import ANTHROPIC, ANTHROPIC_STRICT
@@ -157,7 +157,7 @@ class _Calls:
     def write_call(self, call: WireCall) -> dict[str, Any]:
         return {"type": "tool_use", "id": need_id(call.call_id), "name": call.name, "input": call.args}
 
-    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+    def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         blocks = [_block(block) for block in outcome.blocks]
         if not blocks and outcome.text:
             blocks = [{"type": "text", "text": outcome.text}]

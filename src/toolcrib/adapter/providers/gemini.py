@@ -20,7 +20,7 @@ from toolcrib.adapter.definitions import (
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
-from toolcrib.adapter.results import Outcome
+from toolcrib.adapter.results import ToolOutput
 from toolcrib.adapter.rules import GEMINI_JSON_SCHEMA, GEMINI_OPENAPI
 from toolcrib.adapter.wire import PayloadError, WireCall, read_arguments, read_id
 from toolcrib.errors import ConversionError
@@ -177,7 +177,7 @@ class _Calls:
         named = {"id": call.call_id} if call.call_id else {}
         return {"functionCall": {**named, "name": call.name, "args": call.args}}
 
-    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+    def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         named = {"id": call_id} if call_id else {}
         response = {"error": outcome.text} if outcome.is_error else {"output": outcome.value}
         media = [_media(block) for block in outcome.blocks if block["type"] in {"image", "audio"}]

@@ -10,7 +10,7 @@ from toolcrib.adapter.definitions import canonical, convert_schema, note_lost, r
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
-from toolcrib.adapter.results import Outcome
+from toolcrib.adapter.results import ToolOutput
 from toolcrib.adapter.rewrite import Codec
 from toolcrib.adapter.rules import MCP
 from toolcrib.adapter.wire import PayloadError, WireCall, read_arguments, read_id
@@ -267,7 +267,7 @@ class McpCalls:
         """Return the parameters of `tools/call`."""
         return {"name": call.name, "arguments": call.args}
 
-    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+    def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         """Return a tool result; the call's id belongs to the message around it."""
         if outcome.mcp is not None:
             return outcome.mcp

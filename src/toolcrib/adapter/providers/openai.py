@@ -22,7 +22,7 @@ from toolcrib.adapter.definitions import (
 from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
-from toolcrib.adapter.results import Outcome, block_text
+from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.rules import OPENAI, OPENAI_STRICT
 from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall, need_id, read_arguments, read_id
 from toolcrib.errors import ConversionError
@@ -170,7 +170,7 @@ class OpenAIAdapter:
         return OPENAI.takes(feature)
 
 
-def _said(outcome: Outcome) -> str:
+def _said(outcome: ToolOutput) -> str:
     """Return a result as text, which has no other way to say that it is an error."""
     return f"Error: {outcome.text}" if outcome.is_error else outcome.text
 
@@ -197,7 +197,7 @@ class _ChatCalls:
         function = {"name": call.name, "arguments": _dumped(call.args)}
         return {"id": need_id(call.call_id), "type": "function", "function": function}
 
-    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+    def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         return {"role": "tool", "tool_call_id": need_id(call_id), "content": _said(outcome)}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
@@ -229,7 +229,7 @@ class _ResponsesCalls:
         said = {"name": call.name, "arguments": _dumped(call.args), **space}
         return {"type": "function_call", "call_id": call_id, **said}
 
-    def write_result(self, name: str, outcome: Outcome, call_id: str | None) -> dict[str, Any]:
+    def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         output: Any = _said(outcome)
         if any(block["type"] == "image" for block in outcome.blocks):
             output = [_item(block) for block in outcome.blocks]

@@ -7,7 +7,7 @@ from toolcrib.adapter.rewrite.codec import Codec, CodecError, decode, encode
 from toolcrib.adapter.rewrite.root import rewrite_root
 from toolcrib.adapter.rewrite.source import Source
 from toolcrib.adapter.rewrite.walk import SchemaTooLargeError, Walk
-from toolcrib.adapter.rules import MCP, Rules
+from toolcrib.adapter.rules import MCP, SchemaRules
 
 __all__ = ["Codec", "CodecError", "Rewritten", "SchemaTooLargeError", "decode", "encode", "rewrite"]
 
@@ -22,7 +22,7 @@ class Rewritten(NamedTuple):
     """Why the provider would still refuse it, or nothing."""
 
 
-def rewrite(schema: dict[str, Any], rules: Rules, losses: Losses) -> Rewritten:
+def rewrite(schema: dict[str, Any], rules: SchemaRules, losses: Losses) -> Rewritten:
     """Return a schema as the rules want it; what that takes away is noted in `losses`.
 
     The schema is not changed, and the time taken is bounded by its size.

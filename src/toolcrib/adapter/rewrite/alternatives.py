@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib.errors import InvalidSchemaError, ValidationError
 from toolcrib.model.schema.validator import DefaultValidator
 
-__all__ = ["Alternatives", "Fits"]
+__all__ = ["Alternatives", "FitsAlternative"]
 
 _URI = "toolcrib:original"
 
@@ -21,12 +21,12 @@ class Alternatives:
         self._schemas: list[Any] = []
         self._validator: DefaultValidator | None = None
 
-    def add(self, schemas: Sequence[Any]) -> "Fits":
+    def add(self, schemas: Sequence[Any]) -> "FitsAlternative":
         """Take the alternatives of one union, and return what says whether a value fits one of them."""
         start = len(self._schemas)
         self._schemas += schemas
         self._validator = None  # a default may have been encoded before all alternatives were known
-        return Fits(self, start)
+        return FitsAlternative(self, start)
 
     def keep(self) -> None:
         """Copy what is asked about long after, when the original may have changed."""
@@ -62,7 +62,7 @@ class Alternatives:
 
 
 @dataclass(frozen=True, slots=True)
-class Fits:
+class FitsAlternative:
     """Whether a value fits one alternative of one union, by its index there."""
 
     alternatives: Alternatives

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.rewrite import arrays, combine, objects, unions
-from toolcrib.adapter.rewrite.alternatives import Alternatives, Fits
+from toolcrib.adapter.rewrite.alternatives import Alternatives, FitsAlternative
 from toolcrib.adapter.rewrite.carry import carry
 from toolcrib.adapter.rewrite.codec import Codec, CodecError, JsonTextCodec, NullableCodec, encode
 from toolcrib.adapter.rewrite.describe import add_text, describe, hint
@@ -20,7 +20,7 @@ from toolcrib.adapter.rewrite.source import (
     Source,
     type_of,
 )
-from toolcrib.adapter.rules import Rules
+from toolcrib.adapter.rules import SchemaRules
 from toolcrib.model.plain import copy_json
 
 __all__ = ["MAX_DEPTH", "MAX_SUBSCHEMAS", "Found", "SchemaTooLargeError", "Walk"]
@@ -50,7 +50,7 @@ class SchemaTooLargeError(ValueError):
 class Walk:
     """The state of one walk. `schema` converts any subschema; the other modules convert one kind each."""
 
-    def __init__(self, source: Source, rules: Rules, losses: Losses) -> None:
+    def __init__(self, source: Source, rules: SchemaRules, losses: Losses) -> None:
         self.source = source
         self.rules = rules
         self.losses = losses
@@ -107,7 +107,7 @@ class Walk:
         self._depth -= 1
         return found
 
-    def tell_apart(self, members: list[Any]) -> Fits:
+    def tell_apart(self, members: list[Any]) -> FitsAlternative:
         """Return what says which of the alternatives of a union a value fits."""
         if self.alternatives is None:
             self.alternatives = Alternatives(self.source.root)

@@ -10,8 +10,8 @@ from toolcrib.adapter.rules.tables import (
     OPENAI,
     OPENAI_STRICT,
     RULES,
-    Limits,
-    Rules,
+    SchemaRules,
+    StrictLimits,
 )
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "OPENAI",
     "OPENAI_STRICT",
     "RULES",
-    "Limits",
-    "Rules",
+    "SchemaRules",
+    "StrictLimits",
     "violations",
 ]

@@ -7,7 +7,7 @@ from re import compile as regex
 from typing import Any, Final
 
 from toolcrib.adapter.rules.positions import DEFINITIONS, REFERENCES, Place, Places, types_of
-from toolcrib.adapter.rules.tables import Limits, Rules
+from toolcrib.adapter.rules.tables import SchemaRules, StrictLimits
 from toolcrib.adapter.rules.words import has_shape, sketch, value_faults
 from toolcrib.errors import Problem
 from toolcrib.errors.base import MAX_PROBLEMS, either, shown
@@ -32,7 +32,7 @@ _TOTALS: Final = {
 """The limits on a schema as a whole, and what each of them counts."""
 
 
-def violations(schema: dict[str, Any], rules: Rules) -> tuple[Problem, ...]:
+def violations(schema: dict[str, Any], rules: SchemaRules) -> tuple[Problem, ...]:
     """Return why a provider would not take a schema for the input of a tool; empty where it would.
 
     The path of a problem leads to the subschema that says the keyword, or fails to; that of a bad name or
@@ -50,7 +50,7 @@ def violations(schema: dict[str, Any], rules: Rules) -> tuple[Problem, ...]:
 class _Judge:
     """One schema before one set of rules."""
 
-    def __init__(self, schema: dict[str, Any], rules: Rules) -> None:
+    def __init__(self, schema: dict[str, Any], rules: SchemaRules) -> None:
         self._rules = rules
         self._lenient = rules.root_unions
         self._places = Places(schema)
@@ -177,10 +177,10 @@ def _properties(schema: dict[str, Any]) -> dict[str, Any]:
     return declared if type(declared) is dict else {}
 
 
-def oversizes(places: Places, rules: Rules) -> Iterator[Problem]:
+def oversizes(places: Places, rules: SchemaRules) -> Iterator[Problem]:
     """Yield what is larger than the rules allow; the keyword of each problem is the name of the limit."""
     limits = rules.limits
-    if limits == Limits():
+    if limits == StrictLimits():
         return
     yield from _of_definitions(places, rules)
     if limits.enum_values is not None:
@@ -194,7 +194,7 @@ def oversizes(places: Places, rules: Rules) -> Iterator[Problem]:
             yield _oversize("", name, rules, f"more than {bound:,} {noun}, and there are {counts[name]:,}")
 
 
-def _of_definitions(places: Places, rules: Rules) -> Iterator[Problem]:
+def _of_definitions(places: Places, rules: SchemaRules) -> Iterator[Problem]:
     """Yield what is too large in the root or in one definition, without following references."""
     limits = rules.limits
     homes, depths = _measure(places.all)
@@ -224,7 +224,7 @@ def _measure(places: list[Place]) -> tuple[dict[Place, Place], dict[Place, int]]
     return homes, depths
 
 
-def _too_deep(depths: dict[Place, int], homes: dict[Place, Place], limits: Limits) -> list[Place]:
+def _too_deep(depths: dict[Place, int], homes: dict[Place, Place], limits: StrictLimits) -> list[Place]:
     """Return the first place of each definition that is too deep in it."""
     first: dict[Place, Place] = {}
     for place, depth in depths.items():
@@ -233,7 +233,7 @@ def _too_deep(depths: dict[Place, int], homes: dict[Place, Place], limits: Limit
     return list(first.values())
 
 
-def _of_enums(places: Places, rules: Rules) -> Iterator[Problem]:
+def _of_enums(places: Places, rules: SchemaRules) -> Iterator[Problem]:
     for place in places.all:
         values = _values(place)
         chars = sum(len(value) for value in values if type(value) is str)
@@ -272,5 +272,5 @@ def _values(place: Place) -> list[Any]:
     return held if type(held) is list else []
 
 
-def _oversize(path: str, limit: str, rules: Rules, what: str) -> Problem:
+def _oversize(path: str, limit: str, rules: SchemaRules, what: str) -> Problem:
     return Problem(path, limit, f"{rules.title} does not take {what}; split the tool or leave some out")

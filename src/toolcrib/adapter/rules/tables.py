@@ -13,8 +13,8 @@ __all__ = [
     "OPENAI",
     "OPENAI_STRICT",
     "RULES",
-    "Limits",
-    "Rules",
+    "SchemaRules",
+    "StrictLimits",
 ]
 
 _CHECKED: Final = frozenset({"format", "pattern", "minItems", "nullable"})
@@ -25,7 +25,7 @@ Enums = Literal["any", "scalar", "string"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StrictLimits:
     """How large one strict definition may be; None where there is no bound."""
 
     properties: int | None = None
@@ -50,7 +50,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class SchemaRules:
     """What a provider takes in a schema. The defaults take everything that JSON Schema can say."""
 
     title: str
@@ -94,7 +94,7 @@ class Rules:
     """What the names of the root's properties must look like."""
     keys: re.Pattern[str] | None = None
     """What the names of all properties must look like."""
-    limits: Limits = field(default_factory=Limits)
+    limits: StrictLimits = field(default_factory=StrictLimits)
     plain: frozenset[str] = field(init=False, repr=False, compare=False)
     """The keywords that may stay whatever their value, and hold no subschema."""
     checked: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -125,15 +125,15 @@ _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
 
-MCP: Final = Rules(title="MCP")
-OPENAI: Final = Rules(
+MCP: Final = SchemaRules(title="MCP")
+OPENAI: Final = SchemaRules(
     title="OpenAI",
     dropped=frozenset({"$schema"}),
     root_unions=False,
     needs_properties=True,
     needs_items=True,
 )
-OPENAI_STRICT: Final = Rules(
+OPENAI_STRICT: Final = SchemaRules(
     title="OpenAI strict",
     keywords=_STRICT
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
@@ -149,9 +149,11 @@ OPENAI_STRICT: Final = Rules(
     root_unions=False,
     needs_properties=True,
     needs_items=True,
-    limits=Limits(properties=5_000, depth=10, enum_values=1_000, enum_chars=15_000, name_chars=120_000),
+    limits=StrictLimits(properties=5_000, depth=10, enum_values=1_000, enum_chars=15_000, name_chars=120_000),
 )
-ANTHROPIC: Final = Rules(title="Anthropic", root_unions=False, root_keys=re.compile(r"[a-zA-Z0-9_.-]{1,64}"))
+ANTHROPIC: Final = SchemaRules(
+    title="Anthropic", root_unions=False, root_keys=re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+)
 ANTHROPIC_STRICT: Final = replace(
     ANTHROPIC,
     title="Anthropic strict",
@@ -165,9 +167,9 @@ ANTHROPIC_STRICT: Final = replace(
     enums="scalar",
     max_min_items=1,
     needs_items=True,
-    limits=Limits(optional=24, unions=16),
+    limits=StrictLimits(optional=24, unions=16),
 )
-GEMINI_JSON_SCHEMA: Final = Rules(
+GEMINI_JSON_SCHEMA: Final = SchemaRules(
     title="Gemini",
     keywords=_STRICT - {"const"}
     | {"oneOf", "prefixItems", "default", "title", "minItems", "maxItems"}
@@ -178,7 +180,7 @@ GEMINI_JSON_SCHEMA: Final = Rules(
     root_unions=False,
     needs_items=True,
 )
-GEMINI_OPENAPI: Final = Rules(
+GEMINI_OPENAPI: Final = SchemaRules(
     title="Gemini openapi",
     keywords=_SCALARS - {"const"}
     | {"properties", "required", "items", "anyOf", "default", "title", "nullable"}

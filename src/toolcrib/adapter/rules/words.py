@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any, Final
 
 from toolcrib.adapter.rules.positions import LISTS, MAPS, REFERENCES, SINGLES, types_of
-from toolcrib.adapter.rules.tables import Rules
+from toolcrib.adapter.rules.tables import SchemaRules
 from toolcrib.errors.base import either, shown
 
 __all__ = ["TYPES", "has_shape", "sketch", "value_faults"]
@@ -32,7 +32,7 @@ def has_shape(word: str, value: Any) -> bool:
     return fits is None or fits(value)
 
 
-def value_faults(word: str, schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+def value_faults(word: str, schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     """Yield what the rules do not take about the value of one keyword, which has the right shape."""
     check = _CHECKS.get(word)
     return iter(()) if check is None else check(schema, rules)
@@ -96,7 +96,7 @@ _SHAPES: Final[Mapping[str, Callable[[Any], bool]]] = {
 """What each keyword must hold; what a list or a map of schemas holds is looked at in its own place."""
 
 
-def _type(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+def _type(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     if type(schema["type"]) is list and not rules.type_lists:
         yield "a list of types; use one type, or anyOf"
     for kind in types_of(schema):
@@ -106,7 +106,7 @@ def _type(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
             yield "the type 'null'; say nullable: true"
 
 
-def _enum(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+def _enum(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     values = schema["enum"]
     if rules.structured and not values:
         yield "an empty enum; leave it out"
@@ -115,11 +115,11 @@ def _enum(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
         yield "an enum of another type; say type: 'string', or leave the enum out"
 
 
-def _const(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+def _const(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     yield from _choices([schema["const"]], rules)
 
 
-def _choices(values: list[Any], rules: Rules) -> Iterator[str]:
+def _choices(values: list[Any], rules: SchemaRules) -> Iterator[str]:
     if rules.enums == "string":
         other = [value for value in values if type(value) is not str]
     else:
@@ -129,13 +129,13 @@ def _choices(values: list[Any], rules: Rules) -> Iterator[str]:
         yield f"the choice {sketch(other[0])}; use {kind} only"
 
 
-def _format(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+def _format(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     value = schema["format"]
     if rules.formats is not None and value not in rules.formats:
         yield f"the format {shown(value)}; use {either(sorted(rules.formats))}, or say it in the description"
 
 
-def _pattern(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+def _pattern(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     if rules.look_around:
         return
     hit = next((token["hit"] for token in _BACKTRACKING.finditer(schema["pattern"]) if token["hit"]), None)
@@ -143,13 +143,13 @@ def _pattern(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
         yield f"{shown(hit)} in a pattern; write it without look-around and back-references"
 
 
-def _min_items(schema: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+def _min_items(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     least = schema["minItems"]
     if rules.max_min_items is not None and least > rules.max_min_items:
         yield f"a minItems above {rules.max_min_items}, and it is {shown(least)}; say it in the description"
 
 
-_CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any], Rules], Iterator[str]]]] = {
+_CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any], SchemaRules], Iterator[str]]]] = {
     "const": _const,
     "enum": _enum,
     "format": _format,

@@ -13,7 +13,7 @@ from toolcrib.crib.config.shapes import SERVER_KEYS, THEIRS, is_server, plain_se
 from toolcrib.errors import Problem
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Parts", "carried_name", "named_servers", "read_client", "read_python"]
+__all__ = ["RawConfig", "carried_name", "named_servers", "read_client", "read_python"]
 
 _LOG = logging.getLogger("toolcrib.crib")
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".roo"})
@@ -25,7 +25,7 @@ _MISSING = "there are no servers in it; they stand under 'mcpServers'"
 
 
 @dataclass(slots=True)
-class Parts:
+class RawConfig:
     """What a configuration says, before it is checked."""
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Parts:
         return Problem(path, problem.keyword, problem.message)
 
 
-def read_client(document: Mapping[str, Any], folder: Path) -> Parts:
+def read_client(document: Mapping[str, Any], folder: Path) -> RawConfig:
     """Return the parts of a client's file; settings of ours stand under `toolcrib`."""
     parts = _read(document, {OURS})
     _make_plain(parts, folder)
@@ -64,7 +64,7 @@ def read_client(document: Mapping[str, Any], folder: Path) -> Parts:
     return parts
 
 
-def read_python(document: Mapping[str, Any]) -> Parts:
+def read_python(document: Mapping[str, Any]) -> RawConfig:
     """Return the parts of a mapping given by a program: servers as in a client's file, settings beside."""
     aliases = {field.alias or name for name, field in Settings.model_fields.items()}
     known = aliases.union(Settings.model_fields) - {"servers"}
@@ -85,7 +85,7 @@ def _misspelt(written: Iterable[str], known: list[str]) -> Iterator[Problem]:
             yield Problem(f"/{key}", "extra_forbidden", f"is not a setting{hint}")
 
 
-def _add_ours(parts: Parts, document: Mapping[str, Any]) -> None:
+def _add_ours(parts: RawConfig, document: Mapping[str, Any]) -> None:
     ours = document.get(OURS, {})
     if not isinstance(ours, Mapping):
         parts.problems.append(Problem(f"/{OURS}", "type", "must be an object"))
@@ -105,9 +105,9 @@ def _head(path: str) -> str:
     return path.removeprefix("/").partition("/")[0]
 
 
-def _read(document: Mapping[str, Any], known: set[str]) -> Parts:
+def _read(document: Mapping[str, Any], known: set[str]) -> RawConfig:
     """Return the servers of a document, wherever they stand in it, and what else there is."""
-    parts = Parts()
+    parts = RawConfig()
     found = [place for place in places_in(document) if place]
     rest = {key: value for key, value in document.items() if key not in known}
     for place in found:
@@ -146,7 +146,7 @@ def named_servers(servers: Any, pointer: str, problems: list[Problem]) -> Iterat
         problems.append(Problem(pointer, "type", "must be an object of servers by name"))
 
 
-def _make_plain(parts: Parts, folder: Path | None) -> None:
+def _make_plain(parts: RawConfig, folder: Path | None) -> None:
     """Give every server the shape that most clients write, with the folders that editors have names for."""
     for name, server in parts.servers.items():
         try:

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.dialects import Parts, read_client, read_python
+from toolcrib.crib.config.dialects import RawConfig, read_client, read_python
 from toolcrib.crib.config.places import anchored, path_fault
 from toolcrib.crib.config.reading import file_refusal, is_toml, parse, read_text
 from toolcrib.crib.config.section import INTERNAL
@@ -71,9 +71,9 @@ def _load_file(path: Path) -> Settings:
     return load_text(path, text)
 
 
-def _read_own(document: dict[str, Any]) -> Parts:
+def _read_own(document: dict[str, Any]) -> RawConfig:
     """Return the parts of a `toolcrib.toml`, whose servers stand under either of two names."""
-    parts = Parts(settings=dict(document))
+    parts = RawConfig(settings=dict(document))
     for key in ("servers", "mcpServers"):
         tables = parts.settings.pop(key, {})
         if not isinstance(tables, dict):
@@ -95,7 +95,7 @@ def _unknown(table: Any, place: str) -> Iterator[Problem]:
             yield Problem(f"{place}/{key}", "extra_forbidden", message)
 
 
-def _settings(parts: Parts, source: str) -> Settings:
+def _settings(parts: RawConfig, source: str) -> Settings:
     """Return the settings that parts make, or say everything that is wrong with them."""
     problems = list(parts.problems)
     internal = INTERNAL.intersection(parts.settings)

@@ -1,7 +1,7 @@
 """Where tools come from: asking servers and APIs for them, waiting for the answers, keeping what came."""
 
-from toolcrib.crib.sources.listing import Listing
+from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence, Origin
 from toolcrib.crib.sources.waiting import Waiting
 
-__all__ = ["Absence", "Listing", "Origin", "Waiting"]
+__all__ = ["Absence", "Origin", "ToolLister", "Waiting"]

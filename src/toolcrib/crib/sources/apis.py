@@ -13,7 +13,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from toolcrib.concurrency.in_flight import Visits
+from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.crib.config.settings import OpenApiSettings, Settings
 from toolcrib.crib.sources.origins import Origin, Tools
 from toolcrib.errors import BackendUnavailableError, ConfigError, ToolcribError
@@ -123,7 +123,7 @@ class _Api:
     """When its document was read, by the clock of the event loop."""
     written: int | None = None
     """When its document was last written, as far as it was read."""
-    visits: Visits = field(default_factory=Visits)
+    visits: InFlight = field(default_factory=InFlight)
     """The calls under way."""
     reading: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the document is read."""

@@ -10,11 +10,11 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from toolcrib.crib.sources.origins import Absence, Origin, Tools
-from toolcrib.crib.sources.turns import Turns
+from toolcrib.crib.sources.priority import PriorityLimiter
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["Listing"]
+__all__ = ["ToolLister"]
 
 _LOG = logging.getLogger("toolcrib.crib")
 _GRACE = 1.0
@@ -37,7 +37,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """After how many seconds one that failed is asked again: doubled each time, up to the second."""
 
 
-class Listing:
+class ToolLister:
     """Keeps the catalogue as the origins say; one that fails or is slow holds up nobody else for long.
 
     Those whose tools are known from an earlier run are asked later, and fewer of them at once. One that
@@ -70,7 +70,7 @@ class Listing:
         self._leaving: list[tuple[Origin, anyio.Event]] = []
         self._arrived = anyio.Event()
         self._tasks: TaskGroup | None = None
-        self._unknown, self._known = Turns(_AT_ONCE), Turns(0)
+        self._unknown, self._known = PriorityLimiter(_AT_ONCE), PriorityLimiter(0)
         self._is_hurried = False
         self._courtesy = courtesy
         self._waits: dict[anyio.CancelScope, tuple[Origin, frozenset[str]]] = {}
@@ -246,7 +246,7 @@ class Listing:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _turns(self, origin: Origin) -> Turns:
+    def _turns(self, origin: Origin) -> PriorityLimiter:
         return self._known if origin.kept else self._unknown
 
     async def _ask_in_turn(self, origin: Origin) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from toolcrib.crib.sources.listing import Listing
+from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.model import Resolver, ToolId
@@ -115,7 +115,7 @@ class Waiting:
         return False
 
     @property
-    def _listing(self) -> Listing:
+    def _listing(self) -> ToolLister:
         listing = self._engine.listing
         if listing is None:
             raise self._not_started()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any, Final
 
-from toolcrib.discovery.docs.references import References
+from toolcrib.discovery.docs.references import SchemaReferences
 from toolcrib.errors import InvalidSchemaError, ValidationError
 from toolcrib.model.docs import SchemaInfo
 from toolcrib.model.plain import copy_json, count_size, measure
@@ -85,7 +85,7 @@ class _Glance:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._references = References(root)
+        self._references = SchemaReferences(root)
         self._sure: dict[str, list[Any]] = {}
         """What is said of each property wherever it stands."""
         self._perhaps: dict[str, list[Any]] = {}
@@ -164,7 +164,7 @@ def _branches(schema: dict[str, Any]) -> Iterator[Any]:
 class Phrases:
     """The phrases of the subschemas of one schema; each is read once, however often it is referred to."""
 
-    def __init__(self, references: References) -> None:
+    def __init__(self, references: SchemaReferences) -> None:
         self._references = references
         self._read: dict[int, Atoms] = {}
 
@@ -303,7 +303,7 @@ def _refines(atom: str, wider: str) -> bool:
 class Required:
     """Reads each subschema of one schema once."""
 
-    def __init__(self, references: References) -> None:
+    def __init__(self, references: SchemaReferences) -> None:
         self._references = references
         self._read: dict[int, Names] = {}
         self._left = _MAX_WORK

@@ -5,12 +5,12 @@ from typing import Any
 
 from toolcrib.model.schema.references import LocalReferences
 
-__all__ = ["References"]
+__all__ = ["SchemaReferences"]
 
 _WORDS = ("$ref", "$dynamicRef")
 
 
-class References:
+class SchemaReferences:
     """The references of one schema, which is JSON and is read, never changed."""
 
     def __init__(self, root: Any) -> None:

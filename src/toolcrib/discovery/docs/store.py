@@ -12,7 +12,7 @@ from toolcrib.discovery.docs.glance import schema_info
 from toolcrib.discovery.docs.level import DetailLevel
 from toolcrib.discovery.docs.observed import ObservedShape
 from toolcrib.discovery.facts import own
-from toolcrib.discovery.kept import Kept, Texts
+from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
 from toolcrib.errors.base import shown
@@ -78,7 +78,7 @@ class DocStore:
         """
         self._resolver = resolver
         self._max_examples = _checked_count("max_examples", max_examples)
-        self._kept = Kept(texts, "docs")
+        self._kept = TextCollection(texts, "docs")
         self._entries = self._kept.load(DocEntry.from_json)
         self._learnt = Learnt(texts)
         self._glances: dict[str, tuple[Tool, SchemaInfo]] = {}
@@ -303,7 +303,7 @@ class Learnt:
     """
 
     def __init__(self, texts: Texts | None) -> None:
-        self._kept = Kept(texts, "observed")
+        self._kept = TextCollection(texts, "observed")
         self._lock = Lock()
         read = self._kept.load(ObservedShape.from_json)
         self._seen = {key: _Seen(shape, shape.json_schema(), shape.observed) for key, shape in read.items()}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from toolcrib.discovery.evaluation.everyday import EVERYDAY
 from toolcrib.discovery.evaluation.finder import Finder, Removable
-from toolcrib.discovery.evaluation.labels import LabelledSet, Question
+from toolcrib.discovery.evaluation.labels import LabelledQuery, LabelledSet
 from toolcrib.discovery.evaluation.measure import Progress, percentile, sample_of
 from toolcrib.discovery.evaluation.metrics import auc
 from toolcrib.model.record import Record
@@ -63,7 +63,7 @@ def missing_auc(
 
     This is the hard case: what is left are the siblings of the right tool.
     """
-    groups: dict[frozenset[str], list[Question]] = {}
+    groups: dict[frozenset[str], list[LabelledQuery]] = {}
     questions = sample_of(labelled.queries, sample, seed)
     for question in questions:
         groups.setdefault(frozenset(question.relevant), []).append(question)

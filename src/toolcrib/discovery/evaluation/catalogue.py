@@ -16,7 +16,7 @@ from toolcrib.model.record import JsonObject, Record, Text
 from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
 
 __all__ = [
-    "Catalogue",
+    "EvaluationCatalogue",
     "ToolLine",
     "admissible_names",
     "compiles",
@@ -76,7 +76,7 @@ class ToolLine(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class EvaluationCatalogue:
     """Tools to search, and what the labels call them."""
 
     tools: tuple[Tool, ...]
@@ -91,13 +91,13 @@ class Catalogue:
         object.__setattr__(self, "ids", {label: ours for ours, label in self.labels.items()})
 
     @classmethod
-    def of(cls, tools: Iterable[Tool]) -> "Catalogue":
+    def of(cls, tools: Iterable[Tool]) -> "EvaluationCatalogue":
         """Return a catalogue of tools which the labels call by their own ids."""
         held = tuple(tools)
         return cls(held, {str(tool.id): str(tool.id) for tool in held})
 
     @classmethod
-    def of_lines(cls, lines: Iterable[ToolLine], *, lenient: bool = False) -> "Catalogue":
+    def of_lines(cls, lines: Iterable[ToolLine], *, lenient: bool = False) -> "EvaluationCatalogue":
         """Return a catalogue of tools as labels write them, under names that tools may have.
 
         With `lenient`, schemas that do not compile are repaired as far as they can be, and counted.

@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, TypeVar
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from toolcrib.discovery.evaluation.catalogue import Catalogue, ToolLine
+from toolcrib.discovery.evaluation.catalogue import EvaluationCatalogue, ToolLine
 from toolcrib.errors import InvalidToolError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.model.record import Record, Text
 
-__all__ = ["LabelledSet", "Question", "load_queries", "load_set", "load_tools"]
+__all__ = ["LabelledQuery", "LabelledSet", "load_queries", "load_set", "load_tools"]
 
 _Line = TypeVar("_Line", bound=Record)
 _MAX_MESSAGE = 500
@@ -25,7 +25,7 @@ def _some(ids: tuple[str, ...]) -> tuple[str, ...]:
     return ids
 
 
-class Question(Record):
+class LabelledQuery(Record):
     """A question, and the tools that answer it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
@@ -41,11 +41,11 @@ class LabelledSet:
     """Tools, and questions whose answers are known."""
 
     name: str
-    catalogue: Catalogue
-    queries: tuple[Question, ...]
+    catalogue: EvaluationCatalogue
+    queries: tuple[LabelledQuery, ...]
 
 
-def load_tools(path: str | Path, *, lenient: bool = False) -> Catalogue:
+def load_tools(path: str | Path, *, lenient: bool = False) -> EvaluationCatalogue:
     """Return the tools of a file.
 
     A line is {id, name, namespace?, description?, inputSchema?, tags?, category?}.
@@ -62,10 +62,10 @@ def load_tools(path: str | Path, *, lenient: bool = False) -> Catalogue:
             problems.append(_problem(number, "id", f"the id {shown(line.id)} is on an earlier line too"))
         lines[line.id] = line
     _refuse(problems, file, "file of tools")
-    return Catalogue.of_lines(lines.values(), lenient=lenient)
+    return EvaluationCatalogue.of_lines(lines.values(), lenient=lenient)
 
 
-def load_queries(path: str | Path, *, known: Container[str] | None = None) -> tuple[Question, ...]:
+def load_queries(path: str | Path, *, known: Container[str] | None = None) -> tuple[LabelledQuery, ...]:
     """Return the questions of a file: lines of {qid?, query, relevant}.
 
     A question without a `qid` gets the number of its line. Where `known` is given, every relevant id must be
@@ -77,7 +77,7 @@ def load_queries(path: str | Path, *, known: Container[str] | None = None) -> tu
     file = Path(path)
     problems: list[Problem] = []
     questions = []
-    for number, question in _read(file, Question, problems):
+    for number, question in _read(file, LabelledQuery, problems):
         unknown = [] if known is None else [name for name in question.relevant if name not in known]
         problems += [
             _problem(number, "relevant", f"there is no tool with the id {shown(name)}") for name in unknown

@@ -9,11 +9,11 @@ from statistics import fmean
 
 from toolcrib.discovery.evaluation.calibration import Calibration, calibrate
 from toolcrib.discovery.evaluation.finder import Finder
-from toolcrib.discovery.evaluation.labels import LabelledSet, Question
+from toolcrib.discovery.evaluation.labels import LabelledQuery, LabelledSet
 from toolcrib.discovery.evaluation.metrics import hit_at_1, ndcg_at, recall_at, reciprocal_rank
 from toolcrib.model.record import Record
 
-__all__ = ["Answer", "Progress", "Report", "ask", "evaluate", "percentile", "sample_of"]
+__all__ = ["EvaluationReport", "Progress", "QueryResult", "ask", "evaluate", "percentile", "sample_of"]
 
 Progress = Callable[[int, int], None]
 """Told how many are done, of how many."""
@@ -21,10 +21,10 @@ _FEW = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """What a finder said to one question."""
 
-    question: Question
+    question: LabelledQuery
     ranked: tuple[str, ...]
     """Ids as the labels have them, best first."""
     confidence: float
@@ -37,7 +37,7 @@ class Answer:
         return bool(hit_at_1(self.ranked, self.question.relevant))
 
 
-class Report(Record):
+class EvaluationReport(Record):
     """How well a finder does on a labelled set; shares are means over its questions."""
 
     name: str
@@ -68,7 +68,7 @@ def evaluate(
     sample: int | None = None,
     seed: int = 7,
     progress: Progress | None = None,
-) -> Report:
+) -> EvaluationReport:
     """Return how well a finder, which holds the tools of a set, answers its questions.
 
     With `sample`, only so many are asked: the same ones for the same seed.
@@ -76,7 +76,7 @@ def evaluate(
     questions = sample_of(labelled.queries, sample, seed)
     answers = list(ask(finder, labelled, questions, limit=max(k, _FEW), progress=progress))
     times = sorted(answer.cpu_ms for answer in answers)
-    return Report(
+    return EvaluationReport(
         name=labelled.name,
         tools=len(labelled.catalogue.tools),
         queries=len(answers),
@@ -96,11 +96,11 @@ def evaluate(
 def ask(
     finder: Finder,
     labelled: LabelledSet,
-    questions: Sequence[Question],
+    questions: Sequence[LabelledQuery],
     *,
     limit: int = 10,
     progress: Progress | None = None,
-) -> Iterator[Answer]:
+) -> Iterator[QueryResult]:
     """Yield what a finder says to each question, under the labels' own ids."""
     label_of = labelled.catalogue.labels
     for done, question in enumerate(questions, 1):
@@ -108,12 +108,12 @@ def ask(
         hits = finder.search(question.query, limit=limit)
         spent = time.process_time() - start
         ranked = tuple(label_of.get(hit.id, hit.id) for hit in hits)
-        yield Answer(question, ranked, hits[0].confidence if hits else 0.0, spent * 1e3)
+        yield QueryResult(question, ranked, hits[0].confidence if hits else 0.0, spent * 1e3)
         if progress is not None:
             progress(done, len(questions))
 
 
-def sample_of(questions: Sequence[Question], sample: int | None, seed: int) -> Sequence[Question]:
+def sample_of(questions: Sequence[LabelledQuery], sample: int | None, seed: int) -> Sequence[LabelledQuery]:
     """Return so many questions, chosen by the seed, or all of them where there are not more."""
     if sample is None or sample >= len(questions):
         return questions

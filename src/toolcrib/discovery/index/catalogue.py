@@ -9,7 +9,7 @@ from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named, Names
 from toolcrib.discovery.keys import is_exact, without_version
 
-__all__ = ["Catalogue", "Selection", "Selections"]
+__all__ = ["EntryTable", "Selection", "Selections"]
 
 _FEW = 1_000
 """Up to how many ids are put in their places one by one; more are sorted in."""
@@ -18,7 +18,7 @@ _MENDED = 1_000
 """Up to how many changes a selection is mended; after more it is made anew."""
 
 
-class Catalogue(Lookup):
+class EntryTable(Lookup):
     """All entries; each change costs what the changed entries cost."""
 
     def __init__(self) -> None:

@@ -15,10 +15,10 @@ from toolcrib.discovery.index.arguments import (
     pairs,
     read_pair,
 )
-from toolcrib.discovery.index.catalogue import Catalogue
+from toolcrib.discovery.index.catalogue import EntryTable
 from toolcrib.discovery.index.changes import Change, ChangeKind, Listeners
 from toolcrib.discovery.index.entry import Entry, changed_fields, readable
-from toolcrib.discovery.index.reading import Reader, Shared
+from toolcrib.discovery.index.reading import IndexReader, SharedReads
 from toolcrib.discovery.index.references import not_found
 from toolcrib.discovery.index.scope import Scope
 from toolcrib.discovery.index.view import IndexView
@@ -39,7 +39,7 @@ _MAX_NAMED = 10
 class Batch:
     """What is about to change; the catalogue stays as it is until it is told to take the batch over."""
 
-    catalogue: Catalogue
+    catalogue: EntryTable
     put: dict[str, Entry] = field(default_factory=dict)
     dropped: dict[str, None] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Batch:
         self.changes.append(Change(kind, tool_id, 0, backend, fields))
 
 
-class Index(Reader):
+class Index(IndexReader):
     """Tools by id, version and question; in memory, or kept in a store.
 
     Every method may be called from any thread. A change is seen wholly or not at all, and costs what the
@@ -141,8 +141,8 @@ class Index(Reader):
         """
         check_parts(searcher, store)
         self._searcher: Searcher = default_searcher(store) if searcher is None else searcher
-        self._catalogue = Catalogue()
-        super().__init__(self._catalogue, Shared(self._searcher), urandom(16))
+        self._catalogue = EntryTable()
+        super().__init__(self._catalogue, SharedReads(self._searcher), urandom(16))
         self._store = store
         self._validator: SchemaValidator = DefaultValidator() if validator is None else validator
         self._listeners = Listeners()

@@ -21,7 +21,7 @@ from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.errors import InvalidCursorError, InvalidToolIdError
 from toolcrib.model import Tool, ToolBackend, ToolId
 
-__all__ = ["Asked", "Listing", "Reader", "Search", "Shared"]
+__all__ = ["Asked", "IndexReader", "ListState", "Search", "SharedReads"]
 
 _DEPTH = 500
 """How many hits are looked at for those that are sure enough; more, where half of these still hold some."""
@@ -90,7 +90,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListState:
     """A list in one state: what was asked for, and the version of the index that answered."""
 
     question: str
@@ -140,7 +140,7 @@ def _unpacked(cursor: object) -> tuple[int, bytes, bytes]:
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedReads:
     """What all who read one catalogue share."""
 
     searcher: Searcher
@@ -151,10 +151,10 @@ class Shared:
     """Held from before a change until after it."""
 
 
-class Reader:
+class IndexReader:
     """Tools by id, version and question; every method may be called from any thread."""
 
-    def __init__(self, lookup: Lookup, shared: Shared, key: bytes) -> None:
+    def __init__(self, lookup: Lookup, shared: SharedReads, key: bytes) -> None:
         """Read what can be looked up; cursors of other readers with the same key are understood."""
         self._lookup = lookup
         self._shared = shared
@@ -273,7 +273,7 @@ class Reader:
     def _listed(self, text: str, conditions: Filter, count: int, cursor: str | None) -> Page[Summary]:
         """Return a page of the tools that pass a filter, in order."""
         with self._shared.lock:
-            listing = Listing(text, self._shared.version, self._key)
+            listing = ListState(text, self._shared.version, self._key)
             start = listing.offset(cursor)
             listed = self._lookup.listed(conditions)
             entries = self._lookup.entries(listed[start : start + count])
@@ -290,7 +290,7 @@ class Reader:
     def _ranked(self, asked: Asked, count: int, cursor: str | None) -> tuple[Page[Result], bool]:
         """Return a page of what fits a question, and whether nothing changed while it was gathered."""
         with self._shared.lock:
-            listing = Listing(asked.text, self._shared.version, self._key)
+            listing = ListState(asked.text, self._shared.version, self._key)
             start = listing.offset(cursor)
             among = self._lookup.selected(asked.conditions)
             named = self._lookup.named_in(asked.query, among)
@@ -310,6 +310,6 @@ class Reader:
         )
 
 
-def _page(items: tuple[Item, ...], listing: Listing, end: int, total: int) -> Page[Item]:
+def _page(items: tuple[Item, ...], listing: ListState, end: int, total: int) -> Page[Item]:
     following = listing.cursor(end) if items and end < total else None
     return Page.of_checked(items=items, next_cursor=following, total=total)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
 
-from toolcrib.discovery.index.catalogue import Catalogue
+from toolcrib.discovery.index.catalogue import EntryTable
 from toolcrib.discovery.index.changes import Change
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter, combined, filter_text
 from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named
-from toolcrib.discovery.index.reading import Reader, Shared
+from toolcrib.discovery.index.reading import IndexReader, SharedReads
 from toolcrib.discovery.index.scope import Scope
 from toolcrib.errors import Problem, ValidationError
 
@@ -19,7 +19,7 @@ __all__ = ["FilteredLookup", "IndexView"]
 Subscribe = Callable[[Callable[[Change], object]], Callable[[], None]]
 
 
-class IndexView(Reader):
+class IndexView(IndexReader):
     """The tools of an index that a scope admits; there are no others here, whatever is asked.
 
     It follows the index: a tool comes and goes with what it says of itself. Questions are answered in the
@@ -37,7 +37,7 @@ class IndexView(Reader):
     """
 
     def __init__(
-        self, catalogue: Catalogue, shared: Shared, key: bytes, scope: Scope, subscribe: Subscribe
+        self, catalogue: EntryTable, shared: SharedReads, key: bytes, scope: Scope, subscribe: Subscribe
     ) -> None:
         """See a part of a catalogue; `Index.view` does this."""
         if not isinstance(scope, Scope):
@@ -96,7 +96,7 @@ class IndexView(Reader):
 class FilteredLookup(Lookup):
     """A part of a catalogue; it follows the catalogue at the cost of the tools that have changed."""
 
-    def __init__(self, whole: Catalogue, conditions: Filter) -> None:
+    def __init__(self, whole: EntryTable, conditions: Filter) -> None:
         self._whole = whole
         self._conditions = conditions
         self._spaces: tuple[frozenset[str], list[str]] | None = None

@@ -18,7 +18,7 @@ from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
 from toolcrib.discovery.search.confidence import by_words_and_meaning
 from toolcrib.discovery.search.lexical import Bm25Searcher
 from toolcrib.discovery.search.lexical.look import Look
-from toolcrib.discovery.search.relevance import Evidence
+from toolcrib.discovery.search.relevance import Features
 from toolcrib.discovery.search.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.discovery.search.semantic.documents import DocumentVectors
 from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
@@ -200,10 +200,10 @@ class HybridSearcher:
                 _LOG.warning("searching by words alone for %d s: %s", _PAUSE, error)
         return self._words.search(query, limit=limit, among=among, exclude=exclude)
 
-    def evidence(self, query: str, ids: Sequence[str]) -> Evidence | None:
+    def evidence(self, query: str, ids: Sequence[str]) -> Features | None:
         """Return what is known of some tools and a question; nothing if that says nothing."""
 
-        def found(*vectors: Any) -> Evidence:
+        def found(*vectors: Any) -> Features:
             asked = _Asked(query, *vectors)
             look = self._words.look(query, limit=0, others=ids)
             cosines = asked.documents.cosines(asked.vector, ids)
@@ -263,9 +263,9 @@ class _Asked:
     documents: DocumentVectors
     vector: Floats
 
-    def evidence(self, look: Look, told: Candidates) -> Evidence:
+    def evidence(self, look: Look, told: Candidates) -> Features:
         """Return what is known of some tools."""
-        return Evidence(
+        return Features(
             look.matched(told.words),
             look.coverage(told.words),
             told.cosines,

@@ -7,12 +7,12 @@ from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import nearest
 
-__all__ = ["Doubt", "alike", "doubt"]
+__all__ = ["NoMatch", "alike", "doubt"]
 
 _MAX_WORDS = 20
 
 
-class Doubt(Record):
+class NoMatch(Record):
     """What is known of a question that nothing clearly fits."""
 
     guesses: bool
@@ -23,7 +23,7 @@ class Doubt(Record):
     """The other namespaces there are."""
 
 
-def doubt(page: Page[Result], query: str, known: Iterable[str] = ()) -> Doubt | None:
+def doubt(page: Page[Result], query: str, known: Iterable[str] = ()) -> NoMatch | None:
     """Return what to tell of the first page of an answer; None where something fits, or nothing was asked.
 
     `known` are the namespaces there are, those that are worth a look first.
@@ -37,7 +37,7 @@ def doubt(page: Page[Result], query: str, known: Iterable[str] = ()) -> Doubt | 
     names = tuple(filter(None, known))
     found = tuple(dict.fromkeys(filter(None, (result.summary.namespace for result in page.items))))
     near = found if page.items else alike(query, names)
-    return Doubt(
+    return NoMatch(
         guesses=bool(page.items), near=near, others=tuple(each for each in names if each not in near)
     )
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from toolcrib.errors import EmbeddingError
 
-__all__ = ["JUDGE", "Evidence", "Judge", "read_judge"]
+__all__ = ["JUDGE", "Features", "RelevanceClassifier", "read_judge"]
 
 JUDGE = "judge.npz"
 """The file in the folder of a model."""
@@ -30,7 +30,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Features:
     """What is known of some tools, a row for each, and of the question they may answer."""
 
     matched: Floats
@@ -52,13 +52,13 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class RelevanceClassifier:
     """Weighs evidence."""
 
     weights: Floats
     bias: float
 
-    def confidences(self, evidence: Evidence) -> list[float]:
+    def confidences(self, evidence: Features) -> list[float]:
         """Return how likely each tool is to answer the question.
 
         Raises:
@@ -80,7 +80,7 @@ class Judge:
         np.savez(folder / JUDGE, weights=self.weights.astype(np.float32), bias=np.float32(self.bias))
 
 
-def read_judge(folder: Path) -> Judge | None:
+def read_judge(folder: Path) -> RelevanceClassifier | None:
     """Return the judge of a model, or nothing if it has none.
 
     Raises:
@@ -92,7 +92,7 @@ def read_judge(folder: Path) -> Judge | None:
             return None
         # From memory, because numpy leaves a file open that turns out to be no archive.
         with np.load(BytesIO(file.read_bytes()), allow_pickle=False) as found:
-            judge = Judge(np.asarray(found["weights"], np.float32), float(found["bias"]))
+            judge = RelevanceClassifier(np.asarray(found["weights"], np.float32), float(found["bias"]))
     except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile, CorruptError) as error:
         raise EmbeddingError(f"{JUDGE!r} cannot be read: {error}", repr(str(folder))) from error
     if judge.weights.ndim != 1 or not np.isfinite([*judge.weights, judge.bias]).all():

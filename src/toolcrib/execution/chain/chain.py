@@ -8,7 +8,7 @@ from toolcrib.errors import InvalidChainError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.execution.chain.conditions import Condition, read_condition
 from toolcrib.execution.chain.limits import MAX_NESTING, ChainLimits
-from toolcrib.execution.chain.references import Known, Names, Reference
+from toolcrib.execution.chain.references import Known, Reference, StepNames
 from toolcrib.execution.chain.spelling import Spelling
 from toolcrib.execution.chain.steps import ChainStep, read_step
 from toolcrib.execution.chain.templates import (
@@ -20,13 +20,13 @@ from toolcrib.execution.chain.templates import (
 )
 from toolcrib.model.plain import parse_json
 
-__all__ = ["Chain", "Node", "Steps", "invalid", "read_chain"]
+__all__ = ["Chain", "StepNode", "Steps", "invalid", "read_chain"]
 
 _DEFAULT_CONCURRENCY = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class StepNode:
     """A step in its place, its values read."""
 
     step: ChainStep
@@ -41,7 +41,7 @@ class Node:
     when: Condition | None = None
     items: Template = None
     fallback: Any = None
-    parts: tuple["Node", ...] = ()
+    parts: tuple["StepNode", ...] = ()
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class Node:
         asked = self.when.references if self.when else ()
         return (*references_in(self.args), *references_in(self.items), *asked)
 
-    def walk(self) -> Iterator["Node"]:
+    def walk(self) -> Iterator["StepNode"]:
         """Yield the step and those in it."""
         yield self
         for part in self.parts:
@@ -95,7 +95,7 @@ class Chain:
     """
 
     steps: tuple[ChainStep, ...]
-    nodes: tuple[Node, ...] = field(repr=False)
+    nodes: tuple[StepNode, ...] = field(repr=False)
 
     @classmethod
     def parse(cls, steps: "Steps", *, limits: ChainLimits | None = None) -> "Chain":
@@ -109,7 +109,7 @@ class Chain:
             raise invalid(problems)
         return chain
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[StepNode]:
         """Yield every step, each group before what is in it."""
         for node in self.nodes:
             yield from node.walk()
@@ -226,15 +226,17 @@ class _Reader:
         self._by_name = by_name
         self._problems = problems
 
-    def read(self, placed: _Placed) -> Node:
+    def read(self, placed: _Placed) -> StepNode:
         step, path, known, spelling = placed.step, placed.path, placed.known, placed.spelling
         for_each, on_error = f"{path}/{spelling['for_each']}", f"{path}/{spelling['on_error']}"
-        outer = Names(self._by_name, known, for_each=spelling["for_each"], has_item=False)
-        inner = Names(self._by_name, known, for_each=spelling["for_each"], has_item=step.for_each is not None)
+        outer = StepNames(self._by_name, known, for_each=spelling["for_each"], has_item=False)
+        inner = StepNames(
+            self._by_name, known, for_each=spelling["for_each"], has_item=step.for_each is not None
+        )
         when = None
         if step.when is not None:
             when = read_condition(step.when, inner, f"{path}/when", self._problems)
-        return Node(
+        return StepNode(
             step=step,
             index=placed.index,
             path=path,
@@ -248,7 +250,7 @@ class _Reader:
             parts=tuple(map(self.read, placed.parts)),
         )
 
-    def _args(self, step: ChainStep, names: Names, path: str) -> Template:
+    def _args(self, step: ChainStep, names: StepNames, path: str) -> Template:
         given = step.args
         if step.use_previous:
             given = {key: value for key, value in given.items() if key != "previous"}
@@ -257,14 +259,14 @@ class _Reader:
             self._problems.append(Problem(f"{path}/args", "type", "must be an object"))
         return args
 
-    def _items(self, value: Any, names: Names, path: str) -> Template:
+    def _items(self, value: Any, names: StepNames, path: str) -> Template:
         items, sound = self._template(value, names, path)
         if sound and not isinstance(items, list | ArrayTemplate | Reference):
             reason = "must be an array, or a reference to one"
             self._problems.append(Problem(path, "type", reason))
         return items
 
-    def _fallback(self, on_error: Any, names: Names, path: str) -> Any:
+    def _fallback(self, on_error: Any, names: StepNames, path: str) -> Any:
         if not isinstance(on_error, dict):
             return None
         value, sound = self._template(on_error["fallback"], names, f"{path}/fallback")
@@ -273,7 +275,7 @@ class _Reader:
             self._problems.append(Problem(f"{path}/fallback", "$ref", reason))
         return value
 
-    def _template(self, value: Any, names: Names, path: str) -> tuple[Template, bool]:
+    def _template(self, value: Any, names: StepNames, path: str) -> tuple[Template, bool]:
         """Return a template, and whether it is all right."""
         found: list[Problem] = []
         template = read_template(value, names, path, found)

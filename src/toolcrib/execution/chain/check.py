@@ -6,12 +6,12 @@ from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ToolNotFoundError, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS, shown
-from toolcrib.execution.chain.chain import Chain, Node, Steps, invalid, read_chain
+from toolcrib.execution.chain.chain import Chain, StepNode, Steps, invalid, read_chain
 from toolcrib.execution.chain.conflicts import Conflicts
 from toolcrib.execution.chain.limits import ChainLimits
 from toolcrib.execution.chain.references import Reference
-from toolcrib.execution.chain.schemas import Budget, Place, Schema, SpentError, types
-from toolcrib.execution.chain.shapes import ANYTHING, Each, Fits, Members, Nothing, Null, Shape, a, member_of
+from toolcrib.execution.chain.schemas import Budget, Schema, SchemaPart, SpentError, types
+from toolcrib.execution.chain.shapes import ANYTHING, Each, Fits, ListOf, NoValue, Null, Shape, a, member_of
 from toolcrib.execution.chain.templates import ArrayTemplate, ObjectTemplate, Template
 from toolcrib.model.plain import pointer
 from toolcrib.model.protocols import Resolver
@@ -19,9 +19,9 @@ from toolcrib.model.schema.validator import SchemaValidator
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 
-__all__ = ["Fitting", "Literals", "Sources", "check_chain"]
+__all__ = ["Literals", "Sources", "TemplateChecker", "check_chain"]
 
-Sources = Callable[[Reference], Sequence[Shape | Nothing]]
+Sources = Callable[[Reference], Sequence[Shape | NoValue]]
 """Returns what a reference may lead to, one of these."""
 _LOOKS, _LOOKS_PER_STEP = 10_000, 50
 """How many subschemas are looked at before the rest is left to the calls."""
@@ -37,7 +37,7 @@ class Literals:
         self._validator = validator
         self._asked: dict[tuple[int, int, type, Any], tuple[Problem, ...]] = {}
 
-    def problems(self, value: Any, place: Place) -> tuple[Problem, ...]:
+    def problems(self, value: Any, place: SchemaPart) -> tuple[Problem, ...]:
         """Return why a value does not fit a part of a schema, with paths into the value."""
         if isinstance(value, dict | list):
             return self._ask(value, place)
@@ -46,11 +46,11 @@ class Literals:
             self._asked[key] = self._ask(value, place)
         return self._asked[key]
 
-    def accepts(self, place: Place, value: Any) -> bool:
+    def accepts(self, place: SchemaPart, value: Any) -> bool:
         """Return whether a value may fit a part of a schema."""
         return not self.problems(value, place)
 
-    def _ask(self, value: Any, place: Place) -> tuple[Problem, ...]:
+    def _ask(self, value: Any, place: SchemaPart) -> tuple[Problem, ...]:
         part = place.whole.part(place.schema)
         if part is None:
             return ()
@@ -63,7 +63,7 @@ class Literals:
         return ()
 
 
-class Fitting:
+class TemplateChecker:
     """Fits the templates of one step into schemas."""
 
     def __init__(self, literals: Literals, conflicts: Conflicts, sources: Sources) -> None:
@@ -71,7 +71,7 @@ class Fitting:
         self._conflicts = conflicts
         self._sources = sources
 
-    def misfits(self, template: Template, place: Place, path: str) -> Iterator[Problem]:
+    def misfits(self, template: Template, place: SchemaPart, path: str) -> Iterator[Problem]:
         """Yield why a template can never be filled so that it fits a schema; `path` is where it stands."""
         if isinstance(template, Reference):
             if reason := self.reason(template, place):
@@ -82,13 +82,13 @@ class Fitting:
         else:
             yield from self._container(template, place, path)
 
-    def reason(self, reference: Reference, place: Place) -> str:
+    def reason(self, reference: Reference, place: SchemaPart) -> str:
         """Return why what a reference leads to can never fit a schema; nothing where it may."""
         against = [self._conflicts.between(shape, place) for shape in self._sources(reference)]
         return against[0] if against and all(against) else ""
 
     def _container(
-        self, template: ObjectTemplate | ArrayTemplate, place: Place, path: str
+        self, template: ObjectTemplate | ArrayTemplate, place: SchemaPart, path: str
     ) -> Iterator[Problem]:
         kind = "object" if isinstance(template, ObjectTemplate) else "array"
         kinds = types([place])
@@ -105,7 +105,7 @@ class Fitting:
                 if all(against):
                     yield min(against, key=len)[0]
 
-    def _object(self, template: ObjectTemplate, place: Place, path: str) -> Iterator[Problem]:
+    def _object(self, template: ObjectTemplate, place: SchemaPart, path: str) -> Iterator[Problem]:
         required, declared = place.under("required"), place.under("properties")
         declared = declared if isinstance(declared, dict) else {}
         for name in required if isinstance(required, list) else ():
@@ -122,7 +122,7 @@ class Fitting:
             elif others is not None:
                 yield from self.misfits(member, place.at(others), at)
 
-    def _array(self, template: ArrayTemplate, place: Place, path: str) -> Iterator[Problem]:
+    def _array(self, template: ArrayTemplate, place: SchemaPart, path: str) -> Iterator[Problem]:
         items = place.under("items")
         if place.under("prefixItems") or not isinstance(items, dict | bool):
             return
@@ -203,7 +203,7 @@ class _Check:
         self._conflicts = Conflicts(self._literals.accepts)
         self._schemas: dict[int, Schema] = {}
 
-    def misfits(self, nodes: Iterable[Node]) -> list[Problem]:
+    def misfits(self, nodes: Iterable[StepNode]) -> list[Problem]:
         """Return what is certainly wrong with these steps."""
         found: list[Problem] = []
         for node in _unforgiven(nodes):
@@ -215,8 +215,10 @@ class _Check:
                 break
         return found
 
-    def _step(self, node: Node) -> Iterator[Problem]:
-        fitting = Fitting(self._literals, self._conflicts, lambda reference: self._sources(node, reference))
+    def _step(self, node: StepNode) -> Iterator[Problem]:
+        fitting = TemplateChecker(
+            self._literals, self._conflicts, lambda reference: self._sources(node, reference)
+        )
         if isinstance(node.items, Reference):
             yield from fitting.misfits(node.items, self._root(_A_LIST), node.at("for_each"))
         tool = self._tools.get(node.slot)
@@ -232,7 +234,7 @@ class _Check:
         else:
             yield from fitting.misfits(args, self._root(tool.input_schema), f"{node.path}/args")
 
-    def _taker(self, tool: Tool, node: Node, fitting: Fitting) -> str | None:
+    def _taker(self, tool: Tool, node: StepNode, fitting: TemplateChecker) -> str | None:
         """Return the one required argument that is not given and may take what the step before gave."""
         given = node.args.base if isinstance(node.args, ObjectTemplate) else node.args
         if node.top == 0 or isinstance(given, Reference):
@@ -250,13 +252,13 @@ class _Check:
                 }
         return free.pop() if len(free) == 1 else None
 
-    def _root(self, schema: dict[str, Any]) -> Place:
+    def _root(self, schema: dict[str, Any]) -> SchemaPart:
         """Return a schema of a tool, read once; the tools are kept, and so the id is its own."""
         if id(schema) not in self._schemas:
             self._schemas[id(schema)] = Schema(schema, self._budget)
         return self._schemas[id(schema)].root
 
-    def _plain(self, tool: Tool, args: dict[str, Any], node: Node) -> Iterator[Problem]:
+    def _plain(self, tool: Tool, args: dict[str, Any], node: StepNode) -> Iterator[Problem]:
         """Yield what is wrong with arguments that hold no references."""
         try:
             self._validator.validate_input(tool, args)
@@ -267,11 +269,11 @@ class _Check:
             reason = f"its arguments cannot be checked: {error}"
             yield Problem(node.at("tool_id"), "schema", reason[:500])
 
-    def _sources(self, node: Node, reference: Reference) -> list[Shape | Nothing]:
+    def _sources(self, node: StepNode, reference: Reference) -> list[Shape | NoValue]:
         """Return what a reference of a step may lead to."""
         return [_descend(reference, shape) for shape in self._starts(node, reference)]
 
-    def _starts(self, node: Node, reference: Reference) -> list[Shape]:
+    def _starts(self, node: StepNode, reference: Reference) -> list[Shape]:
         if reference.root == "index":
             return [Fits((self._root(_AN_INDEX),))]
         if reference.root == "item":
@@ -281,16 +283,16 @@ class _Check:
         found = self._nodes.get(-1 if reference.slot is None else reference.slot)
         return [ANYTHING if found is None else self._shape(found)]
 
-    def _each_of(self, node: Node) -> list[Shape]:
+    def _each_of(self, node: StepNode) -> list[Shape]:
         """Return what the items of a step may be."""
         if not isinstance(node.items, Reference):
             return [ANYTHING]
         inner = [
-            member_of(each, None) for each in self._sources(node, node.items) if not isinstance(each, Nothing)
+            member_of(each, None) for each in self._sources(node, node.items) if not isinstance(each, NoValue)
         ]
-        return [ANYTHING if isinstance(each, Nothing) else each for each in inner] or [ANYTHING]
+        return [ANYTHING if isinstance(each, NoValue) else each for each in inner] or [ANYTHING]
 
-    def _previous(self, node: Node) -> list[Shape]:
+    def _previous(self, node: StepNode) -> list[Shape]:
         """Return what the last step that ran before this one may have given."""
         shapes: list[Shape] = []
         for place in reversed(range(self._places[node.top])):
@@ -299,12 +301,12 @@ class _Check:
                 return shapes
         return [*shapes, Null()]
 
-    def _shape(self, node: Node) -> Shape:
+    def _shape(self, node: StepNode) -> Shape:
         """Return what a step gives, if it runs."""
         if node.step.on_error != "stop":
             return ANYTHING
         if node.is_group:
-            return Members(tuple(ANYTHING if part.when else self._shape(part) for part in node.parts))
+            return ListOf(tuple(ANYTHING if part.when else self._shape(part) for part in node.parts))
         tool = self._tools.get(node.slot)
         given: Shape = ANYTHING
         if tool is not None and tool.output_schema is not None:
@@ -314,7 +316,7 @@ class _Check:
         return Each(ANYTHING if node.when is not None and node.when.of_item else given)
 
 
-def _unforgiven(nodes: Iterable[Node]) -> Iterator[Node]:
+def _unforgiven(nodes: Iterable[StepNode]) -> Iterator[StepNode]:
     """Yield the steps whose failure ends the chain; others, and what is in them, may be meant to fail."""
     for node in nodes:
         if node.step.on_error == "stop":
@@ -322,11 +324,11 @@ def _unforgiven(nodes: Iterable[Node]) -> Iterator[Node]:
             yield from _unforgiven(node.parts)
 
 
-def _refuses(root: Place, name: str) -> bool:
+def _refuses(root: SchemaPart, name: str) -> bool:
     return any(place.refuses(name) for place in root.all())
 
 
-def _unwanted(tool: Tool, node: Node, taker: str | None) -> str:
+def _unwanted(tool: Tool, node: StepNode, taker: str | None) -> str:
     """Return what to do about a tool that takes no argument `previous`."""
     said = f"sets the argument 'previous', which {tool.id} does not take"
     if node.top == 0:
@@ -336,7 +338,7 @@ def _unwanted(tool: Tool, node: Node, taker: str | None) -> str:
     return f"{said}; write {json.dumps({taker: {'$ref': 'previous'}})} instead"[:500]
 
 
-def _with_previous(node: Node, name: str | None = "previous") -> Template:
+def _with_previous(node: StepNode, name: str | None = "previous") -> Template:
     """Return the arguments of a step with the result of the one before, where it takes that."""
     args = node.args
     if not node.step.use_previous or isinstance(args, Reference) or name is None:
@@ -347,12 +349,12 @@ def _with_previous(node: Node, name: str | None = "previous") -> Template:
     return ObjectTemplate(base, members) if members else base
 
 
-def _descend(reference: Reference, shape: Shape) -> Shape | Nothing:
+def _descend(reference: Reference, shape: Shape) -> Shape | NoValue:
     """Return what a reference leads to in what a step gives."""
     for depth, part in enumerate(reference.parts):
         inner = member_of(shape, part)
-        if isinstance(inner, Nothing):
-            return Nothing(
+        if isinstance(inner, NoValue):
+            return NoValue(
                 f"leads nowhere: {reference.name}{pointer(reference.parts[:depth])} {inner.reason}"
             )
         shape = inner

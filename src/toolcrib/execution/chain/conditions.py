@@ -12,7 +12,7 @@ from typing import Any
 
 from toolcrib.errors import Problem
 from toolcrib.errors.base import either, shown
-from toolcrib.execution.chain.references import LeadsNowhereError, Names, Reference, Scope
+from toolcrib.execution.chain.references import LeadsNowhereError, Reference, ReferenceScope, StepNames
 from toolcrib.execution.chain.templates import Template, fill, read_template, references_in
 from toolcrib.model.suggest import did_you_mean
 
@@ -22,7 +22,7 @@ _WORDS = ("$ref", "all", "any", "equals", "exists", "not")
 _MAX_DEPTH = 32
 _PAIR = 2
 
-Test = Callable[[Scope], bool]
+Test = Callable[[ReferenceScope], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Condition:
         return any(reference.of_item for reference in self.references)
 
 
-def read_condition(value: Any, names: Names, path: str, problems: list[Problem]) -> Condition:
+def read_condition(value: Any, names: StepNames, path: str, problems: list[Problem]) -> Condition:
     """Return the condition that JSON describes; `path` is where it stands in the chain."""
     reader = _Reader(names, problems)
     test = reader.read(value, path, 0)
@@ -48,7 +48,7 @@ def read_condition(value: Any, names: Names, path: str, problems: list[Problem])
 class _Reader:
     """One walk over a condition."""
 
-    def __init__(self, names: Names, problems: list[Problem]) -> None:
+    def __init__(self, names: StepNames, problems: list[Problem]) -> None:
         self._names = names
         self._problems = problems
         self.references: list[Reference] = []
@@ -114,14 +114,14 @@ def _fault(value: Any, depth: int) -> str:
     return f"{_OFFER}, not {shown(value)}"
 
 
-def _known(template: Template, scope: Scope) -> Any:
+def _known(template: Template, scope: ReferenceScope) -> Any:
     try:
         return fill(template, scope)
     except LeadsNowhereError:
         return None
 
 
-def _leads_somewhere(template: Template, scope: Scope) -> bool:
+def _leads_somewhere(template: Template, scope: ReferenceScope) -> bool:
     try:
         fill(template, scope)
     except LeadsNowhereError:

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from toolcrib.errors.base import shown
-from toolcrib.execution.chain.schemas import Place, finite, types
-from toolcrib.execution.chain.shapes import Each, Fits, Members, Nothing, Null, Shape, a, member_of
+from toolcrib.execution.chain.schemas import SchemaPart, finite, types
+from toolcrib.execution.chain.shapes import Each, Fits, ListOf, NoValue, Null, Shape, a, member_of
 
 __all__ = ["Accepts", "Conflicts"]
 
 _MAX_DEPTH = 8
 _MAX_COMPARED = 100
 
-Accepts = Callable[[Place, Any], bool]
+Accepts = Callable[[SchemaPart, Any], bool]
 """Returns whether a value may fit a schema: False only where it certainly does not."""
 
 
@@ -26,7 +26,7 @@ class Conflicts:
         self._accepts = accepts
         self._compared: dict[tuple[int, ...], str] = {}
 
-    def between(self, given: Shape | Nothing, wanted: Place, depth: int = 0) -> str:
+    def between(self, given: Shape | NoValue, wanted: SchemaPart, depth: int = 0) -> str:
         """Return why a value of this shape can never fit this schema."""
         if not isinstance(given, Fits):
             return self._of_known(given, wanted)
@@ -38,7 +38,7 @@ class Conflicts:
             self._compared[key] = self._of_schemas(given, wanted, depth)
         return self._compared[key]
 
-    def _of_schemas(self, given: Fits, wanted: Place, depth: int) -> str:
+    def _of_schemas(self, given: Fits, wanted: SchemaPart, depth: int) -> str:
         came, taken = types(given.places), types([wanted])
         if not came:  # nothing can come at all, so the step before fails, and not this one
             return ""
@@ -46,15 +46,15 @@ class Conflicts:
             return f"is {a(came)}, and must be {a(taken)}"
         return self._values(given, wanted) or self._inside(given, wanted, came & taken, depth)
 
-    def _of_known(self, given: Each | Members | Null | Nothing, wanted: Place) -> str:
-        if isinstance(given, Nothing):
+    def _of_known(self, given: Each | ListOf | Null | NoValue, wanted: SchemaPart) -> str:
+        if isinstance(given, NoValue):
             return given.reason
         if isinstance(given, Null):
             return "" if self._accepts(wanted, None) else "is null, which does not fit here"
         kinds = types([wanted])
         return "" if "array" in kinds else f"is an array, and must be {a(kinds)}"
 
-    def _values(self, given: Fits, wanted: Place) -> str:
+    def _values(self, given: Fits, wanted: SchemaPart) -> str:
         """Compare the values that either side lists."""
         come = finite(given.places)
         if come and len(come) <= _MAX_COMPARED and not any(self._accepts(wanted, value) for value in come):
@@ -66,7 +66,7 @@ class Conflicts:
             return ""
         return f"is never {_list(taken)}"
 
-    def _inside(self, given: Fits, wanted: Place, kinds: frozenset[str], depth: int) -> str:
+    def _inside(self, given: Fits, wanted: SchemaPart, kinds: frozenset[str], depth: int) -> str:
         """Compare the members, and the alternatives, of both sides."""
         reasons = self._alternatives(given, wanted, depth)
         found = next(reasons, "")
@@ -74,7 +74,7 @@ class Conflicts:
             found = next(self._members(given, wanted, depth), "")
         return found
 
-    def _alternatives(self, given: Fits, wanted: Place, depth: int) -> Iterator[str]:
+    def _alternatives(self, given: Fits, wanted: SchemaPart, depth: int) -> Iterator[str]:
         for place in wanted.all():
             for branches in place.choices():
                 against = [self.between(given, branch, depth + 1) for branch in branches]
@@ -86,13 +86,13 @@ class Conflicts:
                 if all(against):
                     yield against[0]
 
-    def _members(self, given: Fits, wanted: Place, depth: int) -> Iterator[str]:
+    def _members(self, given: Fits, wanted: SchemaPart, depth: int) -> Iterator[str]:
         """Yield what is wrong with properties that every fitting object must have."""
         for place in wanted.all():
             declared = _properties(place)
             for name in _required(place):
                 inner = member_of(given, name)
-                if isinstance(inner, Nothing):
+                if isinstance(inner, NoValue):
                     yield f"{inner.reason}, which is required"
                 elif name in declared:
                     reason = self.between(inner, place.at(declared[name]), depth + 1)
@@ -105,12 +105,12 @@ class Conflicts:
                 )
 
 
-def _required(place: Place) -> list[str]:
+def _required(place: SchemaPart) -> list[str]:
     names = place.under("required")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def _properties(place: Place) -> dict[str, Any]:
+def _properties(place: SchemaPart) -> dict[str, Any]:
     declared = place.under("properties")
     return declared if isinstance(declared, dict) else {}
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from toolcrib.execution.chain.chain import Chain, Node
+from toolcrib.execution.chain.chain import Chain, StepNode
 from toolcrib.model.plain import copy_json
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.record import Record
@@ -76,7 +76,7 @@ def plan_chain(chain: Chain, resolver: Resolver) -> Plan:
     return Plan(steps=tuple(_planned(node, chain, resolver) for node in chain.nodes))
 
 
-def _planned(node: Node, chain: Chain, resolver: Resolver) -> PlannedStep:
+def _planned(node: StepNode, chain: Chain, resolver: Resolver) -> PlannedStep:
     step = node.step
     tool = None if step.tool_id is None else resolver.resolve(step.tool_id)
     parts = tuple(_planned(part, chain, resolver) for part in node.parts)
@@ -96,7 +96,7 @@ def _planned(node: Node, chain: Chain, resolver: Resolver) -> PlannedStep:
     )
 
 
-def _depends_on(node: Node, chain: Chain) -> tuple[str, ...]:
+def _depends_on(node: StepNode, chain: Chain) -> tuple[str, ...]:
     """Return the steps that a step, and what is in it, refers to."""
     found: dict[str, None] = {}
     before = [each for each in chain.nodes if each.top < node.top]
@@ -110,7 +110,7 @@ def _depends_on(node: Node, chain: Chain) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _previous(before: list[Node]) -> list[str]:
+def _previous(before: list[StepNode]) -> list[str]:
     """Return the steps that may be the last one that ran."""
     found = []
     for earlier in reversed(before):
@@ -120,7 +120,7 @@ def _previous(before: list[Node]) -> list[str]:
     return found
 
 
-def _calls(node: Node, parts: tuple[PlannedStep, ...]) -> int | None:
+def _calls(node: StepNode, parts: tuple[PlannedStep, ...]) -> int | None:
     if node.is_group:
         counts = [part.calls for part in parts]
         return None if None in counts else sum(count or 0 for count in counts)

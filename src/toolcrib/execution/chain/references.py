@@ -10,7 +10,7 @@ from toolcrib.model.plain import pointer
 from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["ABSENT", "Known", "LeadsNowhereError", "Names", "Reference", "Scope"]
+__all__ = ["ABSENT", "Known", "LeadsNowhereError", "Reference", "ReferenceScope", "StepNames"]
 
 ABSENT: Final = object()
 """Stands where a value would, of a step that has not run."""
@@ -36,7 +36,7 @@ class LeadsNowhereError(LookupError):
 
 
 @dataclass(slots=True)
-class Scope:
+class ReferenceScope:
     """What references are looked up in."""
 
     values: list[Any]
@@ -69,7 +69,7 @@ class Reference:
         """Return whether it means the item that a step runs for, or the place of that."""
         return self.root in {"item", "index"}
 
-    def resolve(self, scope: Scope) -> Any:
+    def resolve(self, scope: ReferenceScope) -> Any:
         """Return what is there, the very object.
 
         Raises:
@@ -90,7 +90,7 @@ class Reference:
                 raise LeadsNowhereError(self.at, f"{shown(self.text)} leads nowhere: {why}")
         return value
 
-    def _start(self, scope: Scope) -> Any:
+    def _start(self, scope: ReferenceScope) -> Any:
         if self.root == "step":
             return ABSENT if self.slot is None else scope.values[self.slot]
         return getattr(scope, self.root)
@@ -119,7 +119,7 @@ class Known:
     """The place in the chain of the step, or of the outermost group that it is in."""
 
 
-class Names:
+class StepNames:
     """The steps of a chain by what references call them, and which of them one step can see."""
 
     def __init__(

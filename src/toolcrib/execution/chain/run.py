@@ -22,9 +22,9 @@ from toolcrib.errors import (
     explain,
 )
 from toolcrib.errors.base import shown
-from toolcrib.execution.chain.chain import Chain, Node
+from toolcrib.execution.chain.chain import Chain, StepNode
 from toolcrib.execution.chain.limits import ChainLimits
-from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, Scope
+from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, ReferenceScope
 from toolcrib.execution.chain.results import ChainResult, StepResult
 from toolcrib.execution.chain.templates import Template, fill
 from toolcrib.model.plain import copy_json
@@ -100,7 +100,7 @@ class _Running:
         for place, node in enumerate(self._nodes, start=1):
             await anyio.lowlevel.checkpoint()  # a deadline must be met also by tools that never wait
             self._started = perf_counter()
-            done = await self._step(node, Scope(self._values, previous))
+            done = await self._step(node, ReferenceScope(self._values, previous))
             self._results.append(done.result)
             if not done.result.skipped:
                 previous = done.result.structured
@@ -126,7 +126,7 @@ class _Running:
         chain_error.__cause__ = error
         return chain_error
 
-    async def _step(self, node: Node, scope: Scope) -> _Done:
+    async def _step(self, node: StepNode, scope: ReferenceScope) -> _Done:
         """Run a step, or what it is made of, unless its condition is not met."""
         if node.when is not None and not node.when.of_item and not node.when.test(scope):
             return _Done(_result(node, node.index, skipped=True))
@@ -139,7 +139,7 @@ class _Running:
         self._values[node.slot] = done.result.structured
         return done
 
-    async def _call(self, node: Node, scope: Scope, index: int) -> _Done:
+    async def _call(self, node: StepNode, scope: ReferenceScope, index: int) -> _Done:
         """Call the tool of a step."""
         started, args = perf_counter(), None
         try:
@@ -160,13 +160,13 @@ class _Running:
         )
         return _Done(result)
 
-    async def _group(self, node: Node, scope: Scope) -> _Done:
+    async def _group(self, node: StepNode, scope: ReferenceScope) -> _Done:
         def job(place: int) -> Awaitable[_Done]:
             return self._step(node.parts[place], scope)
 
         return await self._parts(node, len(node.parts), job)
 
-    async def _for_each(self, node: Node, scope: Scope) -> _Done:
+    async def _for_each(self, node: StepNode, scope: ReferenceScope) -> _Done:
         try:
             items = _items(node, scope)
             self._admit(len(items))
@@ -174,14 +174,14 @@ class _Running:
             return _failed(node, error, index=node.index)
 
         async def job(place: int) -> _Done:
-            inner = Scope(scope.values, scope.previous, items[place], place)
+            inner = ReferenceScope(scope.values, scope.previous, items[place], place)
             if node.when is not None and node.when.of_item and not node.when.test(inner):
                 return _Done(_result(node, place, skipped=True))
             return await self._call(node, inner, place)
 
         return await self._parts(node, len(items), job)
 
-    async def _parts(self, node: Node, count: int, job: Callable[[int], Awaitable[_Done]]) -> _Done:
+    async def _parts(self, node: StepNode, count: int, job: Callable[[int], Awaitable[_Done]]) -> _Done:
         """Run the parts of a step; the first that fails for good ends the others."""
         started = perf_counter()
         done: list[_Done | None] = [None] * count
@@ -210,7 +210,7 @@ class _Running:
             return _failed(node, culprit.error, where, **told)
         return _Done(_result(node, **told, error=culprit.result.error), culprit.error, where)
 
-    def _broken_off(self, node: Node, place: int, started: float) -> StepResult:
+    def _broken_off(self, node: StepNode, place: int, started: float) -> StepResult:
         """Return what is told of a part that was cancelled while it ran."""
         part = node.parts[place] if node.is_group else node
         reason = "it was broken off together with the step that it is a part of"
@@ -219,11 +219,11 @@ class _Running:
             return self._cut_short(part, error, started)
         return _result(part, place, error=explain(error), duration=perf_counter() - started)
 
-    def _cut_short(self, node: Node, error: ToolcribError, started: float) -> StepResult:
+    def _cut_short(self, node: StepNode, error: ToolcribError, started: float) -> StepResult:
         parts = _begun(self._begun.get(node.slot, ()))
         return _result(node, node.index, error=explain(error), duration=perf_counter() - started, parts=parts)
 
-    def _underway(self, node: Node) -> str:
+    def _underway(self, node: StepNode) -> str:
         """Return the tool that a step waits for, the first of them where there are several."""
         if not node.is_group:
             return node.step.tool_id or ""
@@ -242,12 +242,12 @@ class _Running:
             )
 
 
-def _result(node: Node, index: int, **facts: Any) -> StepResult:
+def _result(node: StepNode, index: int, **facts: Any) -> StepResult:
     step = node.step
     return StepResult.of_checked(index=index, tool_id=step.tool_id, id=step.id, **facts)
 
 
-def _failed(node: Node, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
+def _failed(node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
     """Return what a failure comes to: the end of the chain, or what the step has instead of a result."""
     stops = node.step.on_error == "stop"
     result = _result(
@@ -256,7 +256,7 @@ def _failed(node: Node, error: ToolcribError, where: str = "", **facts: Any) -> 
     return _Done(result, error, where) if stops else _Done(result)
 
 
-def _part(node: Node, place: int) -> str:
+def _part(node: StepNode, place: int) -> str:
     return node.parts[place].title if node.is_group else f"item {place}"
 
 
@@ -264,7 +264,7 @@ def _begun(done: Iterable[_Done | None]) -> tuple[StepResult, ...]:
     return tuple(each.result for each in done if each is not None)
 
 
-def _arguments(node: Node, scope: Scope) -> dict[str, Any]:
+def _arguments(node: StepNode, scope: ReferenceScope) -> dict[str, Any]:
     """Return the arguments of a call; they share what they can, and are not to be changed."""
     args = _filled(node, node.args, scope)
     if type(args) is not dict:
@@ -274,21 +274,21 @@ def _arguments(node: Node, scope: Scope) -> dict[str, Any]:
     return {**args, "previous": None if scope.previous is ABSENT else scope.previous}
 
 
-def _items(node: Node, scope: Scope) -> list[Any]:
+def _items(node: StepNode, scope: ReferenceScope) -> list[Any]:
     items = _filled(node, node.items, scope)
     if type(items) is not list:
         raise _refusal(node, "", f"{node.spelling['for_each']} must be an array, not {shown(items)}")
     return items
 
 
-def _filled(node: Node, template: Template, scope: Scope) -> Any:
+def _filled(node: StepNode, template: Template, scope: ReferenceScope) -> Any:
     try:
         return fill(template, scope)
     except LeadsNowhereError as error:
         raise _refusal(node, error.at, str(error)) from None
 
 
-def _own(args: dict[str, Any], node: Node) -> dict[str, Any]:
+def _own(args: dict[str, Any], node: StepNode) -> dict[str, Any]:
     """Return arguments that may be changed without changing what others gave or will be given."""
     try:
         owned: dict[str, Any] = copy_json(args)
@@ -297,7 +297,7 @@ def _own(args: dict[str, Any], node: Node) -> dict[str, Any]:
     return owned
 
 
-def _refusal(node: Node, at: str, message: str) -> InputValidationError:
+def _refusal(node: StepNode, at: str, message: str) -> InputValidationError:
     return InputValidationError((Problem(at, "$ref", message[:500]),), tool_id=node.step.tool_id or "")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from toolcrib.model.plain import walk
 from toolcrib.model.schema.references import LocalReferences
 
-__all__ = ["ALL_TYPES", "Budget", "Place", "Schema", "SpentError", "finite", "type_of", "types"]
+__all__ = ["ALL_TYPES", "Budget", "Schema", "SchemaPart", "SpentError", "finite", "type_of", "types"]
 
 ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """The types of JSON values, where a number is an integer or has a fraction."""
@@ -51,17 +51,17 @@ class Schema:
     def __init__(self, schema: Any, budget: Budget) -> None:
         self.schema = schema
         self.budget = budget
-        self.known: dict[int, list[Place]] = {}
-        """What `Place.all` found, by the id of the subschema."""
+        self.known: dict[int, list[SchemaPart]] = {}
+        """What `SchemaPart.all` found, by the id of the subschema."""
         named = schema.get("$schema", _2020) if isinstance(schema, dict) else _2020
         bare = named.removesuffix("#").partition("//")[2] or named if isinstance(named, str) else ""
         self.is_draft_7 = bare == _DRAFT_7
         self.is_known = bare in {_2020, _DRAFT_7}
 
     @property
-    def root(self) -> "Place":
+    def root(self) -> "SchemaPart":
         """Return the schema as the place that it is."""
-        return Place(self.schema if self.is_known else True, self)
+        return SchemaPart(self.schema if self.is_known else True, self)
 
     @cached_property
     def _references(self) -> LocalReferences:
@@ -105,7 +105,7 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SchemaPart:
     """A subschema, and the schema that it is a part of."""
 
     schema: Any
@@ -115,11 +115,11 @@ class Place:
         """Return what a keyword says; None where the schema does not have it."""
         return self.schema.get(word) if type(self.schema) is dict else None
 
-    def at(self, schema: Any) -> "Place":
+    def at(self, schema: Any) -> "SchemaPart":
         """Return another part of the same schema."""
-        return Place(schema, self.whole)
+        return SchemaPart(schema, self.whole)
 
-    def all(self) -> list["Place"]:
+    def all(self) -> list["SchemaPart"]:
         """Return all subschemas that a value must fit to fit this one: itself, its reference, its `allOf`."""
         self.whole.budget.look()
         known = self.whole.known.get(id(self.schema))
@@ -127,8 +127,8 @@ class Place:
             known = self.whole.known[id(self.schema)] = self._followed()
         return known
 
-    def _followed(self) -> list["Place"]:
-        found: list[Place] = []
+    def _followed(self) -> list["SchemaPart"]:
+        found: list[SchemaPart] = []
         seen: set[int] = set()
         pending = [self]
         while pending and len(seen) < _MAX_FOLLOWED:
@@ -151,7 +151,7 @@ class Place:
         others = None if self.under("patternProperties") else self.under("additionalProperties")
         return others is False and not (isinstance(declared, dict) and name in declared)
 
-    def choices(self) -> Iterator[list["Place"]]:
+    def choices(self) -> Iterator[list["SchemaPart"]]:
         """Yield the branches of `anyOf` and of `oneOf`: of each a value must fit one."""
         for word in ("anyOf", "oneOf"):
             branches = _list(self.under(word))
@@ -177,7 +177,7 @@ def type_of(value: Any) -> str:
     return kinds[type(value)]
 
 
-def types(places: Iterable[Place]) -> frozenset[str]:
+def types(places: Iterable[SchemaPart]) -> frozenset[str]:
     """Return the types that a value may have which fits all of these."""
     admitted = ALL_TYPES
     for place in (each for start in places for each in start.all()):
@@ -189,7 +189,7 @@ def types(places: Iterable[Place]) -> frozenset[str]:
     return admitted
 
 
-def _own_types(place: Place) -> frozenset[str]:
+def _own_types(place: SchemaPart) -> frozenset[str]:
     admitted, named = ALL_TYPES, place.under("type")
     if named is not None:
         names = named if type(named) is list else [named]
@@ -200,13 +200,13 @@ def _own_types(place: Place) -> frozenset[str]:
     return admitted if values is None else admitted & {type_of(value) for value in values}
 
 
-def finite(places: Iterable[Place]) -> list[Any] | None:
+def finite(places: Iterable[SchemaPart]) -> list[Any] | None:
     """Return values among which is every one that fits all of these; None where nothing lists them."""
     listed = [values for start in places for each in start.all() if (values := _own_values(each)) is not None]
     return min(listed, key=len, default=None)
 
 
-def _own_values(place: Place) -> list[Any] | None:
+def _own_values(place: SchemaPart) -> list[Any] | None:
     if type(place.schema) is dict and "const" in place.schema:
         return [place.schema["const"]]
     listed = place.under("enum")

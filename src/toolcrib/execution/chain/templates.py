@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import Problem
-from toolcrib.execution.chain.references import Names, Reference, Scope
+from toolcrib.execution.chain.references import Reference, ReferenceScope, StepNames
 from toolcrib.model.plain import pointer
 
 __all__ = ["ArrayTemplate", "ObjectTemplate", "Template", "fill", "read_template", "references_in"]
@@ -33,7 +33,7 @@ Template = Any
 """Plain JSON, a `Reference`, or one of the two above."""
 
 
-def fill(template: Template, scope: Scope) -> Any:
+def fill(template: Template, scope: ReferenceScope) -> Any:
     """Return the value of a template; parts without references, and what those lead to, are shared.
 
     Raises:
@@ -58,7 +58,7 @@ def references_in(template: Template) -> Iterator[Reference]:
             yield from references_in(member)
 
 
-def read_template(value: Any, names: Names, path: str, problems: list[Problem]) -> Template:
+def read_template(value: Any, names: StepNames, path: str, problems: list[Problem]) -> Template:
     """Return the template that a JSON value is; `path` is where it stands in the chain.
 
     A reference that is none is a problem, and is null in the template.
@@ -69,7 +69,7 @@ def read_template(value: Any, names: Names, path: str, problems: list[Problem]) 
 class _Reader:
     """One walk over a value."""
 
-    def __init__(self, names: Names, path: str, problems: list[Problem]) -> None:
+    def __init__(self, names: StepNames, path: str, problems: list[Problem]) -> None:
         self._names = names
         self._path = path
         self._problems = problems

@@ -16,7 +16,7 @@ from toolcrib.errors import (
     ToolTimeoutError,
 )
 from toolcrib.execution.mcp.config import OnInput
-from toolcrib.execution.mcp.connection import Link
+from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import call_failure, is_closed, was_answered
 from toolcrib.execution.mcp.results import describe_failure, result_size, result_value
 from toolcrib.execution.mcp.tool_watcher import own_name
@@ -36,7 +36,7 @@ _FAREWELL = 0.5
 
 
 async def send_call(
-    link: Link, call: Call, tool: Tool, *, updates: Updates | None, on_input: OnInput | None
+    link: Connection, call: Call, tool: Tool, *, updates: Updates | None, on_input: OnInput | None
 ) -> dict[str, Any]:
     """Return the raw result of a call; a server that asks for input is given it, if there is somebody to ask.
 
@@ -138,7 +138,7 @@ async def _dispatched(upstream: Upstream, call: Call, on_input: OnInput | None) 
                 raise failure from failure.__cause__ or error
 
 
-async def _connected(upstream: Upstream, call: Call) -> Link:
+async def _connected(upstream: Upstream, call: Call) -> Connection:
     try:
         return await upstream.connected(call.deadline)
     except ServerUnavailableError as error:
@@ -153,7 +153,7 @@ async def _connected(upstream: Upstream, call: Call) -> Link:
 
 
 async def _within_limit(
-    upstream: Upstream, link: Link, call: Call, tool: Tool, on_input: OnInput | None
+    upstream: Upstream, link: Connection, call: Call, tool: Tool, on_input: OnInput | None
 ) -> dict[str, Any]:
     """Return what the server answers within the time that its settings give a call."""
     limit = upstream.config.timeout
@@ -165,7 +165,7 @@ async def _within_limit(
 
 
 async def _noted(
-    upstream: Upstream, link: Link, call: Call, tool: Tool, on_input: OnInput | None
+    upstream: Upstream, link: Connection, call: Call, tool: Tool, on_input: OnInput | None
 ) -> dict[str, Any]:
     """Return what the server answers, and let its updates pass meanwhile."""
     updates = None if call.emit is None else Updates()
@@ -196,7 +196,7 @@ async def _relisted(upstream: Upstream, tool: Tool) -> Tool:
     return next((each for each in catalogue.tools if own_name(each) == name), tool.model_copy())
 
 
-async def _failure(upstream: Upstream, link: Link, call: Call, error: MCPError) -> ToolError:
+async def _failure(upstream: Upstream, link: Connection, call: Call, error: MCPError) -> ToolError:
     """Return what a call has failed with."""
     backend = _backend_of(upstream)
     if is_closed(error) and await _is_over(link):
@@ -215,7 +215,7 @@ async def _failure(upstream: Upstream, link: Link, call: Call, error: MCPError) 
     return call_failure(error, call, backend)
 
 
-async def _is_over(link: Link) -> bool:
+async def _is_over(link: Connection) -> bool:
     """Return whether a connection has ended; if so, it is known why, unless that takes long."""
     with anyio.move_on_after(_FAREWELL):
         await link.over.wait()

@@ -31,13 +31,13 @@ from pydantic import ValidationError
 import toolcrib
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.dispatcher import Wire
+from toolcrib.execution.mcp.dispatcher import Dispatcher
 from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable
 from toolcrib.execution.mcp.http import http_transport, sse_transport
 from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.stdio import stdio_transport
 
-__all__ = ["Link", "Listeners", "Start", "Streams", "agree", "open_link", "transport_to"]
+__all__ = ["Connection", "ConnectionListeners", "Start", "Streams", "agree", "open_link", "transport_to"]
 
 Streams = AbstractAsyncContextManager[tuple[Any, Any]]
 """What a transport gives: a stream to read messages from, and one to write them to."""
@@ -56,7 +56,7 @@ def transport_to(config: ServerConfig, *, name: str, stderr: StderrTail) -> Stre
 
 
 @dataclass(frozen=True, slots=True)
-class Listeners:
+class ConnectionListeners:
     """Who is told what happens on a connection besides answers; none of them may wait for anything."""
 
     lost: Callable[[], None]
@@ -66,7 +66,7 @@ class Listeners:
     """A log message, as data and level, which does not say what call it belongs to."""
 
 
-class Link:
+class Connection:
     """A connection that is ready for requests, which any task may send.
 
     Requests go to the SDK's dispatcher itself, not through its typed methods: those check results against the
@@ -74,7 +74,7 @@ class Link:
     here for what is needed of them, and the runner validates the value.
     """
 
-    def __init__(self, session: ClientSession, wire: Wire, *, transport: str, asks: bool) -> None:
+    def __init__(self, session: ClientSession, wire: Dispatcher, *, transport: str, asks: bool) -> None:
         version = session.protocol_version or ""
         self.session = session
         self.transport = transport
@@ -148,8 +148,14 @@ class Link:
 
 @asynccontextmanager
 async def open_link(
-    streams: Streams, listeners: Listeners, *, transport: str, probe: bool, patience: float, asks: bool
-) -> AsyncIterator[Link]:
+    streams: Streams,
+    listeners: ConnectionListeners,
+    *,
+    transport: str,
+    probe: bool,
+    patience: float,
+    asks: bool,
+) -> AsyncIterator[Connection]:
     """Enter the transport and greet the server; leaving closes both.
 
     `probe` and `patience` are those of `agree`; `asks` says that there is somebody to ask for input.
@@ -158,7 +164,7 @@ async def open_link(
         Exception: what the transport raised, and what `agree` does.
     """
     async with streams as (read, write):
-        wire = Wire(read, write, listeners.lost)
+        wire = Dispatcher(read, write, listeners.lost)
         session = ClientSession(
             dispatcher=wire,
             client_info=_CLIENT,
@@ -172,10 +178,10 @@ async def open_link(
                 if error.code == CONNECTION_CLOSED and wire.fault is not None:
                     raise wire.fault from error
                 raise
-            yield Link(session, wire, transport=transport, asks=asks)
+            yield Connection(session, wire, transport=transport, asks=asks)
 
 
-def _hearing(listeners: Listeners) -> MessageHandlerFnT:
+def _hearing(listeners: ConnectionListeners) -> MessageHandlerFnT:
     async def hear(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             listeners.tools_changed()
@@ -183,7 +189,7 @@ def _hearing(listeners: Listeners) -> MessageHandlerFnT:
     return hear
 
 
-def _logging(listeners: Listeners) -> LoggingFnT:
+def _logging(listeners: ConnectionListeners) -> LoggingFnT:
     async def log(params: types.LoggingMessageNotificationParams) -> None:
         listeners.logged(params.data, params.level)
 
@@ -262,13 +268,13 @@ class Start:
     """A start that is over when there is a connection, or a failure, or at a deadline."""
 
     def __init__(self, within: float) -> None:
-        self.link: Link | None = None
+        self.link: Connection | None = None
         self._began = anyio.current_time()
         self._deadline = self._began + within
         self._failure: ServerUnavailableError | None = None
         self._done = anyio.Event()
 
-    def succeed(self, link: Link) -> None:
+    def succeed(self, link: Connection) -> None:
         """Give a connection to those who wait."""
         self.link = link
         self._done.set()
@@ -288,7 +294,7 @@ class Start:
         """Return the seconds since it began."""
         return anyio.current_time() - self._began
 
-    async def wait(self, deadline: float) -> Link | None:
+    async def wait(self, deadline: float) -> Connection | None:
         """Return the connection; None if there is neither one nor a failure at the deadline.
 
         Whoever has a deadline of its own is told a moment before it, while that can still be heard.

@@ -27,7 +27,7 @@ from opentelemetry import context, trace
 
 from toolcrib.execution.mcp.errors import marked
 
-__all__ = ["OnAnswer", "Outbox", "Wire"]
+__all__ = ["Dispatcher", "OnAnswer", "Outbox"]
 
 _MAX_BYTES = 64 * 2**20
 _SMALL = 4 * 2**10
@@ -209,7 +209,7 @@ class _Waiting:
         self.told.set()
 
 
-class Wire(JSONRPCDispatcher[TransportContext]):
+class Dispatcher(JSONRPCDispatcher[TransportContext]):
     """The SDK's dispatcher, which also tells when the other side is gone, and why, if the transport knows.
 
     What `ask` sends is its own: the SDK makes a span, a pair of streams and a clock for each request, and

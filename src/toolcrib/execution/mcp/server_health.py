@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from toolcrib.execution.mcp.status import ServerState
 
-__all__ = ["Breaker", "Standing"]
+__all__ = ["Breaker", "ServerHealth"]
 
 _DOUBLINGS = 30
 """Enough to reach any cap; the exponent must not grow for ever."""
@@ -72,7 +72,7 @@ class Breaker:
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class ServerHealth:
     """The record of one server.
 
     >>> standing = Standing(Breaker(threshold=1))

@@ -30,7 +30,7 @@ from toolcrib.model.tool import Tool
 from toolcrib.redaction import host_of
 
 if TYPE_CHECKING:
-    from toolcrib.execution.mcp.tool_watcher import Following
+    from toolcrib.execution.mcp.tool_watcher import ToolListWatcher
     from toolcrib.execution.mcp.upstream import Upstream
 
 __all__ = ["DRAIN_TIME", "McpServers"]
@@ -252,14 +252,14 @@ class McpServers:
         return f"there is no server named {name!r}{did_you_mean(name, self._configs) or known}"
 
 
-def _load() -> "tuple[type[Upstream], type[Following]]":
+def _load() -> "tuple[type[Upstream], type[ToolListWatcher]]":
     """Return what needs the extra."""
     try:
-        from toolcrib.execution.mcp.tool_watcher import Following  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.tool_watcher import ToolListWatcher  # noqa: PLC0415 - needs the extra
         from toolcrib.execution.mcp.upstream import Upstream  # noqa: PLC0415 - the same
     except ImportError as error:
         raise MissingExtraError("calling mcp servers", "mcp") from error
-    return Upstream, Following
+    return Upstream, ToolListWatcher
 
 
 def _config(name: str, config: ServerConfig | Mapping[str, Any]) -> ServerConfig:

@@ -17,7 +17,7 @@ from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
 from toolcrib.execution.mcp.process import ServerProcess, StderrTail
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["MAX_MESSAGE_BYTES", "Chatter", "stdio_transport"]
+__all__ = ["MAX_MESSAGE_BYTES", "NonProtocolOutput", "stdio_transport"]
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
@@ -91,7 +91,7 @@ class _Link:
         self._process = process
         self._name = name
         self._tail = tail
-        self._chatter = Chatter()
+        self._chatter = NonProtocolOutput()
         self._max_message_bytes = max_message_bytes
         self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.outbox = Outbox(self._write)
@@ -200,7 +200,7 @@ class _Link:
             stream.close()
 
 
-class Chatter:
+class NonProtocolOutput:
     """Tells servers that log to standard output until they speak from programs that do not speak MCP at all.
 
     >>> chatter = Chatter()

@@ -15,13 +15,13 @@ from mcp_types import METHOD_NOT_FOUND
 
 from toolcrib.errors import InvalidToolError, InvalidVersionError, ServerUnavailableError
 from toolcrib.execution.mcp.config import OnTools
-from toolcrib.execution.mcp.connection import Link
+from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import reason_of
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
 from toolcrib.version import Version
 
-__all__ = ["Catalogue", "Following", "all_definitions", "mend_name", "own_name", "read_definitions"]
+__all__ = ["ToolListWatcher", "ToolListing", "all_definitions", "mend_name", "own_name", "read_definitions"]
 
 _MAX_PAGES = 1_000
 _MAX_TOOLS = 100_000
@@ -50,7 +50,7 @@ _DOUBLINGS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class ToolListing:
     """What one complete listing of a server gave."""
 
     tools: tuple[Tool, ...]
@@ -96,7 +96,7 @@ async def _gently(definitions: Sequence[Any]) -> AsyncIterator[Any]:
             await checkpoint()
 
 
-async def read_definitions(definitions: Sequence[Any], server: str) -> Catalogue:
+async def read_definitions(definitions: Sequence[Any], server: str) -> ToolListing:
     """Return the tools that definitions describe; of two with the same name, the first.
 
     >>> import anyio
@@ -124,7 +124,7 @@ async def read_definitions(definitions: Sequence[Any], server: str) -> Catalogue
             continue
         if tools.setdefault(tool.name, tool) is not tool:
             refused.setdefault(name, "the server has another tool of this name, and the first was taken")
-    return Catalogue(tuple(tools.values()), refused)
+    return ToolListing(tuple(tools.values()), refused)
 
 
 def _mended(definition: dict[str, Any]) -> dict[str, Any]:
@@ -181,11 +181,11 @@ class _Round:
 
     def __init__(self) -> None:
         self.done = anyio.Event()
-        self.catalogue: Catalogue | None = None
+        self.catalogue: ToolListing | None = None
         self.failure: Exception | None = None
 
 
-class Following:
+class ToolListWatcher:
     """The tools of one server, across all its connections."""
 
     def __init__(self, server: str, on_tools: OnTools | None) -> None:
@@ -196,7 +196,7 @@ class Following:
         self._failures = 0
         self._round = _Round()
         self._listed = 0.0
-        self.catalogue: Catalogue | None = None
+        self.catalogue: ToolListing | None = None
         """What the last complete listing gave."""
 
     @property
@@ -217,7 +217,7 @@ class Following:
         """Return whether somebody waits for a listing."""
         return self._asked.is_set()
 
-    async def fresh(self) -> Catalogue:
+    async def fresh(self) -> ToolListing:
         """Return what a listing gives that is under way, or else is begun; it needs somebody who follows.
 
         Raises:
@@ -238,7 +238,7 @@ class Following:
         if self.busy:
             self._settle(None, failure)
 
-    async def follow(self, link: Link, *, within: float) -> None:
+    async def follow(self, link: Connection, *, within: float) -> None:
         """List a server when somebody asks for it, and when its tools have changed, until cancelled.
 
         A listing may take `within` seconds. With somebody to tell, the first is made at once. Those that a
@@ -277,7 +277,7 @@ class Following:
         self._settle(None, error)
         return pause
 
-    async def _list(self, link: Link) -> Catalogue:
+    async def _list(self, link: Connection) -> ToolListing:
         async def page(cursor: str | None) -> dict[str, Any]:
             try:
                 return await link.request("tools/list", {} if cursor is None else {"cursor": cursor})
@@ -288,7 +288,7 @@ class Following:
 
         return await read_definitions(await all_definitions(page), self._server)
 
-    def _tell(self, catalogue: Catalogue) -> None:
+    def _tell(self, catalogue: ToolListing) -> None:
         if self._on_tools is None:
             return
         try:
@@ -296,12 +296,12 @@ class Following:
         except Exception:  # noqa: BLE001 - it is the user's code, and must not cost the connection
             _log.exception("on_tools failed for server %r", self._server)
 
-    def _settle(self, catalogue: Catalogue | None, failure: Exception | None) -> None:
+    def _settle(self, catalogue: ToolListing | None, failure: Exception | None) -> None:
         ended, self._round, self._asked = self._round, _Round(), anyio.Event()
         ended.catalogue, ended.failure = catalogue, failure
         ended.done.set()
 
-    async def subscribe(self, link: Link) -> None:
+    async def subscribe(self, link: Connection) -> None:
         """Hear of changes from a server of the stateless era, which tells only those who listen."""
         capabilities = link.session.server_capabilities
         if not link.modern or not (capabilities and capabilities.tools and capabilities.tools.list_changed):

@@ -13,15 +13,15 @@ from typing import Any
 import anyio
 from mcp.shared.exceptions import MCPError
 
-from toolcrib.concurrency.in_flight import Visits
+from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.connection import Link, Listeners, Start, open_link, transport_to
+from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
 from toolcrib.execution.mcp.errors import hung_up, is_unreachable, reason_of
 from toolcrib.execution.mcp.process import StderrTail
-from toolcrib.execution.mcp.server_health import Breaker, Standing
+from toolcrib.execution.mcp.server_health import Breaker, ServerHealth
 from toolcrib.execution.mcp.status import ServerStatus
-from toolcrib.execution.mcp.tool_watcher import Catalogue, Following
+from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
 from toolcrib.execution.mcp.updates import Updates, log_update
 from toolcrib.redaction import host_of
 
@@ -44,7 +44,7 @@ class Upstream:
         config: ServerConfig,
         *,
         environ: Mapping[str, str],
-        following: Following,
+        following: ToolListWatcher,
         breaker: Breaker,
         asks: bool = False,
     ) -> None:
@@ -53,7 +53,7 @@ class Upstream:
         self.following = following
         self.slots = anyio.Semaphore(config.max_concurrency, fast_acquire=True)
         """Taken by calls while they run."""
-        self.visits = Visits()
+        self.visits = InFlight()
         """The calls under way, also those that wait for a slot or for a start."""
         self.running: dict[object, Updates | None] = {}
         """The calls under way, and where their updates go."""
@@ -63,9 +63,9 @@ class Upstream:
         """Whether calls that this ended were cancelled, rather than failed by the server."""
         self._environ = environ
         self._asks = asks
-        self._standing = Standing(breaker)
+        self._standing = ServerHealth(breaker)
         self._stderr = StderrTail()
-        self._link: Link | None = None
+        self._link: Connection | None = None
         self._start: Start | None = None
         self._handshake = False
         self._stirred = anyio.Event()
@@ -73,7 +73,7 @@ class Upstream:
         self._ended = anyio.Event()
         self._used = 0.0
 
-    async def connected(self, deadline: float = inf) -> Link:
+    async def connected(self, deadline: float = inf) -> Connection:
         """Return the live connection, after starting the server if need be.
 
         Raises:
@@ -114,7 +114,7 @@ class Upstream:
             self._start = None
             self._standing.failed(self._late())
 
-    async def listed(self) -> Catalogue:
+    async def listed(self) -> ToolListing:
         """Return what a listing gives that is made, or under way, now.
 
         Raises:
@@ -128,7 +128,7 @@ class Upstream:
                 raise
         return await self._listing()
 
-    async def _listing(self) -> Catalogue:
+    async def _listing(self) -> ToolListing:
         link = await self.connected()
         while self._link is not link:  # it is over already, and so is whoever would do the listing
             link = await self.connected()
@@ -136,7 +136,7 @@ class Upstream:
         self._used = anyio.current_time()
         return catalogue
 
-    def discarded(self, link: Link, error: MCPError) -> bool:
+    def discarded(self, link: Connection, error: MCPError) -> bool:
         """Return whether a connection is of no use after such an error; if so, it is closed.
 
         Either its session is forgotten, or nobody can be reached, while no call that was heard needs it any
@@ -148,7 +148,7 @@ class Upstream:
             self._stirred.set()
         return useless
 
-    def _let_go(self, link: Link, farewell: str) -> None:
+    def _let_go(self, link: Connection, farewell: str) -> None:
         """End a connection: from this step on nobody is given it, though closing it takes a while."""
         link.farewell = farewell
         self._link = None
@@ -160,7 +160,7 @@ class Upstream:
         if self._link is not None:
             self._link.called = True
 
-    def finished(self, key: object, link: Link, *, answered: bool) -> None:
+    def finished(self, key: object, link: Connection, *, answered: bool) -> None:
         """Note that a call has ended, and whether the server answered it."""
         del self.running[key]
         self._used = anyio.current_time()
@@ -252,11 +252,11 @@ class Upstream:
         expected = not words or any(word in words for word in _HANDSHAKE_WORDS)
         return self.config.transport == "stdio" and expected and failure is not None and hung_up(failure)
 
-    async def _connection(self, *, probe: bool) -> tuple[Link | None, Exception | None]:
+    async def _connection(self, *, probe: bool) -> tuple[Connection | None, Exception | None]:
         """Have one connection, from start to end; return it, if it came to be, and what went wrong."""
         self._standing.starts += 1
         self._stderr = StderrTail()
-        link: Link | None = None
+        link: Connection | None = None
         failure: Exception | None = None
         with anyio.CancelScope(deadline=anyio.current_time() + self.config.start_timeout) as scope:
             try:
@@ -271,9 +271,11 @@ class Upstream:
             self._handshake = probe  # what it was asked may have stopped it: the next start asks otherwise
         return link, failure
 
-    def _linked(self, config: ServerConfig, *, probe: bool) -> AbstractAsyncContextManager[Link]:
+    def _linked(self, config: ServerConfig, *, probe: bool) -> AbstractAsyncContextManager[Connection]:
         streams = transport_to(config, name=self.name, stderr=self._stderr)
-        listeners = Listeners(lost=self._lost, tools_changed=self.following.changed, logged=self._hear)
+        listeners = ConnectionListeners(
+            lost=self._lost, tools_changed=self.following.changed, logged=self._hear
+        )
         # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
         patience = min(_SILENCE, config.start_timeout / 3) if config.transport == "stdio" else inf
         return open_link(
@@ -285,7 +287,7 @@ class Upstream:
             asks=self._asks,
         )
 
-    async def _serve(self, link: Link) -> None:
+    async def _serve(self, link: Connection) -> None:
         """Let callers use a connection until it is over."""
         self._handshake = not link.modern
         self._standing.state = "ready"
@@ -305,7 +307,7 @@ class Upstream:
             if self._link is link:
                 self._link = None
 
-    async def _until_over(self, link: Link) -> None:
+    async def _until_over(self, link: Connection) -> None:
         while self._link is link and not link.gone and self.closed is None:
             self._stirred = anyio.Event()
             left = self._idle_left()
@@ -324,7 +326,7 @@ class Upstream:
             return limit
         return self._used + limit - anyio.current_time()
 
-    def _part(self, link: Link, failure: Exception | None) -> None:
+    def _part(self, link: Connection, failure: Exception | None) -> None:
         """Tell those who used a connection why it ended; one that was of no use to anybody is a failure."""
         expected = bool(link.farewell) or self.closed is not None
         if not link.farewell:

@@ -9,7 +9,7 @@ from email.message import Message
 from typing import Any, Protocol
 
 from toolcrib.execution.provider.credentials import Veil
-from toolcrib.execution.provider.events import Parts, TextParts, parse_json_value, parts_of
+from toolcrib.execution.provider.events import StreamDecoder, TextParts, parse_json_value, parts_of
 from toolcrib.execution.provider.inflate import Inflater, UnreadableError
 from toolcrib.execution.records import Emit, Update
 
@@ -71,7 +71,7 @@ async def read_value(
 
 
 async def _stream(
-    body: AsyncIterator[bytes], parts: Parts, emit: Emit | None, hidden: tuple[str, ...]
+    body: AsyncIterator[bytes], parts: StreamDecoder, emit: Emit | None, hidden: tuple[str, ...]
 ) -> Any:
     found: list[Any] = []
     veil = Veil(hidden)

@@ -21,7 +21,7 @@ from toolcrib.execution.provider.encoding import (
     query_pairs,
     to_json,
 )
-from toolcrib.execution.provider.plan import Body, Parameter, Part, Plan
+from toolcrib.execution.provider.plan import Body, Parameter, Part, RequestPlan
 from toolcrib.model.plain import pointer
 
 __all__ = ["FORBIDDEN_HEADERS", "Outgoing", "assemble", "is_token", "write_body"]
@@ -71,7 +71,7 @@ def is_token(name: str) -> bool:
     return re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is not None
 
 
-def assemble(plan: Plan, args: Mapping[str, Any], credentials: Credentials) -> Outgoing:
+def assemble(plan: RequestPlan, args: Mapping[str, Any], credentials: Credentials) -> Outgoing:
     """Return the request that a call makes.
 
     Raises:
@@ -83,7 +83,7 @@ def assemble(plan: Plan, args: Mapping[str, Any], credentials: Credentials) -> O
 class _Assembly:
     """The parts of one request, gathered argument by argument."""
 
-    def __init__(self, plan: Plan, args: Mapping[str, Any], credentials: Credentials) -> None:
+    def __init__(self, plan: RequestPlan, args: Mapping[str, Any], credentials: Credentials) -> None:
         self._plan, self._args, self._credentials = plan, args, credentials
         self._segments: dict[str, str] = {}
         self._query: list[str] = [plan.query] if plan.query else []

@@ -7,9 +7,9 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from toolcrib.errors import ConfigError, InvalidToolError, NoBackendError, Problem
 from toolcrib.execution.provider.addresses import is_odd_number
-from toolcrib.execution.provider.client import Client, HttpOptions
+from toolcrib.execution.provider.client import HttpClient, HttpOptions
 from toolcrib.execution.provider.credentials import Credentials
-from toolcrib.execution.provider.plan import Plan
+from toolcrib.execution.provider.plan import RequestPlan
 from toolcrib.execution.records import Answer, Call
 from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.suggest import did_you_mean
@@ -31,12 +31,12 @@ class WebProvider:
     """
 
     def __init__(
-        self, provider_id: str, tools: Mapping[str, tuple[Tool, Plan]], options: HttpOptions
+        self, provider_id: str, tools: Mapping[str, tuple[Tool, RequestPlan]], options: HttpOptions
     ) -> None:
         check_id(provider_id)
         self.id = provider_id
         self._tools = dict(tools)
-        self._client = Client(provider_id, options)
+        self._client = HttpClient(provider_id, options)
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools, each bound to this provider and in the namespace of its id."""
@@ -62,7 +62,7 @@ class WebProvider:
         _, plan = self._tools[name]
         return await self._client.call(call, plan, await self._credentials(call, plan))
 
-    async def _credentials(self, call: Call, plan: Plan) -> Credentials:  # noqa: ARG002 - for those that have some
+    async def _credentials(self, call: Call, plan: RequestPlan) -> Credentials:  # noqa: ARG002 - for those that have some
         return Credentials()
 
     async def aclose(self) -> None:

@@ -26,7 +26,7 @@ from toolcrib.execution.provider.assembly import Outgoing, assemble, is_token
 from toolcrib.execution.provider.credentials import Credentials, hide
 from toolcrib.execution.provider.inflate import ACCEPTED, UnreadableError
 from toolcrib.execution.provider.methods import is_idempotent
-from toolcrib.execution.provider.plan import Plan
+from toolcrib.execution.provider.plan import RequestPlan
 from toolcrib.execution.records import Answer, Call
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from toolcrib.execution.provider.network import GuardedTransport
 
-__all__ = ["Client", "HttpOptions"]
+__all__ = ["HttpClient", "HttpOptions"]
 
 _SUCCESS, _REDIRECTS = range(200, 300), range(300, 400)
 _TOO_MANY, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT = 429, 502, 503, 504
@@ -93,7 +93,7 @@ class _Progress:
 
 
 @dataclass(eq=False)
-class Client:
+class HttpClient:
     """The pooled connections of one provider, opened with the first call, in one event loop at a time."""
 
     provider_id: str
@@ -118,7 +118,7 @@ class Client:
                 problem = Problem("/headers", "header", reason)
                 raise ConfigError(f"provider {self.provider_id!r}", (problem,))
 
-    async def call(self, call: Call, plan: Plan, credentials: Credentials) -> Answer:
+    async def call(self, call: Call, plan: RequestPlan, credentials: Credentials) -> Answer:
         """Send a call and return its answer.
 
         Raises:
@@ -172,7 +172,7 @@ class Client:
                 tool_id=call.tool_id, backend=self._backend, reason=str(error)
             ) from error
 
-    def _refusal(self, call: Call, plan: Plan, failure: dict[str, Any]) -> Exception:
+    def _refusal(self, call: Call, plan: RequestPlan, failure: dict[str, Any]) -> Exception:
         """Return the error for an answer that is no success.
 
         A server that counts requests refuses before it runs anything; one that is down for a while may have

@@ -12,7 +12,7 @@ from toolcrib.execution.provider.assembly import FORBIDDEN_HEADERS, is_token
 from toolcrib.execution.provider.base import PATH_SAFE, WebProvider, check_base
 from toolcrib.execution.provider.client import HttpOptions
 from toolcrib.execution.provider.methods import annotations_of
-from toolcrib.execution.provider.plan import Body, Parameter, Plan
+from toolcrib.execution.provider.plan import Body, Parameter, RequestPlan
 from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.tool import Tool, ToolAnnotations
@@ -68,7 +68,7 @@ class HttpProvider(WebProvider):
     """
 
     def __init__(self, id: str, endpoints: Iterable[Endpoint], **options: Unpack[HttpOptions]) -> None:  # noqa: A002 - what a user calls it
-        tools: dict[str, tuple[Tool, Plan]] = {}
+        tools: dict[str, tuple[Tool, RequestPlan]] = {}
         for endpoint in endpoints:
             if endpoint.name in tools:
                 raise _refusal(endpoint, "/name", "is the name of two endpoints")
@@ -77,7 +77,7 @@ class HttpProvider(WebProvider):
         super().__init__(id, tools, options)
 
 
-def _plan(provider_id: str, endpoint: Endpoint) -> Plan:
+def _plan(provider_id: str, endpoint: Endpoint) -> RequestPlan:
     parts = urlsplit(endpoint.url)
     origin = check_base(provider_id, f"{parts.scheme}://{parts.netloc}")
     if parts.fragment or "{" in parts.netloc:
@@ -101,7 +101,7 @@ def _plan(provider_id: str, endpoint: Endpoint) -> Plan:
     body = endpoint.body or ("none" if endpoint.method in _BODILESS else "json")
     if body == "none":
         parameters += _loose(endpoint, parameters)
-    return Plan(
+    return RequestPlan(
         method=endpoint.method,
         base=origin,
         path=quote(parts.path, safe=PATH_SAFE + "{}"),
@@ -147,7 +147,7 @@ def _loose(endpoint: Endpoint, placed: Iterable[Parameter]) -> list[Parameter]:
     ]
 
 
-def _tool(provider_id: str, endpoint: Endpoint, plan: Plan) -> Tool:
+def _tool(provider_id: str, endpoint: Endpoint, plan: RequestPlan) -> Tool:
     return Tool(
         name=endpoint.name,
         title=endpoint.title,
@@ -161,7 +161,7 @@ def _tool(provider_id: str, endpoint: Endpoint, plan: Plan) -> Tool:
     )
 
 
-def _schema(plan: Plan) -> dict[str, Any]:
+def _schema(plan: RequestPlan) -> dict[str, Any]:
     """Return the schema that the templates alone give: parts of the path are required, the rest is not."""
     properties: dict[str, Any] = {}
     for parameter in plan.parameters:

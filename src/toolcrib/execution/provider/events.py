@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 
 from toolcrib.model.plain import walk
 
-__all__ = ["EventParts", "LineParts", "Parts", "TextParts", "parse_json_value", "parts_of"]
+__all__ = ["EventParts", "LineParts", "StreamDecoder", "TextParts", "parse_json_value", "parts_of"]
 
 _LINES = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines",
@@ -19,7 +19,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-class Parts(Protocol):
+class StreamDecoder(Protocol):
     """Turns bytes as they come into the parts of an answer."""
 
     def feed(self, data: bytes) -> Iterator[Any]:
@@ -35,7 +35,7 @@ class Parts(Protocol):
         ...
 
 
-def parts_of(media_type: str, charset: str, *, chunked: bool) -> Parts | None:
+def parts_of(media_type: str, charset: str, *, chunked: bool) -> StreamDecoder | None:
     """Return what takes an answer of this type apart; None where it comes as one."""
     if media_type == "text/event-stream":
         return EventParts()

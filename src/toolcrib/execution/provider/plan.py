@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Body", "BodyKind", "Parameter", "Part", "Place", "Plan", "Style"]
+__all__ = ["Body", "BodyKind", "Parameter", "Part", "Place", "RequestPlan", "Style"]
 
 Place = Literal["path", "query", "header", "cookie"]
 Style = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
@@ -52,7 +52,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RequestPlan:
     """One request, but for the arguments and the credentials."""
 
     method: str

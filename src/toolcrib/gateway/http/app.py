@@ -8,17 +8,17 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from toolcrib import __version__
-from toolcrib.concurrency.in_flight import Visits
+from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.crib import GatewaySettings
-from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.http.asgi import CLOSE, Receive, Scope, Send, reply, send_bytes
-from toolcrib.gateway.http.rules import Rules
-from toolcrib.gateway.http.sessions import Sessions
+from toolcrib.gateway.http.rules import AccessRules
+from toolcrib.gateway.http.sessions import SessionManager
 
 if TYPE_CHECKING:
     from toolcrib.execution.mcp import ServerStatus
 
-__all__ = ["Served", "Site"]
+__all__ = ["HttpApp", "Served"]
 
 _SESSION = b"mcp-session-id"
 
@@ -31,11 +31,11 @@ class Served(Protocol):
         """The settings that hold at this moment."""
         ...
 
-    def rules(self) -> Rules:
+    def rules(self) -> AccessRules:
         """Return who may call at this moment."""
         ...
 
-    def find(self, toolset: str | None) -> Endpoint | None:
+    def find(self, toolset: str | None) -> McpEndpoint | None:
         """Return the endpoint of a toolset, or of everything; None where there is none."""
         ...
 
@@ -56,12 +56,12 @@ class Served(Protocol):
         ...
 
 
-class _Desk:
+class _EndpointSessions:
     """Where the requests of one endpoint are answered, and how many are."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: SessionManager) -> None:
         self.sessions = sessions
-        self._answering = Visits()
+        self._answering = InFlight()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; a stream that carries news alone does not count as one."""
@@ -76,7 +76,7 @@ class _Desk:
         await self._answering.over(within)
 
 
-class Site:
+class HttpApp:
     """Answers requests: `/mcp`, `/mcp/{toolset}`, `/health`, `/ready` and `/metrics`.
 
     Each endpoint has sessions of its own, which live in the task group until the endpoint is closed.
@@ -84,7 +84,7 @@ class Site:
 
     def __init__(self, served: Served, tasks: TaskGroup) -> None:
         self._served, self._tasks = served, tasks
-        self._desks: dict[Endpoint, _Desk] = {}
+        self._desks: dict[McpEndpoint, _EndpointSessions] = {}
         self._opening = anyio.Lock()
         self._closing = False
 
@@ -127,7 +127,7 @@ class Site:
         else:
             await desk.answer(scope, receive, send)
 
-    def _parting(self, toolset: str, scope: Scope) -> _Desk | None:
+    def _parting(self, toolset: str, scope: Scope) -> _EndpointSessions | None:
         """Return where a session goes on whose endpoint is gone, until its calls have ended."""
         parting = [each for each in self._desks if each.closed.is_set() and each.name == toolset]
         session = (
@@ -136,7 +136,7 @@ class Site:
         desks = (self._desks[endpoint] for endpoint in parting)
         return next((desk for desk in desks if desk.sessions.has(session.decode("latin-1"))), None)
 
-    async def _opened(self, toolset: str) -> _Desk | None:
+    async def _opened(self, toolset: str) -> _EndpointSessions | None:
         endpoint = self._served.find(toolset or None)
         if endpoint is None or endpoint in self._desks:
             return None if endpoint is None else self._desks[endpoint]
@@ -145,16 +145,16 @@ class Site:
                 self._desks[endpoint] = await self._tasks.start(self._keep, endpoint)
             return self._desks[endpoint]
 
-    async def _keep(self, endpoint: Endpoint, *, task_status: TaskStatus[_Desk]) -> None:
+    async def _keep(self, endpoint: McpEndpoint, *, task_status: TaskStatus[_EndpointSessions]) -> None:
         """Keep the sessions of an endpoint until it is closed, and a little longer for what still runs."""
         settings = self._served.settings
-        sessions = Sessions(
+        sessions = SessionManager(
             endpoint.server,
             max_request_body_size=settings.request_bytes,
             session_idle_timeout=settings.session_timeout,
             max_sessions=settings.sessions,
         )
-        desk = _Desk(sessions)
+        desk = _EndpointSessions(sessions)
         try:
             async with sessions.run():
                 task_status.started(desk)

@@ -14,7 +14,7 @@ __all__ = [
     "Headers",
     "Message",
     "Receive",
-    "Response",
+    "ResponseSender",
     "Scope",
     "Send",
     "error",
@@ -68,7 +68,7 @@ def event(message: dict[str, Any]) -> bytes:
     return b"event: message\r\ndata: " + json.dumps(message).encode() + b"\r\n\r\n"
 
 
-class Response:
+class ResponseSender:
     """Sends a response, and knows how far it is, so that it can be broken off."""
 
     def __init__(self, send: Send) -> None:

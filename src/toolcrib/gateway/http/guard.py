@@ -5,8 +5,18 @@ from collections.abc import Callable
 import anyio
 
 from toolcrib.crib import GatewaySettings
-from toolcrib.gateway.http.asgi import CLOSE, App, Headers, Message, Receive, Response, Scope, Send, reply
-from toolcrib.gateway.http.rules import Rules
+from toolcrib.gateway.http.asgi import (
+    CLOSE,
+    App,
+    Headers,
+    Message,
+    Receive,
+    ResponseSender,
+    Scope,
+    Send,
+    reply,
+)
+from toolcrib.gateway.http.rules import AccessRules
 
 __all__ = ["Guard"]
 
@@ -24,7 +34,7 @@ _Refusal = tuple[int, str, Headers]
 class Guard:
     """Lets requests through that have a right name, origin and token, and arrive whole and in time."""
 
-    def __init__(self, app: App, current: Callable[[], tuple[GatewaySettings, Rules]]) -> None:
+    def __init__(self, app: App, current: Callable[[], tuple[GatewaySettings, AccessRules]]) -> None:
         """Stand before an application; `current` says what holds at this moment."""
         self._app = app
         self._current = current
@@ -33,7 +43,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
-        response = Response(send)
+        response = ResponseSender(send)
         try:
             await self._answer(scope, receive, response)
         except anyio.get_cancelled_exc_class():
@@ -66,7 +76,7 @@ class Guard:
             await self._app(scope, _replay(body, receive), send)
 
 
-def _refusal(headers: dict[bytes, str], rules: Rules) -> _Refusal | None:
+def _refusal(headers: dict[bytes, str], rules: AccessRules) -> _Refusal | None:
     """Return why nobody may ask like this, whatever the token."""
     origin, host = headers.get(b"origin"), headers.get(b"host")
     if origin is not None and not rules.allows_origin(origin):

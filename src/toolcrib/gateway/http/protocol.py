@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolcrib.crib import GatewaySettings
 
-__all__ = ["HEADER_BYTES", "Gathered", "bounded"]
+__all__ = ["HEADER_BYTES", "CoalescingTransport", "bounded"]
 
 HEADER_BYTES = 32 * 1024
 """How long the headers of a request may be."""
@@ -54,7 +54,7 @@ class _Bounded(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request, unless there are far too many connections."""
-        super().connection_made(Gathered(transport, self.loop))  # type: ignore[arg-type] # it acts as one
+        super().connection_made(CoalescingTransport(transport, self.loop))  # type: ignore[arg-type] # it acts as one
         if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _SPARE:
             transport.abort()
         else:
@@ -223,7 +223,7 @@ def _ended(timer: Any) -> Any:
     return None
 
 
-class Gathered:
+class CoalescingTransport:
     """Holds what is written until more is, or until the event loop has its next turn.
 
     A server writes the head of a response and then its body. Sent apart they wake a client twice, and on a

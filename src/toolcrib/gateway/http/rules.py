@@ -7,7 +7,7 @@ from typing import Self
 
 from toolcrib.crib.config.gateway import GatewaySettings, is_loopback, token_of
 
-__all__ = ["Rules", "is_loopback", "token_of"]
+__all__ = ["AccessRules", "is_loopback", "token_of"]
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/@?#\s]+))(?::(\d{1,5}))?")
@@ -15,7 +15,7 @@ _ORIGIN = re.compile(r"(https?)://(.+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AccessRules:
     """What the settings allow; made once for each version of them."""
 
     hosts: frozenset[str]

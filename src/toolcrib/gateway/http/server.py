@@ -11,7 +11,7 @@ import uvicorn
 from anyio.abc import TaskStatus
 
 from toolcrib.errors import ConfigError, Problem
-from toolcrib.gateway.http.app import Served, Site
+from toolcrib.gateway.http.app import HttpApp, Served
 from toolcrib.gateway.http.guard import Guard
 from toolcrib.gateway.http.protocol import bounded
 from toolcrib.gateway.signals import Stop, until_urged
@@ -75,7 +75,7 @@ async def serve(
     """Serve until told to stop; the socket is closed at the end."""
     try:
         async with anyio.create_task_group() as tasks:
-            site = Site(served, tasks)
+            site = HttpApp(served, tasks)
             guard = Guard(site, lambda: (served.settings, served.rules()))
             server = _Server(_config(guard, served))
             try:
@@ -95,7 +95,7 @@ async def serve(
         listener.close()
 
 
-async def _drain(site: Site, server: "_Server") -> None:
+async def _drain(site: HttpApp, server: "_Server") -> None:
     """Wait until everything is answered, and the answers have been taken."""
     await site.drained()
     await site.end()

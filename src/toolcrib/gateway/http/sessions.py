@@ -58,7 +58,7 @@ from starlette.types import Scope
 
 from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, send_bytes
 
-__all__ = ["Sessions", "answer_call"]
+__all__ = ["SessionManager", "answer_call"]
 
 _CALL = "tools/call"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
@@ -67,7 +67,7 @@ _AT_ONCE = 0.02
 """Seconds within which most calls end; nobody watches over those."""
 
 
-class Sessions(StreamableHTTPSessionManager):
+class SessionManager(StreamableHTTPSessionManager):
     """The SDK's, with other sessions."""
 
     patience = 5.0

@@ -6,13 +6,13 @@ from toolcrib import errors as _errors
 from toolcrib.gateway.meta.confirm import policy
 
 if typing.TYPE_CHECKING:
-    from toolcrib.gateway.meta.face import TOKENS, MetaFace
+    from toolcrib.gateway.meta.tools import TOKENS, MetaTools
 
-__all__ = ["TOKENS", "MetaFace", "policy"]
+__all__ = ["TOKENS", "MetaTools", "policy"]
 
 
 def __getattr__(name: str) -> typing.Any:
-    if name not in {"TOKENS", "MetaFace"}:
+    if name not in {"TOKENS", "MetaTools"}:
         raise AttributeError(f"module 'toolcrib.gateway.meta' has no attribute {name!r}")
     try:
         from toolcrib.gateway.meta import face  # noqa: PLC0415 - it needs an extra

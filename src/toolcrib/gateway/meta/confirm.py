@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcrib.errors import PolicyDeniedError
 from toolcrib.execution import Request
-from toolcrib.gateway.face import Client, Question, Verdict
+from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model.hidden import HIDDEN
 from toolcrib.model.tool import ToolAnnotations
 from toolcrib.redaction import hide_secrets
@@ -62,7 +62,7 @@ def policy(request: Request) -> str | None:
 
 
 @contextmanager
-def agreed(client: Client, tools: Iterable[str], *, confirm: bool) -> Iterator[None]:
+def agreed(client: CallingClient, tools: Iterable[str], *, confirm: bool) -> Iterator[None]:
     """Let a request run these destructive tools and no others, where its client can ask."""
     if not (confirm and client.can_ask):
         yield
@@ -75,7 +75,7 @@ def agreed(client: Client, tools: Iterable[str], *, confirm: bool) -> Iterator[N
 
 
 async def ask(
-    client: Client, tools: Sequence[str], given: Any, *, what: str = "", places: Sequence[str] = ()
+    client: CallingClient, tools: Sequence[str], given: Any, *, what: str = "", places: Sequence[str] = ()
 ) -> None:
     """Ask whether destructive tools may run, all at once.
 
@@ -93,17 +93,17 @@ async def ask(
     if not tools:
         return
     verdict = await client.confirm(_question(tools, given, what, places))
-    if verdict is Verdict.DECLINED:
+    if verdict is ConfirmationResult.DECLINED:
         said = "the user declined; do not try again unless the user asks for it"
         raise PolicyDeniedError(tool_id=", ".join(tools), reason=said)
 
 
-def _question(tools: Sequence[str], given: Any, what: str, places: Sequence[str]) -> Question:
+def _question(tools: Sequence[str], given: Any, what: str, places: Sequence[str]) -> Confirmation:
     """Return the question, the same each time it is about the same tools and arguments."""
     written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
     content = "\0".join((what, *tools, written))
     key = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
-    return Question(key=f"run-{key}", text=_text(tools, written, what, places))
+    return Confirmation(key=f"run-{key}", text=_text(tools, written, what, places))
 
 
 def _text(tools: Sequence[str], written: str, what: str, places: Sequence[str]) -> str:

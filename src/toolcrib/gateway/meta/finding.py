@@ -6,12 +6,12 @@ from typing import Any
 from toolcrib.crib import View
 from toolcrib.discovery import IndexView, Page, Result, doubt
 from toolcrib.errors.base import shown
+from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.definitions import MAX_EXAMPLES
-from toolcrib.gateway.meta.portrait import Portrait
-from toolcrib.gateway.meta.reply import Fitting, MetaCall, Reply
+from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
 from toolcrib.model.suggest import choose
 
-__all__ = ["Finder"]
+__all__ = ["FindHandlers"]
 
 _KINDS = ("mcp", "provider", "local")
 """What runs tools."""
@@ -22,10 +22,10 @@ _BRIEF = frozenset({"summary", "annotations", "schemaInfo"})
 _DIGITS = 4
 
 
-class Finder:
+class FindHandlers:
     """Answers questions about the tools of a view."""
 
-    def __init__(self, view: View, portrait: Portrait, fitting: Fitting) -> None:
+    def __init__(self, view: View, portrait: CatalogSummary, fitting: ResultLimiter) -> None:
         self._view = view
         self._portrait = portrait
         self._fitting = fitting

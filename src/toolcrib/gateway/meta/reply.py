@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.gateway.face import Client
+from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.results import KeptResults, encoded, size_of, truncated
 
-__all__ = ["Fitting", "MetaCall", "Reply"]
+__all__ = ["MetaCall", "Reply", "ResultLimiter"]
 
 _TEXT = "text/plain"
 _LINK = "The whole result, which is too large to be sent at once"
@@ -19,7 +19,7 @@ class MetaCall:
     """One call of a meta-tool, its arguments read."""
 
     args: dict[str, Any]
-    client: Client
+    client: CallingClient
     notes: list[str] = field(default_factory=list)
     """What was repaired in the arguments."""
 
@@ -38,7 +38,7 @@ class Reply:
     is_error: bool = False
 
 
-class Fitting:
+class ResultLimiter:
     """Makes replies as small as a client wants them; what they lose is kept to be read."""
 
     def __init__(self, kept: KeptResults, limit: int) -> None:

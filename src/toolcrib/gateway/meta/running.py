@@ -23,15 +23,15 @@ from toolcrib.execution.chain import Plan
 from toolcrib.execution.chain.plan import PlannedStep
 from toolcrib.execution.chain.results import StepResult
 from toolcrib.execution.mcp.results import read_text
+from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.confirm import agreed, ask, is_destructive
 from toolcrib.gateway.meta.failures import failure
-from toolcrib.gateway.meta.portrait import Portrait
-from toolcrib.gateway.meta.reply import Fitting, MetaCall, Reply
+from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
 from toolcrib.model import DefaultValidator, RunResult, Tool, ToolCallRecord
 from toolcrib.runtime.stubs.naming import identifier
 from toolcrib.runtime.surface import mentioned
 
-__all__ = ["Runs", "mentioned_in", "places_of"]
+__all__ = ["RunHandlers", "mentioned_in", "places_of"]
 
 _MS = 1000
 _DIGITS = 3
@@ -40,11 +40,16 @@ _AROUND = 80
 """How many characters before and after a name are shown of a long line."""
 
 
-class Runs:
+class RunHandlers:
     """Runs tools of a view for clients."""
 
     def __init__(
-        self, view: View, settings: GatewaySettings, portrait: Portrait, fitting: Fitting, code: str
+        self,
+        view: View,
+        settings: GatewaySettings,
+        portrait: CatalogSummary,
+        fitting: ResultLimiter,
+        code: str,
     ) -> None:
         """Run what a view has; `code` says why code cannot run, and is empty where it can."""
         self._view = view

@@ -9,8 +9,8 @@ from toolcrib.model.argschema.records import (
     ACCEPTED,
     ArgSchemaProperty,
     ArgType,
+    CompiledPattern,
     Members,
-    Pattern,
     Place,
     form_of,
     label,
@@ -20,7 +20,7 @@ from toolcrib.model.argschema.records import (
 from toolcrib.model.plain import pointer
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Checker", "problem_at"]
+__all__ = ["ValueChecker", "problem_at"]
 
 _MAX_STEPS = 40_000_000
 """What one checker may spend, about a second: the steps of patterns, and of looking for properties."""
@@ -36,7 +36,7 @@ def problem_at(place: Place, keyword: str, message: str) -> Problem:
     return Problem(pointer(place), keyword, message[:500])
 
 
-class Checker:
+class ValueChecker:
     """Checks values that `measure` accepts, within one allowance of steps for all of them."""
 
     def __init__(self, *, strict: bool) -> None:
@@ -100,7 +100,7 @@ class Checker:
         if prop.choices is not None and form_of(value) not in prop.choices:
             yield "enum", "must be one of the enum values"
 
-    def _mismatch(self, pattern: Pattern, text: str) -> Iterator[Fault]:
+    def _mismatch(self, pattern: CompiledPattern, text: str) -> Iterator[Fault]:
         if not self._take(pattern.steps * len(text)):
             yield "pattern", f"is too long to be matched with the pattern {quoted(pattern.text)}"
         elif not pattern.engine.is_valid(text):

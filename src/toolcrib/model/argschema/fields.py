@@ -5,13 +5,13 @@ from typing import Any, Final, NamedTuple
 
 from toolcrib.errors import Problem
 from toolcrib.errors.base import MAX_PROBLEMS
-from toolcrib.model.argschema.check import Checker, problem_at
+from toolcrib.model.argschema.check import ValueChecker, problem_at
 from toolcrib.model.argschema.records import (
     TYPES,
     ArgSchemaProperty,
     ArgType,
+    CompiledPattern,
     Members,
-    Pattern,
     Place,
     form_of,
     label,
@@ -22,7 +22,7 @@ from toolcrib.model.schema.engine import MAX_PATTERN_BYTES, linear_pattern_size,
 from toolcrib.model.schema.pattern import read_pattern
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Reader"]
+__all__ = ["PropertyReader"]
 
 _ITEM_FIELDS: Final = frozenset(
     {"type", "description", "minLength", "maxLength", "minimum", "maximum", "enum"}
@@ -56,7 +56,7 @@ class _Layer(NamedTuple):
         return f"argument {label(self.place)}"
 
 
-class Reader:
+class PropertyReader:
     """Reads the properties of one schema, and notes what is wrong or doubtful in it."""
 
     def __init__(self, *, strict: bool, extended: bool) -> None:
@@ -65,8 +65,8 @@ class Reader:
         self.warnings: list[str] = []
         self._strict = strict
         self._extended = extended
-        self._checker = Checker(strict=strict)
-        self._patterns: dict[str, str | Pattern] = {}
+        self._checker = ValueChecker(strict=strict)
+        self._patterns: dict[str, str | CompiledPattern] = {}
         self._pattern_bytes = 0
 
     def refuse(self, at: Place, message: str, keyword: str = "") -> None:
@@ -265,7 +265,7 @@ class Reader:
                 choices[form] = value
         return choices
 
-    def _pattern(self, layer: _Layer) -> list[Pattern]:
+    def _pattern(self, layer: _Layer) -> list[CompiledPattern]:
         if not self._extended or "pattern" not in layer.raw:
             return []
         text, at = layer.raw["pattern"], (*layer.at, "pattern")
@@ -275,12 +275,12 @@ class Reader:
         if text not in self._patterns:
             self._patterns[text] = self._compiled(text)
         found = self._patterns[text]
-        if isinstance(found, Pattern):
+        if isinstance(found, CompiledPattern):
             return [found]
         self.refuse(at, f"pattern must be a regular expression that no text can make slow, but {found}")
         return []
 
-    def _compiled(self, text: str) -> Pattern | str:
+    def _compiled(self, text: str) -> CompiledPattern | str:
         """Return a pattern, or why it is none that can be matched in bounded time."""
         steps, backtracks, fault = read_pattern(text)
         if fault or backtracks:
@@ -291,7 +291,7 @@ class Reader:
         if size is None or engine is None:
             return "it is malformed or too large"
         self._pattern_bytes += size
-        return Pattern(text, steps, engine)
+        return CompiledPattern(text, steps, engine)
 
     def _nested(self, layers: list[_Layer]) -> Members | None:
         """Return what an object holds, be it the value or each element of an array."""

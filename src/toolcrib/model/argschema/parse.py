@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, get_args
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS
-from toolcrib.model.argschema.fields import Reader
+from toolcrib.model.argschema.fields import PropertyReader
 from toolcrib.model.argschema.records import quoted
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
 from toolcrib.model.plain import copy_json, measure
@@ -62,7 +62,7 @@ def parse_arg_schema(
         raise InvalidSchemaError(f"shape must be 'auto', 'map' or 'json-schema', not {str(shape)[:40]!r}")
     plain = _plain(schema)
     nested = shape == "json-schema" or (shape == "auto" and _is_json_schema(plain))
-    reader = Reader(strict=strict, extended=extended)
+    reader = PropertyReader(strict=strict, extended=extended)
     properties, others = _take_apart(plain, reader, nested=nested)
     version = _read_version(others.get("schemaVersion"), reader)
     at = ("properties",) if nested else ()
@@ -124,7 +124,7 @@ def _is_argument(key: str, value: Any) -> bool:
 
 
 def _take_apart(
-    schema: dict[str, Any], reader: Reader, *, nested: bool
+    schema: dict[str, Any], reader: PropertyReader, *, nested: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the properties of a schema, and what else stands at its top."""
     if nested:
@@ -149,7 +149,7 @@ def _is_note(key: str, value: Any) -> bool:
     return type(value) is not dict and (key in _MAP_KEYWORDS or key.startswith("x-"))
 
 
-def _read_version(version: Any, reader: Reader) -> str:
+def _read_version(version: Any, reader: PropertyReader) -> str:
     at, latest = ("schemaVersion",), SCHEMA_VERSION
     if version is not None and type(version) is not str:
         reader.refuse(at, f"schemaVersion must be a date such as '{latest}'")

@@ -13,8 +13,8 @@ __all__ = [
     "TYPES",
     "ArgSchemaProperty",
     "ArgType",
+    "CompiledPattern",
     "Members",
-    "Pattern",
     "Place",
     "form_of",
     "label",
@@ -113,7 +113,7 @@ def _whole(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class CompiledPattern:
     """One regular expression, ready to match in time that grows only with the text."""
 
     text: str
@@ -149,7 +149,7 @@ class ArgSchemaProperty:
     maximum: float | None = None
     choices: dict[str, Any] | None = None
     """The values an enum allows, by the form that decides whether another value is the same."""
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[CompiledPattern, ...] = ()
     min_items: int | None = None
     max_items: int | None = None
     members: Members | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, Problem, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS
-from toolcrib.model.argschema.check import Checker
+from toolcrib.model.argschema.check import ValueChecker
 from toolcrib.model.argschema.parse import parse_arg_schema
 from toolcrib.model.argschema.records import ArgSchemaProperty, Members, Place, label
 from toolcrib.model.argschema.schema import ArgSchema
@@ -34,7 +34,7 @@ def validate_args(
         InvalidSchemaError: the schema itself cannot be used.
     """
     parsed = _parsed(schema, strict=strict, extended=extended)
-    found = Checker(strict=strict or parsed.strict).members(parsed.members, _plain(args))
+    found = ValueChecker(strict=strict or parsed.strict).members(parsed.members, _plain(args))
     problems = tuple(islice(found, MAX_PROBLEMS))
     if problems:
         raise ValidationError(problems, text=problems[0].message)

@@ -1,7 +1,7 @@
 """What validating a value costs at most, known from the schema before the engine starts.
 
 The engine cannot be stopped once it runs. A *step* is one look of one subschema at one value, some 20 ns.
-`Cost` bounds the steps of any value from its size alone, which is enough for nearly every call; where that
+`SchemaCost` bounds the steps of any value from its size alone, which is enough for nearly every call; where that
 bound is too high, a `Meter` counts them.
 """
 
@@ -14,7 +14,7 @@ from toolcrib.model.plain import MAX_DEPTH
 from toolcrib.model.schema.meter import MAX_STEPS, Meter, too_much
 from toolcrib.model.schema.weight import Node
 
-__all__ = ["ENDLESS", "Cost", "Edges", "assess", "edges", "ordered", "returns"]
+__all__ = ["ENDLESS", "Edges", "SchemaCost", "assess", "edges", "ordered", "returns"]
 
 ENDLESS = 1 << 62
 Edges = Callable[[Node], list[Node]]
@@ -125,7 +125,7 @@ def _walk_order(root: Node) -> list[Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class SchemaCost:
     """Bounds that hold for every value, from the shape of a schema's graph."""
 
     root: Node
@@ -196,7 +196,7 @@ class Cost:
             return ENDLESS
 
 
-def assess(nodes: list[Node]) -> Cost:
+def assess(nodes: list[Node]) -> SchemaCost:
     """Return the bounds of a graph, the root first.
 
     Raises:
@@ -217,7 +217,7 @@ def assess(nodes: list[Node]) -> Cost:
             f"{max(chain.values()):,} references; share fewer definitions through 'allOf', 'anyOf' and '$ref'"
         )
     full = ordered(nodes, edges)
-    return Cost(
+    return SchemaCost(
         root=nodes[0],
         returns={} if full else returns(nodes),
         whole=_totals(full, edges, lambda node: node.steps + node.slow)[nodes[0]] if full else ENDLESS,

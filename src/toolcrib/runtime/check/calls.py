@@ -4,7 +4,7 @@ import re
 
 from toolcrib.model.suggest import nearest, there_are
 from toolcrib.runtime.check.clash import arms, clash, plainly
-from toolcrib.runtime.check.context import Context, Finding, Problem
+from toolcrib.runtime.check.context import CheckContext, CodeProblem, Diagnostic
 
 __all__ = [
     "FORGOTTEN",
@@ -27,7 +27,7 @@ _UNION = re.compile(r"\(subscripted object has type `([^`]*)`\)")
 _CALL = re.compile(r"(?:\w+\s*+=\s*+)?([A-Za-z_][\w.]*+)\s*+\(")
 
 
-def missing_argument(finding: Finding, context: Context) -> Problem | None:
+def missing_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell which arguments a call lacks."""
     path, names = context.called(finding), finding.ticked[:-1]
     if path is None or not names:
@@ -35,7 +35,7 @@ def missing_argument(finding: Finding, context: Context) -> Problem | None:
     return finding.say(f"{path} needs {', '.join(map(repr, names))}")
 
 
-def unknown_argument(finding: Finding, context: Context) -> Problem | None:
+def unknown_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of an argument that the tool does not have."""
     path, name = context.called(finding), finding.subject
     if path is None:
@@ -48,7 +48,7 @@ def unknown_argument(finding: Finding, context: Context) -> Problem | None:
     return finding.say(f"unknown argument {name!r} of {path}{_guessed(guess) or there}")
 
 
-def too_many(finding: Finding, context: Context) -> Problem | None:
+def too_many(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of more arguments than there are."""
     path = context.called(finding)
     if path is None or context.source.follows_unpacked(finding.line, finding.column):
@@ -59,13 +59,13 @@ def too_many(finding: Finding, context: Context) -> Problem | None:
     )
 
 
-def given_twice(finding: Finding, context: Context) -> Problem | None:
+def given_twice(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of an argument that is given by its place and by its name."""
     path = context.called(finding)
     return None if path is None else finding.say(f"{path} is given {finding.subject!r} twice")
 
 
-def wrong_type(finding: Finding, context: Context) -> Problem | None:
+def wrong_type(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a value that can never be what is wanted."""
     at, ticked = context.at(finding), finding.ticked
     if at.startswith("*") or len(ticked) < 3:  # noqa: PLR2004 - what is unpacked is not looked into
@@ -85,12 +85,14 @@ def wrong_type(finding: Finding, context: Context) -> Problem | None:
     return _mismatch(finding, context, (expected, found), f"{path}: {what}")
 
 
-def _by_place(finding: Finding, context: Context, path: str) -> str:
+def _by_place(finding: Diagnostic, context: CheckContext, path: str) -> str:
     place, takes = context.source.argument(finding.line, finding.column), context.words.arguments[path]
     return repr(takes[place]) if place is not None and place < len(takes) else "an argument"
 
 
-def _mismatch(finding: Finding, context: Context, types: tuple[str, str], what: str) -> Problem | None:
+def _mismatch(
+    finding: Diagnostic, context: CheckContext, types: tuple[str, str], what: str
+) -> CodeProblem | None:
     expected, found = types
     if not clash(expected, found, context.words.keys):
         return None
@@ -100,17 +102,17 @@ def _mismatch(finding: Finding, context: Context, types: tuple[str, str], what: 
     return finding.say(f"{what} must be {plainly(objects, 160)}, not {plainly(found)}{guess}")
 
 
-def _coroutine(finding: Finding, context: Context) -> Problem:
+def _coroutine(finding: Diagnostic, context: CheckContext) -> CodeProblem:
     return finding.say(f"{written_call(finding, context)} gives a coroutine; {FORGOTTEN}")
 
 
-def written_call(finding: Finding, context: Context) -> str:
+def written_call(finding: Diagnostic, context: CheckContext) -> str:
     """Return the call that a finding points at, as the code writes it."""
     found = _CALL.match(context.at(finding))
     return found[1] if found else "this call"
 
 
-def missing_key(finding: Finding, context: Context) -> Problem | None:
+def missing_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell which key an object lacks that is written out as an argument."""
     quoted = finding.message.split("'")
     if finding.subject not in context.words.keys or len(quoted) < 3:  # noqa: PLR2004 - before, key, after
@@ -118,7 +120,7 @@ def missing_key(finding: Finding, context: Context) -> Problem | None:
     return finding.say(f"the object passed here needs the key {quoted[1]!r}")
 
 
-def unknown_key(finding: Finding, context: Context) -> Problem | None:
+def unknown_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a key that is read from a result, or written out in an argument, and that is not there."""
     kind, written = finding.subject, _STRING.match(context.at(finding))
     if kind not in context.words.keys or kind in context.words.open or written is None:
@@ -137,7 +139,7 @@ def unknown_key(finding: Finding, context: Context) -> Problem | None:
     return finding.say(f"unknown key {key!r}{_guessed(guess) or there_are(known)}")
 
 
-def _may_be_there(key: str, finding: Finding, context: Context) -> bool:
+def _may_be_there(key: str, finding: Diagnostic, context: CheckContext) -> bool:
     """Whether the code itself adds a key somewhere, asks whether it is there, or can do without it."""
     quoted, code = rf"""["']{re.escape(key)}["']""", context.code
     read = re.findall(rf"(?<=[\w\])])\[\s*+{quoted}\s*+\](?!\s*+=(?!=))", code)

@@ -19,13 +19,13 @@ from anyio import from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from toolcrib.errors import CodeError, ToolcribError
-from toolcrib.runtime.check.context import Context, Engine, Problem
+from toolcrib.runtime.check.context import CheckContext, CodeProblem, Engine
 from toolcrib.runtime.check.rules import judge
-from toolcrib.runtime.check.sessions import Sessions, Skipped
+from toolcrib.runtime.check.sessions import CheckerSessions, CheckSkipped
 from toolcrib.runtime.check.vocabulary import read_stub
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-__all__ = ["Busy", "Checker", "Threads"]
+__all__ = ["Busy", "Checker", "CheckerThreads"]
 
 _ENGINES: tuple[Engine, ...] = get_args(Engine)
 _LOG = logging.getLogger("toolcrib.runtime")
@@ -62,9 +62,9 @@ class Checker:
         self._deadline, self._patience = deadline, patience
         self._stack = ExitStack()
         self._pool: Any = None
-        self._sessions: dict[Engine, Sessions] = {}
+        self._sessions: dict[Engine, CheckerSessions] = {}
         self._opening = anyio.Lock()
-        self._threads = {engine: Threads(_MAX_PARALLEL) for engine in _ENGINES}
+        self._threads = {engine: CheckerThreads(_MAX_PARALLEL) for engine in _ENGINES}
         self._available = _is_installed("pydantic_monty")
 
     @property
@@ -103,7 +103,7 @@ class Checker:
         """
         try:
             problems = await self._found(code, stubs, engine, members or {})
-        except (Skipped, ToolcribError, OSError, ValueError) as error:
+        except (CheckSkipped, ToolcribError, OSError, ValueError) as error:
             note = f"the code was not checked before it ran: {str(error) or type(error).__name__}"
             _LOG.log(logging.WARNING if self._available else logging.DEBUG, "%s", note)
             return note
@@ -113,11 +113,11 @@ class Checker:
 
     async def _found(
         self, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
-    ) -> list[Problem]:
+    ) -> list[CodeProblem]:
         if not self._available:
-            raise Skipped("there is no type checker here; pip install 'toolcrib[code]'")
+            raise CheckSkipped("there is no type checker here; pip install 'toolcrib[code]'")
         if len(code) > _MAX_CODE:
-            raise Skipped(f"it has {len(code):,} characters, more than {_MAX_CODE:,}")
+            raise CheckSkipped(f"it has {len(code):,} characters, more than {_MAX_CODE:,}")
         sessions, threads = await self._open(engine), self._threads[engine]
         try:
             with anyio.fail_after(self._patience + self._deadline):
@@ -125,24 +125,24 @@ class Checker:
                     _problems, sessions, code, stubs, engine, members, patience=self._patience
                 )
         except Busy as error:
-            raise Skipped("too much else is being checked") from error
+            raise CheckSkipped("too much else is being checked") from error
         except TimeoutError as error:
-            raise Skipped("it takes too long") from error
+            raise CheckSkipped("it takes too long") from error
 
-    async def _open(self, engine: Engine) -> Sessions:
+    async def _open(self, engine: Engine) -> CheckerSessions:
         async with self._opening:
             if engine not in self._sessions:
                 with anyio.CancelScope(shield=True):  # a start given up halfway would leave its worker behind
                     self._sessions[engine] = await self._threads[engine].run(self._start, engine)
             return self._sessions[engine]
 
-    def _start(self, engine: Engine) -> Sessions:
+    def _start(self, engine: Engine) -> CheckerSessions:
         from pydantic_monty import ExternalModule, Monty  # noqa: PLC0415 - an extra
 
-        from toolcrib.runtime.monty.wall import Wall, wall_here  # noqa: PLC0415 - needs the extra
+        from toolcrib.runtime.monty.wall import WorkerFolder, wall_here  # noqa: PLC0415 - needs the extra
 
         if self._pool is None:
-            wall = self._stack.enter_context(Wall(wall_here(), address_space=_ADDRESS_SPACE))
+            wall = self._stack.enter_context(WorkerFolder(wall_here(), address_space=_ADDRESS_SPACE))
             pool = Monty(
                 binary_path=wall.script,
                 min_processes=0,
@@ -153,7 +153,7 @@ class Checker:
             )
             self._pool = self._stack.enter_context(pool)
         others = sorted(sys.stdlib_module_names) if engine == "python" else ()
-        sessions = Sessions(self._pool, ExternalModule, others)
+        sessions = CheckerSessions(self._pool, ExternalModule, others)
         self._stack.callback(sessions.close)
         return sessions
 
@@ -166,13 +166,13 @@ def _is_installed(name: str) -> bool:
 
 
 def _problems(
-    sessions: Sessions, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
-) -> list[Problem]:
+    sessions: CheckerSessions, code: str, stubs: str, engine: Engine, members: Mapping[str, Sequence[str]]
+) -> list[CodeProblem]:
     words = read_stub(stubs)
     shadowed = _bound(code, {*words.names, *FUNCTIONS})
     names = [name for name in words.names if name not in shadowed]
     found = sessions.check(code, stubs, names, shadowed)
-    return judge(Context(code, words.with_guest(), engine, found[:_MAX_FINDINGS], shadowed, members))
+    return judge(CheckContext(code, words.with_guest(), engine, found[:_MAX_FINDINGS], shadowed, members))
 
 
 def _bound(code: str, names: Iterable[str]) -> list[str]:
@@ -186,7 +186,7 @@ def _bound(code: str, names: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def _error(problems: list[Problem]) -> CodeError:
+def _error(problems: list[CodeProblem]) -> CodeError:
     first = problems[0]
     more = [f"line {problem.line}: {problem.said}" for problem in problems[1:_MAX_PROBLEMS]]
     rest = [f"and {len(problems) - _MAX_PROBLEMS} more"] if len(problems) > _MAX_PROBLEMS else []
@@ -202,7 +202,7 @@ class Busy(Exception):  # noqa: N818 - it is no error: whoever asked goes on wit
     """No thread became free in time."""
 
 
-class Threads:
+class CheckerThreads:
     """A few threads that run what may block; none of them starts before it is needed.
 
     A worker behind a wall dies with the thread that started it. anyio's worker threads end when they are

@@ -10,7 +10,7 @@ from typing import Literal
 
 from toolcrib.runtime.check.vocabulary import Vocabulary
 
-__all__ = ["Context", "Engine", "Finding", "Problem", "Source", "Unawaited"]
+__all__ = ["CheckContext", "CodeProblem", "Diagnostic", "Engine", "GuestSource", "Unawaited"]
 
 _MAX_PARSED = 50_000
 _MAX_LINE = 2_000
@@ -34,7 +34,7 @@ class Unawaited:
 
 
 @dataclass(frozen=True)
-class Source:
+class GuestSource:
     """The code, of which nothing is known where it is no Python, or long."""
 
     code: str
@@ -159,7 +159,7 @@ def _parts(value: ast.expr) -> list[ast.expr]:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class CodeProblem:
     """One thing that is wrong with the code."""
 
     line: int
@@ -170,7 +170,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnostic:
     """One thing that the type checker says."""
 
     rule: str
@@ -188,19 +188,19 @@ class Finding:
         """What it names first."""
         return self.ticked[0] if self.ticked else ""
 
-    def say(self, said: str, *, unsupported: bool = False) -> Problem:
+    def say(self, said: str, *, unsupported: bool = False) -> CodeProblem:
         """Return a problem at this place."""
-        return Problem(self.line, self.column, said, unsupported)
+        return CodeProblem(self.line, self.column, said, unsupported)
 
 
 @dataclass(frozen=True)
-class Context:
+class CheckContext:
     """The code, what its names mean, and all that was found."""
 
     code: str
     words: Vocabulary
     engine: Engine
-    findings: Sequence[Finding]
+    findings: Sequence[Diagnostic]
     shadowed: Collection[str] = ()
     """Names that the code gives a meaning of its own."""
     members: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -209,9 +209,9 @@ class Context:
     """Lines, and what is said of them that follows from what is said anyway."""
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> GuestSource:
         """The code as a tree."""
-        return Source(self.code)
+        return GuestSource(self.code)
 
     @property
     def lines(self) -> list[str]:
@@ -223,17 +223,17 @@ class Context:
         """How often a key is called unknown at each place: once for each type that lacks it."""
         return Counter((found.line, found.column) for found in self.findings if found.rule == "invalid-key")
 
-    def at(self, finding: Finding) -> str:
+    def at(self, finding: Diagnostic) -> str:
         """Return the code from where a finding points to the end of the line."""
         return self.lines[finding.line - 1][finding.column - 1 :] if finding.line <= len(self.lines) else ""
 
-    def before(self, finding: Finding) -> str:
+    def before(self, finding: Diagnostic) -> str:
         """Return the code of the line before the place that a finding points at."""
         if finding.line > len(self.lines):
             return ""
         return self.lines[finding.line - 1][: finding.column - 1][-_MAX_BEFORE:]
 
-    def called(self, finding: Finding) -> str | None:
+    def called(self, finding: Diagnostic) -> str | None:
         """Return which tool a finding is about, or which function of the code itself that nothing wraps."""
         found = _FUNCTION.search(finding.message)
         if found is None:

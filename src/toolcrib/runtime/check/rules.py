@@ -14,8 +14,8 @@ from toolcrib.model.suggest import did_you_mean, there_are
 from toolcrib.runtime.check import calls
 from toolcrib.runtime.check.calls import FORGOTTEN, written_call
 from toolcrib.runtime.check.clash import arms
-from toolcrib.runtime.check.context import Context, Finding, Problem
-from toolcrib.runtime.telling import lacks
+from toolcrib.runtime.check.context import CheckContext, CodeProblem, Diagnostic
+from toolcrib.runtime.guest_errors import lacks
 
 __all__ = [
     "MONTY_HAS",
@@ -41,10 +41,10 @@ _CATCHES_IMPORT = re.compile(r"except\b[^\n]{0,100}?\b(?:ImportError|ModuleNotFo
 _LAZY = re.compile(r"^from __future__ import annotations", re.MULTILINE)
 _ANNOTATION = re.compile(r"(?::|->)[\w\[\], .|\"']*\Z")
 _METHOD = re.compile(r"(?:bound method|def) ([\w.]+)\(")
-_Rule = Callable[[Finding, Context], Problem | None]
+_Rule = Callable[[Diagnostic, CheckContext], CodeProblem | None]
 
 
-def bad_syntax(finding: Finding, context: Context) -> Problem | None:  # noqa: ARG001 - the rules share a signature
+def bad_syntax(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:  # noqa: ARG001 - the rules share a signature
     """Tell of code that is no Python."""
     said = finding.message
     if "__future__" in said or "outside of an asynchronous function" in said:
@@ -56,7 +56,7 @@ def bad_syntax(finding: Finding, context: Context) -> Problem | None:  # noqa: A
     return finding.say(f"syntax: {said[:1].lower()}{said[1:]}")
 
 
-def unknown_name(finding: Finding, context: Context) -> Problem | None:
+def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a name that nothing defines."""
     name, monty = finding.subject, context.engine == "monty"
     known = getattr(builtins, name, None)
@@ -71,7 +71,7 @@ def unknown_name(finding: Finding, context: Context) -> Problem | None:
     return finding.say(f"name {name!r} is not defined{did_you_mean(name, context.words.names)}")
 
 
-def unknown_module(finding: Finding, context: Context) -> Problem | None:
+def unknown_module(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a module, or a member of one, that Monty lacks; a full Python tells of it itself."""
     module, *member = finding.ticked or ("",)
     if module == "__future__" or _CATCHES_IMPORT.search(context.code):
@@ -87,14 +87,14 @@ def unknown_module(finding: Finding, context: Context) -> Problem | None:
     return finding.say(f"there is no module {module!r}: code has Python's own, and no installed packages")
 
 
-def _member(finding: Finding, context: Context) -> Problem | None:
+def _member(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     path = ".".join(finding.ticked[:2])
     if context.engine == "python" or path in MONTY_HAS or path.endswith(("Error", "Exception")):
         return None
     return finding.say(lacks(f"{path!r}"), unsupported=True)
 
 
-def unknown_attribute(finding: Finding, context: Context) -> Problem | None:
+def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a tool that a namespace does not have, or of a key that is read like an attribute."""
     words, said = context.words, finding.message
     if len(finding.ticked) < 2 or not said.startswith(("Module ", "Object of type ", "Function ")):  # noqa: PLR2004
@@ -117,26 +117,26 @@ def unknown_attribute(finding: Finding, context: Context) -> Problem | None:
     return misused(finding, context)
 
 
-def _ready_for_both(name: str, finding: Finding, context: Context) -> bool:
+def _ready_for_both(name: str, finding: Diagnostic, context: CheckContext) -> bool:
     """Whether the code looks whether a result is a dict, and reads attributes only where it is not."""
     asks = rf"""\bhasattr\([^()]*["']{re.escape(name)}["']|\btype\([^()]*\)\s*+(?:is|==|!=)"""
     return re.search(asks, context.code) is not None or context.source.catches(finding.line, "AttributeError")
 
 
-def never_awaited(finding: Finding, context: Context) -> Problem | None:
+def never_awaited(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a call whose coroutine is thrown away."""
     return finding.say(f"{written_call(finding, context)} is never awaited, so it does not run; {FORGOTTEN}")
 
 
-def left_over(context: Context) -> Iterator[Problem]:
+def left_over(context: CheckContext) -> Iterator[CodeProblem]:
     """Tell of coroutines that are left in `__out`, where only their results can be given back."""
     given = (*context.words.arguments, "asyncio.gather")
     paths = {path for path in given if path.partition(".")[0] not in context.shadowed}
     for call in context.source.left_unawaited(paths):
-        yield Problem(call.line, call.column, f"{call.path} gives a coroutine; {FORGOTTEN}")
+        yield CodeProblem(call.line, call.column, f"{call.path} gives a coroutine; {FORGOTTEN}")
 
 
-def misused(finding: Finding, context: Context) -> Problem | None:
+def misused(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a coroutine, a namespace or a tool that is used as if it were something else."""
     coroutines = [text for text in finding.ticked if text.startswith("CoroutineType[")]
     if any(len(arms(text)) == 1 for text in coroutines):
@@ -178,7 +178,7 @@ which do not run.
 """
 
 
-def judge(context: Context) -> list[Problem]:
+def judge(context: CheckContext) -> list[CodeProblem]:
     """Return what is wrong with the code, each thing once, from top to bottom."""
     found = [
         RULES[finding.rule][0](finding, context) for finding in context.findings if finding.rule in RULES

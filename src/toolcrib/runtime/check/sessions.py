@@ -14,10 +14,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from toolcrib.runtime.check.context import Finding
+from toolcrib.runtime.check.context import Diagnostic
 from toolcrib.runtime.stubs.guest import FUNCTIONS, GUEST
 
-__all__ = ["Sessions", "Skipped", "resident"]
+__all__ = ["CheckSkipped", "CheckerSessions", "resident"]
 
 _SENTINEL = "__toolcrib_checked__"
 _GUEST, _ANYTHING = "toolcrib_guest", "toolcrib_anything"
@@ -30,7 +30,7 @@ _MAX_ANSWER = 8 << 20
 _MAX_PROCESSES = 16
 
 
-class Skipped(Exception):  # noqa: N818 - it is no error: the code runs unchecked
+class CheckSkipped(Exception):  # noqa: N818 - it is no error: the code runs unchecked
     """Why nothing could be found out."""
 
 
@@ -60,7 +60,7 @@ class _Stubs:
         return name
 
 
-class Sessions:
+class CheckerSessions:
     """Sessions for one kind of engine; each serves one check at a time, in the thread that asks for it.
 
     The engine's own asynchronous client can abort the interpreter when that ends soon after; its plain one
@@ -77,7 +77,7 @@ class Sessions:
         while self._free:
             self._free.pop().close()
 
-    def check(self, code: str, stub: str, names: Sequence[str], shadowed: Sequence[str]) -> list[Finding]:
+    def check(self, code: str, stub: str, names: Sequence[str], shadowed: Sequence[str]) -> list[Diagnostic]:
         """Return what there is to say about code; `shadowed` are names that may mean anything.
 
         Raises:
@@ -129,23 +129,23 @@ class _Session:
             return str(error)
         except MontyError as error:
             late = getattr(error, "timed_out", False)
-            raise Skipped("it takes too long" if late else _told(error)) from error
+            raise CheckSkipped("it takes too long" if late else _told(error)) from error
         finally:
             if not self.usable and self._session is not None:
                 self.close()
-        raise Skipped("the type checker did not look at the code")
+        raise CheckSkipped("the type checker did not look at the code")
 
 
 def _told(error: Exception) -> str:
     return f"the type checker ended: {type(error).__name__}: {str(error)[:200]}"
 
 
-def _read(said: str) -> list[Finding]:
+def _read(said: str) -> list[Diagnostic]:
     if len(said) > _MAX_ANSWER:
-        raise Skipped(f"the answer of the type checker has {len(said):,} characters")
+        raise CheckSkipped(f"the answer of the type checker has {len(said):,} characters")
     found = json.loads(said)
     return [
-        Finding(item["code"], item["message"], item["location"]["row"] - 1, item["location"]["column"])
+        Diagnostic(item["code"], item["message"], item["location"]["row"] - 1, item["location"]["column"])
         for item in found
         if item["location"]["row"] > 1
     ]

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.monty.values import read_call
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.telling import ToldError
 
 __all__ = ["Calls"]
 
@@ -70,7 +70,7 @@ class Calls:
         """Return the answer to come; what was given is read at once: too much of it must not wait here."""
         try:
             given = read_call(args, kwargs)
-        except ToldError as error:
+        except GuestError as error:
             return _refused(error)
         return self._answer(str(path), *given)
 
@@ -81,7 +81,7 @@ class Calls:
             self._scopes.add(scope)
             try:
                 return await self._bridge.call(path, args, kwargs)
-            except ToldError as error:
+            except GuestError as error:
                 raise _builtin(error) from None
             except Exception as error:  # noqa: BLE001 - whatever it is, the guest must not see it and go on
                 self.failure = self.failure or error
@@ -109,11 +109,11 @@ class Calls:
             )
 
 
-async def _refused(error: ToldError) -> None:
+async def _refused(error: GuestError) -> None:
     raise _builtin(error)
 
 
-def _builtin(error: ToldError) -> Exception:
+def _builtin(error: GuestError) -> Exception:
     kind = getattr(builtins, error.kind, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         return kind(error.message)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
 
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
+from toolcrib.runtime.guest_errors import lacks
 from toolcrib.runtime.monty.bounds import memory_of, suspensions_of
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.telling import lacks
 
 __all__ = ["check_foreseen", "failure", "foreseen", "in_value", "is_unread", "lacking", "lacking_syntax"]
 

@@ -17,11 +17,11 @@ from toolcrib.runtime.monty.bounds import bounds
 from toolcrib.runtime.monty.calls import Calls
 from toolcrib.runtime.monty.failures import check_foreseen, failure, in_value, is_unread
 from toolcrib.runtime.monty.values import EXPLAINING, RETURNED, read_value, with_value
-from toolcrib.runtime.monty.wall import Wall
+from toolcrib.runtime.monty.wall import WorkerFolder
 from toolcrib.runtime.output import Output, Stream
 from toolcrib.runtime.protocols import Job
 
-__all__ = ["Pool", "Printed", "environment"]
+__all__ = ["Printed", "WorkerPool", "environment"]
 
 _GRACE = 0.5
 """Seconds after its limit at which a worker that does not end by itself is killed."""
@@ -73,16 +73,16 @@ def _settle_at_exit() -> None:
     atexit.register(sleep, _SETTLING)
 
 
-class Pool:
+class WorkerPool:
     """Keeps workers ready; each serves one run at a time."""
 
-    def __init__(self, wall: Wall, engine: AsyncMonty, workers: int) -> None:
+    def __init__(self, wall: WorkerFolder, engine: AsyncMonty, workers: int) -> None:
         self._wall = wall
         self._engine = engine
         self._turns = anyio.Semaphore(workers, fast_acquire=True)
 
     @classmethod
-    async def start(cls, wall: Wall, *, workers: int) -> Self:
+    async def start(cls, wall: WorkerFolder, *, workers: int) -> Self:
         """Start a first worker.
 
         Raises:

@@ -9,13 +9,13 @@ from anyio import to_thread
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.monty.wall import NOBODY, Wall, monty_binary, wall_here
+from toolcrib.runtime.monty.wall import NOBODY, WorkerFolder, monty_binary, wall_here
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, SecurityProfile
 
 if TYPE_CHECKING:
     from toolcrib.runtime.monty.calls import Calls
-    from toolcrib.runtime.monty.pool import Pool
+    from toolcrib.runtime.monty.pool import WorkerPool
 
 __all__ = ["MontySandbox"]
 
@@ -39,8 +39,8 @@ class MontySandbox:
     def __init__(self, *, bubblewrap: bool | None = None, workers: int = 8) -> None:
         self._bubblewrap = bubblewrap
         self._workers = workers
-        self._pool: Pool | None = None
-        self._retired: list[Pool] = []
+        self._pool: WorkerPool | None = None
+        self._retired: list[WorkerPool] = []
         self._starting = anyio.Lock()
         self._runs: set[anyio.CancelScope] = set()
         self._last = anyio.Event()
@@ -108,7 +108,7 @@ class MontySandbox:
             raise calls.failure
         raise RuntimeUnavailableError(self.kind, "it was closed while the code ran")
 
-    async def _run(self, pool: "Pool", job: Job, calls: "Calls") -> Any:
+    async def _run(self, pool: "WorkerPool", job: Job, calls: "Calls") -> Any:
         try:
             return await pool.run(job, calls)
         except RuntimeUnavailableError:
@@ -117,7 +117,7 @@ class MontySandbox:
                 self._pool = None
             raise
 
-    async def _started(self) -> "Pool":
+    async def _started(self) -> "WorkerPool":
         async with self._starting:
             if not self._open:
                 raise RuntimeUnavailableError(self.kind, "it is not open; enter it with `async with`")
@@ -125,9 +125,9 @@ class MontySandbox:
                 remedy = await to_thread.run_sync(self._remedy)
                 if remedy:
                     raise RuntimeUnavailableError(self.kind, remedy)
-                from toolcrib.runtime.monty.pool import Pool  # noqa: PLC0415 - needs an extra
+                from toolcrib.runtime.monty.pool import WorkerPool  # noqa: PLC0415 - needs an extra
 
-                self._pool = await Pool.start(Wall(self._walls()), workers=self._workers)
+                self._pool = await WorkerPool.start(WorkerFolder(self._walls()), workers=self._workers)
             return self._pool
 
     def _check(self, profile: SecurityProfile) -> None:

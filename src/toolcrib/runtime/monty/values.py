@@ -11,8 +11,8 @@ from typing import Any
 
 from toolcrib.errors import CodeError, LimitExceededError, ValidationError
 from toolcrib.model.plain import MAX_DEPTH, measure
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.plain import MAX_ARGUMENTS
-from toolcrib.runtime.telling import ToldError
 
 __all__ = ["EXPLAINING", "RETURNED", "read_call", "read_value", "with_value"]
 
@@ -153,11 +153,11 @@ class _Reader:
     def read(self, value: Any, depth: int = 0, within: str = "") -> Any:
         self._left -= 1
         if self._left < 0:
-            raise ToldError("ValueError", f"arguments hold more than {_MAX_VALUES:,} values")
+            raise GuestError("ValueError", f"arguments hold more than {_MAX_VALUES:,} values")
         if isinstance(value, str):
             return self._text(value, within)
         if depth > MAX_DEPTH + 1:
-            raise ToldError("ValueError", f"arguments are deeper than {MAX_DEPTH} levels")
+            raise GuestError("ValueError", f"arguments are deeper than {MAX_DEPTH} levels")
         if isinstance(value, dict):
             inner = within if depth == 0 else within + "{"
             return {self._key(name): self.read(member, depth + 1, inner) for name, member in value.items()}
@@ -174,14 +174,14 @@ class _Reader:
     def _text(self, value: str, within: str = "") -> str:
         self._room -= len(value)
         if self._room < 0:
-            raise ToldError("ValueError", f"arguments hold more than {MAX_ARGUMENTS:,} characters")
+            raise GuestError("ValueError", f"arguments hold more than {MAX_ARGUMENTS:,} characters")
         if _CYCLES.get(value, "?") in within:
             said = (
                 f"what contains itself is not, nor is the text {value!r} here, which the engine writes for it"
             )
-            raise ToldError("TypeError", f"arguments must be JSON: {said}")
+            raise GuestError("TypeError", f"arguments must be JSON: {said}")
         odd = _REPRESENTED.fullmatch(value) if value.startswith("<") else None
         if odd is None:
             return value
         hint = "; a call must be awaited" if odd[1] == "coroutine" else ""
-        raise ToldError("TypeError", f"arguments must be JSON: a {odd[1]} is not{hint}")
+        raise GuestError("TypeError", f"arguments must be JSON: a {odd[1]} is not{hint}")

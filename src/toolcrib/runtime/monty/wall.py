@@ -22,7 +22,7 @@ from typing import Self
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.owner import is_gone, own_mark
 
-__all__ = ["MAX_MEMORY", "NOBODY", "Wall", "make_folder", "wall_here", "write_filter"]
+__all__ = ["MAX_MEMORY", "NOBODY", "WorkerFolder", "make_folder", "wall_here", "write_filter"]
 
 NOBODY = 65534
 """The user that a worker is where we are root."""
@@ -67,7 +67,7 @@ _PREFIX = "toolcrib-monty-"
 _PRIVATE = 0o700
 
 
-class Wall:
+class WorkerFolder:
     """A private folder with the script that starts a worker; leaving removes it.
 
     Args:
@@ -211,7 +211,7 @@ def _holds(parts: tuple[str, ...]) -> bool:
     if shutil.which("bwrap") is None or (os.geteuid() == 0 and shutil.which("setpriv") is None):
         return False
     try:
-        with Wall(parts) as wall:
+        with WorkerFolder(parts) as wall:
             command = [str(wall.script), "--version"]
             done = subprocess.run(command, env={}, capture_output=True, check=False, timeout=_PATIENCE)  # noqa: S603 - our own script
     except (ImportError, OSError, RuntimeError, subprocess.SubprocessError, RuntimeUnavailableError):

@@ -16,10 +16,10 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import CodeError, LimitExceededError, ToolcribError, ValidationError
 from toolcrib.model.plain import measure
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.plain import MAX_ARGUMENTS
 from toolcrib.runtime.process.frames import Channel, FrameError, encode
 from toolcrib.runtime.records import Limits
-from toolcrib.runtime.telling import ToldError
 
 __all__ = ["MAX_CALL_BYTES", "MAX_IN_FLIGHT", "Conversation", "GuestGoneError"]
 
@@ -157,7 +157,7 @@ class Conversation:
                 value = await self._bridge.call(message["path"], message["args"], message["kwargs"])
                 reply = {"answer": number, "value": value}
                 del value
-        except ToldError as told:
+        except GuestError as told:
             reply = {"answer": number, "error": {"kind": told.kind, "message": told.message}}
         except Exception as error:  # noqa: BLE001 - it is raised where the run is
             self._fail(error)

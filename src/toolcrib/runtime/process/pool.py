@@ -13,7 +13,7 @@ from toolcrib.concurrency.background import Background
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.process.child import Child
 
-__all__ = ["Pool"]
+__all__ = ["GuestPool"]
 
 _CLOSING_TIME = 30.0
 _PAUSE = 0.01
@@ -31,7 +31,7 @@ class _Boot:
         self.task: Background | None = None
 
 
-class Pool:
+class GuestPool:
     """Keeps guests ready, and gives out at most so many at once.
 
     How much disk a guest has is settled when it starts: those that are kept have as much as was last asked

@@ -13,7 +13,7 @@ from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, Sandbox
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.process.child import Child, boot, encoded, spawn
 from toolcrib.runtime.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
-from toolcrib.runtime.process.pool import Pool
+from toolcrib.runtime.process.pool import GuestPool
 from toolcrib.runtime.process.wall import GUEST_UID, Wall, find_wall, interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
@@ -52,7 +52,7 @@ class ProcessSandbox:
     def __init__(self, *, warm: int = 2, concurrency: int = 16) -> None:
         self._warm = warm
         self._concurrency = concurrency
-        self._pool: Pool | None = None
+        self._pool: GuestPool | None = None
         self._wall: Wall | None = None
 
     def info(self) -> BackendInfo:
@@ -99,7 +99,7 @@ class ProcessSandbox:
 
     async def __aenter__(self) -> Self:
         limits = Limits.of_checked()
-        self._pool = Pool(self._start, disk=limits.disk_bytes, size=self._warm, most=self._concurrency)
+        self._pool = GuestPool(self._start, disk=limits.disk_bytes, size=self._warm, most=self._concurrency)
         return self
 
     async def __aexit__(
@@ -125,7 +125,7 @@ class ProcessSandbox:
         finally:
             pool.give_back(child)
 
-    def _entered(self) -> Pool:
+    def _entered(self) -> GuestPool:
         if self._pool is None:
             raise RuntimeError("enter the sandbox first: async with ProcessSandbox() as sandbox")
         return self._pool

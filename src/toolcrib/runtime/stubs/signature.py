@@ -10,7 +10,7 @@ from toolcrib.model.schema.references import LocalReferences
 from toolcrib.runtime.stubs.naming import camel
 from toolcrib.runtime.stubs.schema import Fields, fields_of
 from toolcrib.runtime.stubs.text import docstring, literal, one_line, paragraph
-from toolcrib.runtime.stubs.types import Reader, Types, facts
+from toolcrib.runtime.stubs.types import TypeReader, Types, facts
 
 __all__ = ["parameters", "signature"]
 
@@ -55,7 +55,7 @@ def signature(path: str, tool: Tool, types: Types, *, shadowed: Collection[str] 
     """Return a tool as a function, or as a method where its path has a dot; its types go to `types`."""
     space, _, name = path.rpartition(".")
     fields = fields_of(tool.input_schema, LocalReferences(tool.input_schema))
-    reader = Reader(types, tool.input_schema, camel(name), shadowed=shadowed)
+    reader = TypeReader(types, tool.input_schema, camel(name), shadowed=shadowed)
     order = _order(fields)
     written = ["self"] * bool(space) + [_parameter(key, fields, reader) for key in order]
     others = [key for key in dict.fromkeys([*fields.properties, *fields.required]) if key not in set(order)]
@@ -77,7 +77,7 @@ def _spare(order: tuple[str, ...]) -> str:
     return name
 
 
-def _parameter(key: str, fields: Fields, reader: Reader) -> str:
+def _parameter(key: str, fields: Fields, reader: TypeReader) -> str:
     schema = fields.properties.get(key, True)
     kind = reader.read(schema, camel(key))
     if key in fields.required:
@@ -85,7 +85,7 @@ def _parameter(key: str, fields: Fields, reader: Reader) -> str:
     return f"{key}: {kind} = {_default(schema, kind, reader)}"
 
 
-def _default(schema: Any, kind: str, reader: Reader) -> str:
+def _default(schema: Any, kind: str, reader: TypeReader) -> str:
     """Return the default of an argument, where Python can say it and it is of the argument's own type."""
     if not isinstance(schema, dict) or "default" not in schema:
         return "..."
@@ -102,7 +102,7 @@ def _default(schema: Any, kind: str, reader: Reader) -> str:
 
 
 def _result(tool: Tool, types: Types, name: str, shadowed: Collection[str]) -> str:
-    reader = Reader(types, tool.output_schema, f"{camel(name)}Result", shadowed=shadowed)
+    reader = TypeReader(types, tool.output_schema, f"{camel(name)}Result", shadowed=shadowed)
     if tool.output_schema is None:
         return reader.word("Any")
     kind = reader.read(tool.output_schema, f"{camel(name)}Result")
@@ -110,7 +110,9 @@ def _result(tool: Tool, types: Types, name: str, shadowed: Collection[str]) -> s
     return kind
 
 
-def _docs(tool: Tool, fields: Fields, order: tuple[str, ...], others: list[str], reader: Reader) -> list[str]:
+def _docs(
+    tool: Tool, fields: Fields, order: tuple[str, ...], others: list[str], reader: TypeReader
+) -> list[str]:
     detail = reader.detail
     said = [paragraph(tool.description or tool.title, _MAX_SUMMARY)] if detail.summary else []
     if detail.docs:
@@ -134,7 +136,7 @@ def _argument(key: str, schema: Any) -> str:
     return f"{key}: {told}" if told else ""
 
 
-def _other(key: str, fields: Fields, reader: Reader) -> str:
+def _other(key: str, fields: Fields, reader: TypeReader) -> str:
     kind = reader.read(fields.properties.get(key, True), camel(key))
     needed = ", required" if key in fields.required else ""
     return f"{one_line(repr(key), _MAX_NAME)} ({kind}{needed})"

@@ -15,7 +15,7 @@ from toolcrib.runtime.stubs.naming import camel
 from toolcrib.runtime.stubs.schema import Fields, contents, fields_of, is_small, parts_of, resolve, typed
 from toolcrib.runtime.stubs.text import comment, docstring, literal, one_line
 
-__all__ = ["OPEN", "Detail", "Reader", "Types", "facts"]
+__all__ = ["OPEN", "Detail", "TypeReader", "Types", "facts"]
 
 OPEN = "Other keys may be there."
 """The docstring of a TypedDict whose schema allows others."""
@@ -76,7 +76,7 @@ class Types:
                 return numbered
 
 
-class Reader:
+class TypeReader:
     """Reads the types of one schema document."""
 
     def __init__(self, types: Types, root: Any, hint: str, *, shadowed: Collection[str] = ()) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.dialects import Parts, named_servers, read_client
+from toolcrib.crib.config.dialects import RawConfig, named_servers, read_client
 from toolcrib.crib.config.files import load, load_text
 from toolcrib.crib.config.reading import is_toml, read_text
 from toolcrib.crib.config.sections import Place, at, section_of, servers_in
@@ -205,7 +205,7 @@ def _read(
     return found
 
 
-def _called(parts: Parts, name: str) -> str:
+def _called(parts: RawConfig, name: str) -> str:
     return parts.places[name].removeprefix("/mcpServers/")
 
 

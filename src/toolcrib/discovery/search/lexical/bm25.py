@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
 from toolcrib.discovery.search.lexical.look import Look
 from toolcrib.discovery.search.lexical.postings import Filing, Postings
-from toolcrib.discovery.search.lexical.question import Question, read_question
+from toolcrib.discovery.search.lexical.question import ParsedQuery, read_question
 from toolcrib.discovery.search.lexical.typos import Typos
 from toolcrib.discovery.search.text import Analysis, analyse
 
@@ -297,7 +297,7 @@ class Scored:
         return mean, sqrt(max(int(found @ found) / tools / _STEPS**2 - mean * mean, 0.0))
 
 
-def score(question: Question, postings: Postings, slots: int) -> Scored:
+def score(question: ParsedQuery, postings: Postings, slots: int) -> Scored:
     """Return what each of so many slots scores, as a whole and by the best part."""
     tools = max(len(postings), _LEAST)
     rarest = _rarity(0, tools)
@@ -318,7 +318,7 @@ def score(question: Question, postings: Postings, slots: int) -> Scored:
     return Scored(_blended(table), question.unknown * rarest + sum(gains.values()), rarest)
 
 
-def _rows(question: Question, gains: Gains) -> list[Gains]:
+def _rows(question: ParsedQuery, gains: Gains) -> list[Gains]:
     """Return what is added up apart: the parts of the question, and first what makes them the whole.
 
     That is the terms of no part, and, with the other sign, those that several parts have too often.

@@ -7,7 +7,7 @@ from itertools import islice
 
 from toolcrib.discovery.search.text import clauses, fold, question_terms, words
 
-__all__ = ["Question", "read_question"]
+__all__ = ["ParsedQuery", "read_question"]
 
 _MAX_PARTS = 12
 _MAX_CLAUSES = 100
@@ -29,7 +29,7 @@ Terms = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ParsedQuery:
     """A question as the posting lists understand it."""
 
     terms: Terms
@@ -40,7 +40,9 @@ class Question:
     """How many words are in nobody's vocabulary."""
 
 
-def read_question(text: str, knows: Callable[[str], bool], nearest: Callable[[str], str | None]) -> Question:
+def read_question(
+    text: str, knows: Callable[[str], bool], nearest: Callable[[str], str | None]
+) -> ParsedQuery:
     """Return what a text asks for, in known terms.
 
     Where little is known of it, an unknown word is read as the nearest known one.
@@ -57,7 +59,7 @@ def read_question(text: str, knows: Callable[[str], bool], nearest: Callable[[st
         for term, weight in part.terms.items():
             whole[term] = max(weight, whole.get(term, 0.0))
     telling = [part.terms for part in parts if part.stems >= _LEAST][:_MAX_PARTS]
-    return Question(whole, tuple(telling) if len(telling) > 1 else (), len(unknown))
+    return ParsedQuery(whole, tuple(telling) if len(telling) > 1 else (), len(unknown))
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery.search.semantic.vectors import Floats, Packed, Precision, Slots, VectorTable
 
-__all__ = ["Change", "DocumentVectors", "Method", "Near", "Neighbours"]
+__all__ = ["DocumentVectors", "Method", "Near", "Neighbours", "VectorUpdate"]
 
 Method = Literal["exact", "graph"]
 
@@ -31,7 +31,7 @@ _BREADTH = 384
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VectorUpdate:
     """What becomes of some documents, all at once."""
 
     removed: Sequence[str]
@@ -92,7 +92,7 @@ class DocumentVectors:
         """Return a slot with the vector of some content, if there is one."""
         return self._holders.get(content_hash)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: VectorUpdate) -> None:
         """Forget the removed documents and put the others in place of those with the same ids."""
         if not change.removed and not change.ids:
             return
@@ -201,7 +201,7 @@ class DocumentVectors:
             if self._graph is not None:
                 self._graph.discard(slot)
 
-    def _occupy(self, slots: Sequence[int], change: Change) -> None:
+    def _occupy(self, slots: Sequence[int], change: VectorUpdate) -> None:
         """Remember whose vectors are in these slots."""
         extra = max(slots, default=-1) + 1 - len(self._ids)
         self._ids.extend([""] * extra)

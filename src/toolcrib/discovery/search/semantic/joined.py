@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from toolcrib.concurrency.loop import in_thread
 from toolcrib.discovery.protocols import LocalEmbedder
-from toolcrib.discovery.search.relevance import Judge
+from toolcrib.discovery.search.relevance import RelevanceClassifier
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError
 
@@ -23,7 +23,12 @@ class JoinedEmbedder:
     """
 
     def __init__(
-        self, first: LocalEmbedder, second: LocalEmbedder, *, share: float = 0.3, judge: Judge | None = None
+        self,
+        first: LocalEmbedder,
+        second: LocalEmbedder,
+        *,
+        share: float = 0.3,
+        judge: RelevanceClassifier | None = None,
     ) -> None:
         """Embed with two models.
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from toolcrib.discovery.protocols import Indexed
-from toolcrib.discovery.search.semantic.documents import Change, DocumentVectors, Method
-from toolcrib.discovery.search.semantic.source import MAX_BATCH, VectorSource, Ways, batched
+from toolcrib.discovery.search.semantic.documents import DocumentVectors, Method, VectorUpdate
+from toolcrib.discovery.search.semantic.source import MAX_BATCH, CallerHooks, VectorSource, batched
 from toolcrib.discovery.search.semantic.units import from_bytes
 from toolcrib.discovery.search.semantic.vectors import Packed, Precision
 
@@ -73,7 +73,7 @@ class LiveVectors:
         with self._lock:
             return question(self._documents) if self._documents else None
 
-    def settle(self, ways: Ways) -> None:
+    def settle(self, ways: CallerHooks) -> None:
         """Return once the vectors show every update that was noted before the call."""
         goal = self._noted
         while turn := self._take_turn(goal):
@@ -87,7 +87,7 @@ class LiveVectors:
                 while not event.wait(_PATIENCE):
                     ways.check()
 
-    def link(self, ways: Ways) -> None:
+    def link(self, ways: CallerHooks) -> None:
         """Put what is to be in the graph of neighbours there, a few at a time."""
         documents = self._documents
         if documents is None:
@@ -115,7 +115,7 @@ class LiveVectors:
             self._turn = None
         event.set()
 
-    def _settle_alone(self, ways: Ways) -> None:
+    def _settle_alone(self, ways: CallerHooks) -> None:
         with self._lock:
             goal = self._noted
             changes = dict(self._changes)
@@ -133,8 +133,8 @@ class LiveVectors:
         self._source.forget()
 
     def _change(
-        self, ways: Ways, changes: Mapping[str, Indexed | None]
-    ) -> tuple[DocumentVectors, Change] | None:
+        self, ways: CallerHooks, changes: Mapping[str, Indexed | None]
+    ) -> tuple[DocumentVectors, VectorUpdate] | None:
         """Return the change that was noted, with its vectors, and what it is to be applied to.
 
         Nothing but a settlement changes which documents there are, so that they can be read without the lock.
@@ -153,7 +153,7 @@ class LiveVectors:
         names = sorted(hashes, key=lambda name: hashes[name] not in made)
         listed = [hashes[name] for name in names]
         removed = [name for name, one in changes.items() if one is None]
-        return held, Change(removed, names, listed, _pack(held, made, listed))
+        return held, VectorUpdate(removed, names, listed, _pack(held, made, listed))
 
 
 def _pack(documents: DocumentVectors, made: Mapping[str, bytes], hashes: Sequence[str]) -> Packed:

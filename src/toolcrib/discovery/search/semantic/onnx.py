@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.concurrency.loop import in_thread, stop_if_given_up
-from toolcrib.discovery.search.relevance import Judge, read_judge
+from toolcrib.discovery.search.relevance import RelevanceClassifier, read_judge
 from toolcrib.discovery.search.semantic.folder import CHARACTERS_PER_TOKEN, at_least, key_of, whole
 from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
@@ -87,7 +87,7 @@ class OnnxEmbedder:
             return self._key
 
     @cached_property
-    def judge(self) -> Judge | None:
+    def judge(self) -> RelevanceClassifier | None:
         """What tells whether a tool does what a question asks, if the folder holds it."""
         return read_judge(self._folder)
 

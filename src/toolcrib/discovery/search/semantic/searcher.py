@@ -15,10 +15,10 @@ from toolcrib.concurrency.loop import PrivateLoop
 from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
 from toolcrib.discovery.records import ScoreType
 from toolcrib.discovery.search.confidence import by_meaning
-from toolcrib.discovery.search.relevance import Judge
+from toolcrib.discovery.search.relevance import RelevanceClassifier
 from toolcrib.discovery.search.semantic.documents import DocumentVectors, Method
 from toolcrib.discovery.search.semantic.live import LiveVectors
-from toolcrib.discovery.search.semantic.source import TextOf, VectorSource, Ways
+from toolcrib.discovery.search.semantic.source import CallerHooks, TextOf, VectorSource
 from toolcrib.discovery.search.semantic.text import MAX_QUERY, clean, document_text, errands
 from toolcrib.discovery.search.semantic.vectors import Floats, Precision
 from toolcrib.errors import EmbeddingError
@@ -85,10 +85,10 @@ class EmbeddingSearcher:
         """The vectors of the latest questions, the latest last."""
 
     @property
-    def judge(self) -> Judge | None:
+    def judge(self) -> RelevanceClassifier | None:
         """What tells whether a tool does what is asked, where the embedder brings it."""
         judge = getattr(self._embedder, "judge", None)
-        return judge if isinstance(judge, Judge) else None
+        return judge if isinstance(judge, RelevanceClassifier) else None
 
     @property
     def pending(self) -> int:
@@ -172,13 +172,13 @@ class EmbeddingSearcher:
         """End the private event loop, if it runs; the searcher can still be used."""
         self._loop.close()
 
-    def _prepare(self, ways: Ways) -> None:
+    def _prepare(self, ways: CallerHooks) -> None:
         self._live.settle(ways)
         self._live.link(ways)
 
     def _search(
         self,
-        ways: Ways,
+        ways: CallerHooks,
         query: str,
         limit: int,
         among: AbstractSet[str] | None,
@@ -193,7 +193,9 @@ class EmbeddingSearcher:
         hits = [Hit(name, cosine, self.confidence(cosine)) for name, cosine in near.found]
         return Ranking(hits, near.total)
 
-    def _ask(self, ways: Ways, query: str, question: Callable[[DocumentVectors, Floats], T]) -> T | None:
+    def _ask(
+        self, ways: CallerHooks, query: str, question: Callable[[DocumentVectors, Floats], T]
+    ) -> T | None:
         """Return what the tools, as of the last update, answer; nothing where nothing is asked or known."""
         text = clean(query, MAX_QUERY)
         if not text or not self._live:
@@ -202,7 +204,7 @@ class EmbeddingSearcher:
         self._live.settle(ways)
         return self._live.read(lambda documents: question(documents, vector)) if vector.any() else None
 
-    def _vector(self, ways: Ways, text: str) -> Floats:
+    def _vector(self, ways: CallerHooks, text: str) -> Floats:
         with self._lock:
             if text in self._queries:
                 self._queries.move_to_end(text)
@@ -215,15 +217,17 @@ class EmbeddingSearcher:
                 self._queries.popitem(last=False)
         return vector
 
-    def _here(self, progress: Progress | None = None) -> Ways:
+    def _here(self, progress: Progress | None = None) -> CallerHooks:
         """Return how a synchronous caller waits."""
-        return Ways(self._encode or self._in_loop, report=progress or _nothing)
+        return CallerHooks(self._encode or self._in_loop, report=progress or _nothing)
 
-    def _there(self, progress: Progress | None = None) -> Ways:
+    def _there(self, progress: Progress | None = None) -> CallerHooks:
         """Return how a thread waits that works for an asynchronous caller."""
         embed = self._encode or partial(_in_event_loop, self._embedder)
         tell = progress or _nothing
-        return Ways(embed, from_thread.check_cancelled, lambda *counts: from_thread.run_sync(tell, *counts))
+        return CallerHooks(
+            embed, from_thread.check_cancelled, lambda *counts: from_thread.run_sync(tell, *counts)
+        )
 
     def _in_loop(self, texts: Sequence[str]) -> Any:
         try:

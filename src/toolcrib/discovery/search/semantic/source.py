@@ -15,7 +15,7 @@ from toolcrib.discovery.search.semantic.units import is_vector, to_bytes, unit_v
 from toolcrib.discovery.search.semantic.vectors import Floats
 from toolcrib.errors import EmbeddingError, ToolcribError
 
-__all__ = ["MAX_BATCH", "TextOf", "VectorSource", "Ways", "batched"]
+__all__ = ["MAX_BATCH", "CallerHooks", "TextOf", "VectorSource", "batched"]
 
 T = TypeVar("T")
 TextOf = Callable[[Indexed], str]
@@ -26,7 +26,7 @@ _MAX_TEXT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class CallerHooks:
     """How the caller at hand waits."""
 
     embed: Callable[[Sequence[str]], Any]
@@ -62,7 +62,7 @@ class VectorSource:
         told = getattr(self._embedder, "leading", None)
         return told if isinstance(told, int) and 0 < told < (self.dimensions or 0) else None
 
-    def vectors(self, ways: Ways, texts: Sequence[str]) -> Floats:
+    def vectors(self, ways: CallerHooks, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, each of the length one or of zeros.
 
         Raises:
@@ -79,7 +79,7 @@ class VectorSource:
             self.dimensions = found.shape[1]
         return found
 
-    def fetch(self, ways: Ways, documents: Mapping[str, Indexed]) -> Mapping[str, bytes]:
+    def fetch(self, ways: CallerHooks, documents: Mapping[str, Indexed]) -> Mapping[str, bytes]:
         """Return the vectors of documents as bytes; both are keyed by content hash.
 
         What was made stays until `forget`, so that a caller who gave up loses nothing.
@@ -107,7 +107,7 @@ class VectorSource:
         keys = (getattr(self._embedder, "key", None), getattr(self._text, "key", None))
         return None if self._cache is None or None in keys else "/".join(("vectors", *map(str, keys)))
 
-    def _learn_dimensions(self, ways: Ways) -> None:
+    def _learn_dimensions(self, ways: CallerHooks) -> None:
         """Find out how long cached vectors must be; an embedder that does not say is given a word."""
         told = getattr(self._embedder, "dimensions", None)
         if isinstance(told, int):
@@ -122,7 +122,7 @@ class VectorSource:
             size = self.dimensions
             self._made |= {key: blob for key, blob in found.items() if is_vector(blob, size)}
 
-    def _make(self, ways: Ways, documents: Mapping[str, Indexed]) -> Iterator[int]:
+    def _make(self, ways: CallerHooks, documents: Mapping[str, Indexed]) -> Iterator[int]:
         """Embed documents, and yield how many are done after each batch."""
         texts = {key: clean(self._text(one), _MAX_TEXT) for key, one in documents.items()}
         # Texts of like length waste no padding; the hash makes the batches, and so the vectors, the same

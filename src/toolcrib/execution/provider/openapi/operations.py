@@ -18,7 +18,7 @@ from toolcrib.execution.provider.openapi.references import follow, opened
 from toolcrib.execution.provider.openapi.schemas import Direction, Schemas
 from toolcrib.execution.provider.openapi.security import read_security
 from toolcrib.execution.provider.openapi.servers import Servers
-from toolcrib.execution.provider.plan import Body, Plan
+from toolcrib.execution.provider.plan import Body, RequestPlan
 from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool
@@ -55,7 +55,7 @@ class Operations:
     schemes: Mapping[str, Scheme]
     validator: DefaultValidator
 
-    def read(self, operation: Operation, name: str) -> tuple[Tool, Plan]:
+    def read(self, operation: Operation, name: str) -> tuple[Tool, RequestPlan]:
         """Return the tool of an operation, and how its request is made.
 
         Raises:
@@ -71,7 +71,7 @@ class Operations:
         content = read_content(self.document, self.schemas, raw.get("requestBody"))
         schema, body = _arguments(inputs, content)
         path, query = _path(operation.path, inputs)
-        plan = Plan(
+        plan = RequestPlan(
             method=operation.method.upper(),
             base=self.servers.base_of(raw, operation.item, self.document),
             path=path,

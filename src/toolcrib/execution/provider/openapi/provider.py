@@ -16,13 +16,13 @@ from toolcrib.execution.provider.openapi.references import follow
 from toolcrib.execution.provider.openapi.schemas import Schemas
 from toolcrib.execution.provider.openapi.security import Vault, read_schemes
 from toolcrib.execution.provider.openapi.servers import Servers
-from toolcrib.execution.provider.plan import Plan
+from toolcrib.execution.provider.plan import RequestPlan
 from toolcrib.execution.records import Call
 from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH
 
-__all__ = ["Names", "OpenApiProvider", "Skipped"]
+__all__ = ["OpenApiProvider", "OperationNames", "Skipped"]
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _VERSION = re.compile(r"3\.(\d{1,3})(\.\d+.*)?")
@@ -67,7 +67,7 @@ class OpenApiProvider(WebProvider):
     def __init__(
         self,
         provider_id: str,
-        tools: Mapping[str, tuple[Tool, Plan]],
+        tools: Mapping[str, tuple[Tool, RequestPlan]],
         vault: Vault,
         skipped: tuple[Skipped, ...],
         options: HttpOptions,
@@ -117,13 +117,13 @@ class OpenApiProvider(WebProvider):
         tools, skipped = _tools(operations)
         return cls(id, tools, vault, skipped, options)
 
-    async def _credentials(self, call: Call, plan: Plan) -> Credentials:
+    async def _credentials(self, call: Call, plan: RequestPlan) -> Credentials:
         return await self._vault.credentials(call, plan)
 
 
-def _tools(operations: Operations) -> tuple[dict[str, tuple[Tool, Plan]], tuple[Skipped, ...]]:
-    names, skipped = Names(), list[Skipped]()
-    tools: dict[str, tuple[Tool, Plan]] = {}
+def _tools(operations: Operations) -> tuple[dict[str, tuple[Tool, RequestPlan]], tuple[Skipped, ...]]:
+    names, skipped = OperationNames(), list[Skipped]()
+    tools: dict[str, tuple[Tool, RequestPlan]] = {}
     for operation in _operations(operations.document, skipped):
         name = names.take(operation.raw.get("operationId"), operation.method, operation.path)
         try:
@@ -163,7 +163,7 @@ def _operations(document: dict[str, Any], skipped: list[Skipped]) -> Iterator[Op
                 yield Operation(method, path, item, operation)
 
 
-class Names:
+class OperationNames:
     """Gives each operation a name of its own: its id, else its method and path.
 
     >>> names = Names()

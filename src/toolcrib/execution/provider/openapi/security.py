@@ -8,7 +8,7 @@ from toolcrib.execution.provider.assembly import is_token
 from toolcrib.execution.provider.base import config_error
 from toolcrib.execution.provider.credentials import Credentials, Scheme, Secret, reveal
 from toolcrib.execution.provider.openapi.references import follow
-from toolcrib.execution.provider.plan import Plan
+from toolcrib.execution.provider.plan import RequestPlan
 from toolcrib.execution.records import Call
 from toolcrib.model.suggest import did_you_mean
 
@@ -73,7 +73,7 @@ class Vault:
         self._schemes = schemes
         self._secrets = dict(secrets)
 
-    async def credentials(self, call: Call, plan: Plan) -> Credentials:
+    async def credentials(self, call: Call, plan: RequestPlan) -> Credentials:
         """Return what a call carries, by the first alternative whose secrets are all there.
 
         Raises:
@@ -102,7 +102,7 @@ class Vault:
                 call, f"the secret {name!r} could not be had: {type(error).__name__}"
             ) from None
 
-    def _missing(self, call: Call, plan: Plan) -> NoBackendError:
+    def _missing(self, call: Call, plan: RequestPlan) -> NoBackendError:
         wanted = [
             " and ".join(repr(name) for name in names if name not in self._secrets) for names in plan.security
         ]

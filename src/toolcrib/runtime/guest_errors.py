@@ -15,7 +15,7 @@ from toolcrib.errors import (
 )
 from toolcrib.redaction import said_by, scrub
 
-__all__ = ["ELSEWHERE", "ToldError", "lacks", "told"]
+__all__ = ["ELSEWHERE", "GuestError", "lacks", "told"]
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (ToolNotFoundError, "LookupError"),
@@ -32,7 +32,7 @@ ELSEWHERE = "; 'process' does: ask for it, or for `language_fallback`"
 
 
 @dataclass(eq=False)
-class ToldError(Exception):
+class GuestError(Exception):
     """A failure that the guest may see, handle and go on from."""
 
     kind: str
@@ -43,7 +43,7 @@ class ToldError(Exception):
         return f"{self.kind}: {self.message}"
 
 
-def told(error: BaseException, args: Any = None) -> ToldError:
+def told(error: BaseException, args: Any = None) -> GuestError:
     """Return what a guest is told of an error; paths that its own arguments name are left as they are.
 
     >>> str(told(ToolNotFoundError("git:comit", ("git:commit",))))
@@ -51,9 +51,9 @@ def told(error: BaseException, args: Any = None) -> ToldError:
     """
     kind = next((name for known, name in _KINDS if isinstance(error, known)), "RuntimeError")
     if not isinstance(error, ToolcribError):  # foreign, and its text may say anything
-        return ToldError(kind, said_by(error, args))
+        return GuestError(kind, said_by(error, args))
     pointers = [problem.path for problem in getattr(error, "problems", ())]
-    return ToldError(kind, scrub(explain(error)["message"], [args, pointers]))
+    return GuestError(kind, scrub(explain(error)["message"], [args, pointers]))
 
 
 def lacks(what: str) -> str:

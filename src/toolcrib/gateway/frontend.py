@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import mcp_types
 
-__all__ = ["Client", "Face", "InputNeeded", "Question", "Verdict"]
+__all__ = ["CallingClient", "Confirmation", "ConfirmationResult", "Frontend", "InputNeeded"]
 
 
 class InputNeeded(Exception):  # noqa: N818 - it is no error: it carries a question out of the handler
@@ -19,7 +19,7 @@ class InputNeeded(Exception):  # noqa: N818 - it is no error: it carries a quest
         self.result = result
 
 
-class Verdict(StrEnum):
+class ConfirmationResult(StrEnum):
     """What became of a question to a person."""
 
     ACCEPTED = "accepted"
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Confirmation:
     """A question that a person answers with yes or no."""
 
     key: str
@@ -38,7 +38,7 @@ class Question:
     text: str
 
 
-class Client(Protocol):
+class CallingClient(Protocol):
     """The client behind one request."""
 
     @property
@@ -60,7 +60,7 @@ class Client(Protocol):
         """Whether it can ask a person; without asking anything."""
         ...
 
-    async def confirm(self, question: Question) -> Verdict:
+    async def confirm(self, question: Confirmation) -> ConfirmationResult:
         """Ask a person, and return the answer.
 
         In the stateless era the client makes the request again, with the answer. So nothing may have been
@@ -72,7 +72,7 @@ class Client(Protocol):
         ...
 
 
-class Face(Protocol):
+class Frontend(Protocol):
     """What the clients of one endpoint see: a list of tools, and what calling one does.
 
     Safe to use from many tasks at once. `call` returns failures as results with `is_error`, and raises only
@@ -89,7 +89,7 @@ class Face(Protocol):
         ...
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], client: Client
+        self, name: str, arguments: Mapping[str, Any], client: CallingClient
     ) -> "mcp_types.CallToolResult":
         """Call a tool for a client."""
         ...

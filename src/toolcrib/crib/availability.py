@@ -8,7 +8,7 @@ from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, Too
 from toolcrib.model import LocalTool, Resolver, Tool, ToolBackend, ToolId
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["Reach", "Ref", "Why", "id_of"]
+__all__ = ["AvailabilityResolver", "Ref", "Why", "id_of"]
 
 Ref = str | ToolId | Tool | LocalTool[..., Any]
 """What a verb takes for a tool: its id, or the tool that `add` has returned."""
@@ -16,7 +16,7 @@ Why = Callable[[str], tuple[str, ServerUnavailableError] | None]
 """Says of a namespace which server or API does not answer, and why; None where nothing is amiss."""
 
 
-class Reach:
+class AvailabilityResolver:
     """A resolver that tells a tool nobody has from one whose server is not there."""
 
     def __init__(

@@ -4,10 +4,10 @@ from collections.abc import Hashable
 
 import anyio
 
-__all__ = ["Turns"]
+__all__ = ["PriorityLimiter"]
 
 
-class Turns:
+class PriorityLimiter:
     """Lets those who join have their turn in the order they came, so many at once.
 
     >>> turns = Turns(1)

@@ -10,7 +10,7 @@ from toolcrib.errors import ToolNotFoundError
 from toolcrib.gateway.meta.confirm import is_destructive
 from toolcrib.model import Tool
 
-__all__ = ["Portrait", "Sight"]
+__all__ = ["CatalogSnapshot", "CatalogSummary"]
 
 _MAX_TEXT = 600
 _SAMPLED = 6
@@ -19,7 +19,7 @@ _DESTRUCTIVE = {"destructiveHint": True}
 _READ_ONLY = {"readOnlyHint": True}
 
 
-class Sight(NamedTuple):
+class CatalogSnapshot(NamedTuple):
     """What is seen of one version of the catalogue."""
 
     version: int
@@ -31,7 +31,7 @@ class Sight(NamedTuple):
     """What the catalogue contains, for a model; empty where it is empty."""
 
 
-class Portrait:
+class CatalogSummary:
     """Looks at an index once per version of it, and counts only where it has changed.
 
     Whoever makes it passes the changes of the index on to `note`.
@@ -41,7 +41,7 @@ class Portrait:
         self.index = index
         """What is looked at."""
         self._lock = Lock()
-        self._seen: Sight | None = None
+        self._seen: CatalogSnapshot | None = None
         self._counts: dict[str, tuple[int, int]] = {}
         """How many tools a namespace has, and in which version they were counted."""
         self._destructive: tuple[int, tuple[Tool, ...]] | None = None
@@ -55,7 +55,7 @@ class Portrait:
                 self._counts.pop(name, None)
                 self._seen = None
 
-    def sight(self) -> Sight:
+    def sight(self) -> CatalogSnapshot:
         """Return what there is to see; the same object until something has changed."""
         seen = self._seen
         if seen is not None and seen.version == self.index.version:
@@ -75,7 +75,7 @@ class Portrait:
             self._destructive = version, self._found()
         return self._destructive[1]
 
-    def _look(self) -> Sight:
+    def _look(self) -> CatalogSnapshot:
         version, total = self.index.version, len(self.index)
         known = self._counts
         self._counts = {
@@ -85,7 +85,7 @@ class Portrait:
         counts = ((name, count) for name, (count, _) in self._counts.items())
         largest = dict(sorted(counts, key=lambda item: (-item[1], item[0])))
         reading = self.index.tools(annotations=_READ_ONLY, limit=1).total
-        return Sight(version, largest, bool(total) and reading == total, self._text(largest, total))
+        return CatalogSnapshot(version, largest, bool(total) and reading == total, self._text(largest, total))
 
     def _text(self, counts: Mapping[str, int], total: int) -> str:
         if not total:

@@ -14,7 +14,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.model import Tool
 from toolcrib.model.tokens import estimated_tokens
 
-__all__ = ["Receipt", "Receipts", "tool_tokens"]
+__all__ = ["Receipt", "TokenUsage", "tool_tokens"]
 
 _LOG = logging.getLogger("toolcrib")
 _FIRST = 25
@@ -50,7 +50,7 @@ class Receipt(NamedTuple):
         return 1 - self.surface / self.direct if self.direct else 0.0
 
 
-class Receipts:
+class TokenUsage:
     """Counts the definitions of an index, each once, in a thread of its own while there are any to count.
 
     Whoever makes it passes the changes of the index on to `note`.

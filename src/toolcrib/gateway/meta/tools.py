@@ -14,15 +14,15 @@ from toolcrib.crib.config.settings import CodeSettings
 from toolcrib.discovery import Change, Index, IndexView
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.errors.base import shown
-from toolcrib.gateway.face import Client, InputNeeded
+from toolcrib.gateway.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.meta.arguments import Arguments
+from toolcrib.gateway.meta.catalog_summary import CatalogSnapshot, CatalogSummary
 from toolcrib.gateway.meta.definitions import DEFINITIONS, Definition
 from toolcrib.gateway.meta.failures import failure
-from toolcrib.gateway.meta.finding import Finder
-from toolcrib.gateway.meta.portrait import Portrait, Sight
-from toolcrib.gateway.meta.receipts import Receipt, Receipts
-from toolcrib.gateway.meta.reply import Fitting, MetaCall, Reply
-from toolcrib.gateway.meta.running import Runs
+from toolcrib.gateway.meta.finding import FindHandlers
+from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
+from toolcrib.gateway.meta.running import RunHandlers
+from toolcrib.gateway.meta.token_usage import Receipt, TokenUsage
 from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model.suggest import choose
 from toolcrib.model.tokens import estimated_tokens
@@ -31,7 +31,7 @@ from toolcrib.runtime.choice import UNSAFE, check_profile
 
 __all__ = [
     "TOKENS",
-    "MetaFace",
+    "MetaTools",
     "described",
     "no_such_tool",
     "published",
@@ -63,7 +63,7 @@ _GUIDE_PARTS = 2
 """Paragraphs of the guide that a model needs before it writes code; errors tell the rest."""
 
 
-class MetaFace:
+class MetaTools:
     """A `Face` over a view that shows eight tools in place of all that it has.
 
     Destructive tools are asked about where the client can ask and the crib behind the view has
@@ -88,24 +88,25 @@ class MetaFace:
         """
         self.kept = KeptResults() if kept is None else kept
         """The results that were too large to send."""
-        self._portrait = Portrait(view.index)
-        self._receipts = Receipts(view.index)
+        self._portrait = CatalogSummary(view.index)
+        self._receipts = TokenUsage(view.index)
         self._follow(view.index)
         no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
-        fitting = Fitting(self.kept, settings.result_bytes)
+        fitting = ResultLimiter(self.kept, settings.result_bytes)
         self._handlers = _handlers(
-            Finder(view, self._portrait, fitting), Runs(view, settings, self._portrait, fitting, no_code)
+            FindHandlers(view, self._portrait, fitting),
+            RunHandlers(view, settings, self._portrait, fitting, no_code),
         )
         self._arguments = Arguments()
         self._names = [name for name in DEFINITIONS if name != "execute_code" or not no_code]
-        self._listed: tuple[Sight, tuple[mcp_types.Tool, ...], int] | None = None
+        self._listed: tuple[CatalogSnapshot, tuple[mcp_types.Tool, ...], int] | None = None
 
     def tools(self) -> Sequence[mcp_types.Tool]:
         """Return the definitions, in the same order each time."""
         return self._definitions()[0]
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any] | str | None, client: Client
+        self, name: str, arguments: Mapping[str, Any] | str | None, client: CallingClient
     ) -> mcp_types.CallToolResult:
         """Call one of the tools; what fails is a result that says so, also where code cannot run.
 
@@ -183,7 +184,7 @@ class MetaFace:
         return {TOKENS: said}
 
 
-def _handlers(finding: Finder, running: Runs) -> Mapping[str, _Handler]:
+def _handlers(finding: FindHandlers, running: RunHandlers) -> Mapping[str, _Handler]:
     return {
         "search_tools": finding.search_tools,
         "list_tools": finding.list_tools,
@@ -218,7 +219,7 @@ def why_no_code(settings: GatewaySettings, code: CodeSettings, *, sandbox: bool 
     return ""
 
 
-def published(definition: Definition, sight: Sight) -> mcp_types.Tool:
+def published(definition: Definition, sight: CatalogSnapshot) -> mcp_types.Tool:
     """Return a definition as it is listed, over what the catalogue contains."""
     name = definition.tool.name
     return mcp_types.Tool(
@@ -242,7 +243,7 @@ def no_such_tool(name: str, names: Sequence[str]) -> MCPError:
     return MCPError(mcp_types.INVALID_PARAMS, f"no tool {shown(name)}{choose(name, names)}")
 
 
-def _hints(definition: Definition, sight: Sight) -> mcp_types.ToolAnnotations:
+def _hints(definition: Definition, sight: CatalogSnapshot) -> mcp_types.ToolAnnotations:
     """Return what a tool says of itself: one that runs others is as harmless as the worst of them."""
     if not definition.runs:
         return mcp_types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -279,7 +280,7 @@ def _block(block: Mapping[str, Any]) -> mcp_types.ContentBlock:
     return mcp_types.TextContent(text=encoded(block))
 
 
-def described(name: str, sight: Sight) -> str:
+def described(name: str, sight: CatalogSnapshot) -> str:
     """Return the description of a meta-tool."""
     said = DEFINITIONS[name].description
     if name == "search_tools":

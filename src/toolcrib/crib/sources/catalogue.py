@@ -12,7 +12,7 @@ from toolcrib.discovery import Discovery, Store, StoredTool
 from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ToolNotFoundError, ValidationError
 from toolcrib.model import Tool, ToolBackend
 
-__all__ = ["Catalogue", "Kept", "keep_only", "missed_before"]
+__all__ = ["CatalogueWriter", "StoredSource", "keep_only", "missed_before"]
 
 _LOG = logging.getLogger("toolcrib.crib")
 _IDENTITIES = "origins"
@@ -26,7 +26,7 @@ Pair = tuple[Tool, ToolBackend]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSource:
     """What a store holds of one server or API that is configured as it was then."""
 
     ids: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ class Kept:
     """When that was, in seconds since 1970."""
 
 
-def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, Kept]:
+def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, StoredSource]:
     """Forget the tools of everything but these servers and APIs, and return what is left of them.
 
     Functions of another process are forgotten too. What was learnt and written about tools stays.
@@ -65,7 +65,9 @@ def keep_only(store: Store, identities: Mapping[str, str]) -> dict[str, Kept]:
     if foreign := stored.keys() - same:
         store.write_texts(_IDENTITIES, {}, foreign)
     times = dict(store.texts(_LISTED))
-    return {origin: Kept(frozenset(known), _seconds(times.get(origin))) for origin, known in ids.items()}
+    return {
+        origin: StoredSource(frozenset(known), _seconds(times.get(origin))) for origin, known in ids.items()
+    }
 
 
 def _seconds(text: str | None) -> float | None:
@@ -95,13 +97,13 @@ def _origin(binding: dict[str, Any]) -> str:
     return f"{kind}:{binding.get(_NAME_KEYS.get(kind, ''))}"
 
 
-class Catalogue:
+class CatalogueWriter:
     """Brings what servers and APIs list into a `Discovery`; safe to call from any thread."""
 
     def __init__(
         self,
         discovery: Discovery,
-        kept: Mapping[str, Kept] | None = None,
+        kept: Mapping[str, StoredSource] | None = None,
         missed: Iterable[str] = (),
     ) -> None:
         self._discovery = discovery
