@@ -20,7 +20,7 @@ from pydantic_ai.profiles.openai import OpenAIJsonSchemaTransformer, _OpenAIJson
 from pydantic_ai.providers.anthropic import AnthropicJsonSchemaTransformer
 
 from toolcrib.adapter import Conversion, default_registry
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.adapter.portability import TARGETS, input_schema_of
 from toolcrib.adapter.rewrite.source import type_of
 

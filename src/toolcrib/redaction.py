@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from toolcrib.errors import Problem, ToolcribError
 from toolcrib.model.plain import walk
 
-__all__ = ["hide_secrets", "host_of", "said_by", "scrub"]
+__all__ = ["HIDDEN", "hide_secrets", "host_of", "said_by", "scrub"]
 
 _MAX_LENGTH = 2000
 _MAX_VALUES, _MAX_NAMED, _MAX_NAME = 10_000, 200, 500
@@ -65,6 +65,20 @@ _NO_SECRET = re.compile(r"none|null|true|false|undefined|\d{1,5}", re.IGNORECASE
 _WORD = re.compile(r"[A-Za-z]?[a-z]*[.,]?")
 _LEAST = 6
 """Characters of a secret that is known only by the word before it."""
+HIDDEN = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # steer a terminal; a carriage return lets a line be written over
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # turn the direction of text
+    "\u2028\u2029"  # end a line where nobody expects it
+    "\u00ad\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3"  # no width
+    "\U000e0000-\U000e007f\U000e0100-\U000e01ef"  # tags and variations, which a model reads
+    "]"
+)
+"""What steers a terminal, turns the direction of text or hides in it.
+
+Some scripts and emoji need a few of these, and files of Windows the carriage return: whoever complains of
+them rather than replaces them has to let those pass.
+"""
 
 
 def said_by(error: BaseException, args: Any = None) -> str:

@@ -11,7 +11,7 @@ from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.adapter.features import SchemaFeature
+from toolcrib.adapter.protocol import SchemaFeature
 from toolcrib.adapter.providers.a2a import A2aAdapter
 from toolcrib.adapter.providers.anthropic import AnthropicAdapter
 from toolcrib.adapter.providers.mcp import McpAdapter

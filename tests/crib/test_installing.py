@@ -11,11 +11,9 @@ import pytest
 from toolcrib.crib.config.files import load
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.setup.installing.clients import CLIENTS, shape
+from toolcrib.setup.installing.clients import CLIENTS, is_toolcrib, shape
 from toolcrib.setup.installing.imports import merge, read_servers, servers_of, written
-from toolcrib.setup.installing.install import export, gateway_server, install
-from toolcrib.setup.installing.itself import is_toolcrib
-from toolcrib.setup.installing.undoing import undo
+from toolcrib.setup.installing.install import export, gateway_server, install, undo
 
 OURS = """\
 [servers.time]

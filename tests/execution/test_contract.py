@@ -17,7 +17,7 @@ from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
 from toolcrib.execution.records import Call
 from toolcrib.model import LocalBackend, McpBackend, ProviderBackend, Tool, ToolBackend
-from toolcrib.model.context import Context
+from toolcrib.model.local import Context
 
 pytestmark = pytest.mark.untraced
 NAMES = ("add", "keep", "fail", "hang", "meet", "progress")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import InvalidToolError
 from toolcrib.model import Tool, normalize_tags
-from toolcrib.model.tags import MAX_TAG_LENGTH, MAX_TAGS
+from toolcrib.model.tool import MAX_TAG_LENGTH, MAX_TAGS
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job, Sandbox
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime.records import Limits, Output
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.unsafe import UnsafeSandbox, UnsafeSandboxWarning
 

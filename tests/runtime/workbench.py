@@ -15,9 +15,8 @@ from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError
 from toolcrib.execution import Request
 from toolcrib.model import ToolCallRecord
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job, Sandbox
-from toolcrib.runtime.records import Limits, SecurityProfile
+from toolcrib.runtime.records import Limits, Output, SecurityProfile
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 SECRET = "sesame-4f8a91c2d7"  # noqa: S105 - a secret that no guest may see

@@ -6,11 +6,10 @@ comes back in the terms of the original schema. Nothing here does I/O.
 
 from toolcrib.adapter.bundle import Bundle
 from toolcrib.adapter.conversion import Conversion, ToolCall
-from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import FeatureLossWarning, Losses
 from toolcrib.adapter.names import NameRule
 from toolcrib.adapter.portability import Report, portability
-from toolcrib.adapter.protocol import Adapter, Translator
+from toolcrib.adapter.protocol import Adapter, SchemaFeature, Translator
 from toolcrib.adapter.providers.agent_card import CardConversion, card_from_provider, provider_from_card
 from toolcrib.adapter.registry import AdapterRegistry, default_registry
 from toolcrib.adapter.results import ToolOutput

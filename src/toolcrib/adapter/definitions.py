@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from toolcrib.adapter.loss import Losses, Part
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import Losses, Part, step
 from toolcrib.adapter.rewrite import Rewritten, SchemaTooLargeError, rewrite
 from toolcrib.adapter.rules import SchemaRules
 from toolcrib.errors import ConversionError, InvalidToolError, ValidationError
@@ -58,6 +57,12 @@ FIELDS: Final[Mapping[str, str]] = {
 
 _EMPTY: Final[tuple[Any, ...]] = ((), {})
 """What says nothing, but for a schema."""
+_SCHEMA_KEYS: Final = {
+    "inputSchema": "mcp",
+    "input_schema": "anthropic",
+    "parameters": "openai",
+    "parametersJsonSchema": "gemini",
+}
 
 
 def read_definition(raw: Any, adapter: str, what: str) -> dict[str, Any]:
@@ -82,14 +87,6 @@ def read_definition(raw: Any, adapter: str, what: str) -> dict[str, Any]:
     except ValidationError as error:
         raise ConversionError(f"the {what} is not JSON: {error}", adapter, "to_canonical") from error
     return data
-
-
-_SCHEMA_KEYS: Final = {
-    "inputSchema": "mcp",
-    "input_schema": "anthropic",
-    "parameters": "openai",
-    "parametersJsonSchema": "gemini",
-}
 
 
 def refuse_foreign(data: Mapping[str, Any], adapter: str, *own: str) -> None:

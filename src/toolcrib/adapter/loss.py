@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from toolcrib.adapter.paths import step
-
-__all__ = ["FeatureLossWarning", "Losses", "Part"]
+__all__ = ["FeatureLossWarning", "Losses", "Part", "step"]
 
 Part = Literal["definition", "input", "output"]
 _ORDER = {"definition": 0, "input": 1, "output": 2}
@@ -72,3 +70,16 @@ class Losses:
             FeatureLossWarning(feature, path, message, self.adapter, part)
             for part, path, feature, message in ordered
         )
+
+
+def step(path: str, key: str | int, inner: str | int | None = None) -> str:
+    """Return a JSON Pointer lengthened by a key, or by a keyword and a key in it.
+
+    >>> step("/a", "properties", "b/c")
+    '/a/properties/b~1c'
+    """
+    if inner is not None:
+        path, key = f"{path}/{key}", inner
+    if type(key) is str and ("~" in key or "/" in key):
+        key = key.replace("~", "~0").replace("/", "~1")
+    return f"{path}/{key}"

@@ -1,13 +1,78 @@
 """What an adapter is, and what it says about calls."""
 
+from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from toolcrib.adapter.conversion import Conversion
-from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.names import NameRule
 from toolcrib.model.canonical import CanonicalTool
 
-__all__ = ["Adapter", "Translator"]
+__all__ = ["Adapter", "SchemaFeature", "Translator"]
+
+
+class SchemaFeature(StrEnum):
+    """A keyword of JSON Schema that some provider does not take; its value is the keyword."""
+
+    REF = "$ref"
+    DEFS = "$defs"
+    ANY_OF = "anyOf"
+    ONE_OF = "oneOf"
+    ALL_OF = "allOf"
+    NOT = "not"
+    PATTERN = "pattern"
+    FORMAT = "format"
+    ADDITIONAL_PROPERTIES = "additionalProperties"
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+    MIN_LENGTH = "minLength"
+    MAX_LENGTH = "maxLength"
+    ENUM = "enum"
+    CONST = "const"
+    DEFAULT = "default"
+    TITLE = "title"
+    EXAMPLES = "examples"
+    MULTIPLE_OF = "multipleOf"
+    MIN_ITEMS = "minItems"
+    MAX_ITEMS = "maxItems"
+    MIN_PROPERTIES = "minProperties"
+    MAX_PROPERTIES = "maxProperties"
+    UNIQUE_ITEMS = "uniqueItems"
+    NULLABLE = "nullable"
+    DEPRECATED = "deprecated"
+    READ_ONLY = "readOnly"
+    WRITE_ONLY = "writeOnly"
+    TYPE = "type"
+    PROPERTIES = "properties"
+    REQUIRED = "required"
+    ITEMS = "items"
+    DESCRIPTION = "description"
+    SCHEMA = "$schema"
+    ID = "$id"
+    ANCHOR = "$anchor"
+    DYNAMIC_REF = "$dynamicRef"
+    DYNAMIC_ANCHOR = "$dynamicAnchor"
+    COMMENT = "$comment"
+    DEFINITIONS = "definitions"
+    EXCLUSIVE_MINIMUM = "exclusiveMinimum"
+    EXCLUSIVE_MAXIMUM = "exclusiveMaximum"
+    PREFIX_ITEMS = "prefixItems"
+    ADDITIONAL_ITEMS = "additionalItems"
+    CONTAINS = "contains"
+    MIN_CONTAINS = "minContains"
+    MAX_CONTAINS = "maxContains"
+    PATTERN_PROPERTIES = "patternProperties"
+    PROPERTY_NAMES = "propertyNames"
+    DEPENDENCIES = "dependencies"
+    DEPENDENT_REQUIRED = "dependentRequired"
+    DEPENDENT_SCHEMAS = "dependentSchemas"
+    UNEVALUATED_ITEMS = "unevaluatedItems"
+    UNEVALUATED_PROPERTIES = "unevaluatedProperties"
+    IF = "if"
+    THEN = "then"
+    ELSE = "else"
+    CONTENT_ENCODING = "contentEncoding"
+    CONTENT_MEDIA_TYPE = "contentMediaType"
+    CONTENT_SCHEMA = "contentSchema"
 
 
 @runtime_checkable

@@ -7,10 +7,9 @@ from threading import Lock
 from typing import Any, Final
 
 from toolcrib.adapter.conversion import Conversion
-from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import id_text, unique_names
-from toolcrib.adapter.protocol import Adapter, Translator
+from toolcrib.adapter.protocol import Adapter, SchemaFeature, Translator
 from toolcrib.adapter.providers.a2a import A2aAdapter
 from toolcrib.adapter.providers.anthropic import AnthropicAdapter
 from toolcrib.adapter.providers.gemini import GeminiAdapter
@@ -25,6 +24,7 @@ __all__ = ["ENTRY_POINTS", "AdapterRegistry", "default_registry"]
 
 ENTRY_POINTS: Final = "toolcrib.adapters"
 """The group under which a distribution offers an adapter: a class or a function that returns one."""
+_FEATURES: Final = frozenset(SchemaFeature)
 
 
 class AdapterRegistry:
@@ -160,9 +160,6 @@ def _translate(writer: Adapter, tool: CanonicalTool, options: dict[str, Any]) ->
         reason = f"the adapter failed: {type(error).__name__}: {error}"[:500]
         raise ConversionError(reason, writer.name, "from_canonical") from error
     return Conversion(payload, writer.name, id_text(tool), tool.name, McpCalls(), None, losses)
-
-
-_FEATURES: Final = frozenset(SchemaFeature)
 
 
 def default_registry() -> AdapterRegistry:

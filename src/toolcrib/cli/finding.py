@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.absent import tell_absent
-from toolcrib.cli.naming import not_there
+from toolcrib.cli.naming import not_there, tell_absent
 from toolcrib.cli.screen import bar, is_terminal, note, shortened, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.absent import tell_absent
 from toolcrib.cli.exits import FailedError
-from toolcrib.cli.naming import meant
+from toolcrib.cli.naming import meant, tell_absent
 from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
 

@@ -28,6 +28,7 @@ __all__ = [
 
 _BAR = 10
 _ECHOED = 80
+Advance = Callable[[float, float | None, str | None], None]
 
 
 def is_terminal() -> bool:
@@ -48,7 +49,7 @@ def _without(text: str, instead: Callable[[re.Match[str]], str]) -> str:
     """Return text with something else for what nobody sees in it; tools of others may say such things."""
     if text.isascii() and text.isprintable():
         return text
-    from toolcrib.model.hidden import HIDDEN  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.redaction import HIDDEN  # noqa: PLC0415 - not needed to ask for help
 
     return HIDDEN.sub(instead, text)
 
@@ -151,9 +152,6 @@ def waiting(text: str) -> Iterator[None]:
         return
     with console(stderr=True).status(text):
         yield
-
-
-Advance = Callable[[float, float | None, str | None], None]
 
 
 @contextmanager

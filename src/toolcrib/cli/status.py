@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.absent import why_failed
+from toolcrib.cli.naming import why_failed
 from toolcrib.cli.running import TIMEOUT
 from toolcrib.cli.screen import heading, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.absent import tell_absent
-from toolcrib.cli.naming import meant, not_there
+from toolcrib.cli.naming import meant, not_there, tell_absent
 from toolcrib.cli.screen import note, show_json, show_text, waiting
 from toolcrib.cli.state import State, shared, wait_for
 

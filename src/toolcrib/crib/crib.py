@@ -8,8 +8,7 @@ from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.engine import Engine, Hooks
 from toolcrib.crib.reload import Reload
-from toolcrib.crib.toolset import scope_of
-from toolcrib.crib.view import SharedState, View
+from toolcrib.crib.view import SharedState, View, scope_of
 from toolcrib.discovery import Discovery, Scope
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.execution import Middleware, Observer, Policy

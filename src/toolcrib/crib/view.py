@@ -32,12 +32,17 @@ from toolcrib.errors import ToolNotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
+from toolcrib.crib.config.gateway import ToolsetSettings
+from toolcrib.errors import ConfigError, Problem
+from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["SharedState", "View", "convert"]
+__all__ = ["SharedState", "View", "convert", "scope_of"]
 
 _LARGE = 10_000
 """From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
 millisecond or more, a thread 0.1."""
+_NO_FILE = "settings"
+"""What stands for the file where there is none."""
 
 
 @dataclass(slots=True)
@@ -329,3 +334,27 @@ def _all_tools(index: Index | IndexView) -> list[Tool]:
             return [index.get(summary.id) for summary in index.every()]
         except ToolNotFoundError:
             continue
+
+
+def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scope:
+    """Return what a toolset admits.
+
+    Raises:
+        ConfigError: no toolset is called that.
+    """
+    if isinstance(toolset, Scope):
+        return toolset
+    if isinstance(toolset, ToolsetSettings):
+        return _admitted(toolset)
+    source = settings.source or _NO_FILE
+    found = settings.toolsets.get(toolset)
+    if found is None:
+        names = ", ".join(sorted(settings.toolsets)) or "none"
+        hint = did_you_mean(toolset, settings.toolsets) or f"; there are {names}"
+        raise ConfigError(str(source), (Problem(f"/toolsets/{toolset}", "name", f"is not a toolset{hint}"),))
+    return _admitted(found)
+
+
+def _admitted(toolset: ToolsetSettings) -> Scope:
+    annotations = {str(hint): value for hint, value in toolset.annotations.items()}
+    return Scope(**toolset.model_dump(exclude={"description", "annotations"}), annotations=annotations)

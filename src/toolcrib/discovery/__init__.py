@@ -1,8 +1,8 @@
 """Keep the catalogue of tools, find the right one, and explain it at the depth asked for."""
 
-from toolcrib.discovery.describe import document_of, search_doc, summarize
 from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
 from toolcrib.discovery.facade import Discovery
+from toolcrib.discovery.facts import document_of, search_doc, summarize
 from toolcrib.discovery.index import Change, Index, IndexView, Scope
 from toolcrib.discovery.protocols import Embedder, Hit, Indexed, LocalEmbedder, Ranking, Searcher
 from toolcrib.discovery.providers import ProviderStore
@@ -15,10 +15,9 @@ from toolcrib.discovery.records import (
     SearchDoc,
     Summary,
 )
-from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
+from toolcrib.discovery.search.confidence import LOW_CONFIDENCE, NoMatch, alike, doubt
 from toolcrib.discovery.search.hybrid import HybridSearcher
 from toolcrib.discovery.search.lexical import Bm25Searcher
-from toolcrib.discovery.search.no_match import NoMatch, alike, doubt
 from toolcrib.discovery.search.semantic import (
     EmbeddingSearcher,
     HttpEmbedder,

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from toolcrib.discovery.keys import key_of
+from toolcrib.discovery.records import MAX_SHORT_DESCRIPTION_LEN, Document, SearchDoc, Summary
 from toolcrib.model.plain import copy_json
 from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
@@ -17,12 +19,15 @@ __all__ = [
     "aliases",
     "category",
     "cut",
+    "document_of",
     "examples_of",
     "input_modes",
     "output_modes",
     "own",
+    "search_doc",
     "security_summary",
     "short",
+    "summarize",
     "summary_text",
 ]
 
@@ -221,3 +226,53 @@ def _own(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_own, value))
     return copy_json(value) if isinstance(value, dict | list) else value
+
+
+def summarize(tool: Tool) -> Summary:
+    """Return a tool at a glance.
+
+    >>> summarize(Tool(name="add", description="Add numbers.", input_schema={})).short_description
+    'Add numbers.'
+    """
+    text = summary_text(tool, MAX_SHORT_DESCRIPTION_LEN)
+    return Summary(
+        id=key_of(tool.id),
+        name=tool.name,
+        namespace=tool.namespace,
+        short_description=text,
+        summary=text,
+        category=category(tool),
+        input_modes=input_modes(tool),
+        output_modes=output_modes(tool),
+        security_summary=security_summary(tool),
+        tags=tool.tags,
+    )
+
+
+def search_doc(tool: Tool) -> SearchDoc:
+    """Return a tool as one text in lower case.
+
+    >>> tool = Tool(name="Add", namespace="math", description="Adds.", tags=["sum"], input_schema={})
+    >>> search_doc(tool).doc_text
+    'add math adds. adds. sum'
+    """
+    summary = summarize(tool)
+    parts = (
+        *(tool.name, tool.namespace, tool.description, summary.summary, summary.category),
+        *(*summary.input_modes, *summary.output_modes, *summary.tags),
+    )
+    return SearchDoc(
+        id=summary.id, doc_text=" ".join(part for part in parts if part).lower(), summary=summary
+    )
+
+
+def document_of(tool: Tool) -> Document:
+    """Return a tool as a document, its text built."""
+    return Document(
+        id=key_of(tool.id),
+        namespace=tool.namespace,
+        name=tool.name,
+        description=tool.description or "",
+        tags=tool.tags,
+        category=category(tool),
+    ).normalized()

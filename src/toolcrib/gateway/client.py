@@ -20,7 +20,7 @@ from pydantic import ValidationError as PydanticError
 
 from toolcrib.errors.base import shown
 from toolcrib.gateway.frontend import Confirmation, ConfirmationResult, InputNeeded
-from toolcrib.model.hidden import HIDDEN
+from toolcrib.redaction import HIDDEN
 
 __all__ = ["CURRENT", "ConfirmationTokens", "RequestClient"]
 
@@ -32,6 +32,11 @@ _SEALED = 600.0
 
 CURRENT: ContextVar["RequestClient | None"] = ContextVar("toolcrib_client", default=None)
 """The client whose request is being answered."""
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {_FIELD: {"type": "boolean", "title": "Go ahead", "description": "Whether it may be done"}},
+    "required": [_FIELD],
+}
 
 
 class ConfirmationTokens:
@@ -166,13 +171,6 @@ class RequestClient:
                 request_state=self._tickets.issue({question.key: mark}, self._given),
             )
         )
-
-
-_FORM: dict[str, Any] = {
-    "type": "object",
-    "properties": {_FIELD: {"type": "boolean", "title": "Go ahead", "description": "Whether it may be done"}},
-    "required": [_FIELD],
-}
 
 
 def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:

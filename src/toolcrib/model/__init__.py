@@ -12,15 +12,13 @@ from toolcrib.model.argschema import (
 )
 from toolcrib.model.backend import LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
-from toolcrib.model.context import Context, LogLevel
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
-from toolcrib.model.local import LocalTool, tool
+from toolcrib.model.local import Context, LocalTool, LogLevel, tool
 from toolcrib.model.protocols import Resolver, ToolGateway
 from toolcrib.model.results import RunResult, ToolCallRecord
 from toolcrib.model.schema.source import schema_of
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
-from toolcrib.model.tags import normalize_tags
-from toolcrib.model.tool import Icon, Tool, ToolAnnotations
+from toolcrib.model.tool import Icon, Tool, ToolAnnotations, normalize_tags
 from toolcrib.model.toolid import ToolId
 
 __all__ = [

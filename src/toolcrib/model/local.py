@@ -3,10 +3,11 @@
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial, update_wrapper
 from types import FrameType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -16,13 +17,12 @@ from pydantic_core import SchemaError, to_json, to_jsonable_python
 from toolcrib.errors import InputValidationError, InvalidToolError, Problem
 from toolcrib.errors.base import shown
 from toolcrib.model.argschema import ArgSchema, parse_arg_schema
-from toolcrib.model.context import Context
 from toolcrib.model.docstring import read_docstring
 from toolcrib.model.record import problems_of
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool, ToolAnnotations
 
-__all__ = ["LocalTool", "is_context", "tool"]
+__all__ = ["Context", "LocalTool", "LogLevel", "is_context", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +32,9 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIO
 _OPTIONS = (
     "name", "namespace", "version", "tags", "title", "description", "annotations", "arguments",
 )  # fmt: skip
+_NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError)
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+"""As MCP has them, from the least to the gravest."""
 
 
 class LocalTool(Generic[P, R]):
@@ -293,9 +296,6 @@ class _Terse(GenerateJsonSchema):
         return False
 
 
-_NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError)
-
-
 def _adapter(kind: Any, name: str, what: str) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(kind)
@@ -324,3 +324,32 @@ def _cause(error: Exception) -> str:
 
 def _refusal(name: str, parameter: str, reason: str) -> InvalidToolError:
     return InvalidToolError((Problem(f"/{parameter}" if parameter else "", "signature", reason[:500]),), name)
+
+
+class Context(ABC):
+    """The running call, for a handler that has a parameter of this type.
+
+    The parameter is no argument of the tool: it is in no schema, and whoever runs the tool fills it. A
+    coroutine awaits what it tells; a plain function, which runs in a thread, just calls it. Either waits
+    there while nobody has taken what was told before.
+    """
+
+    tool_id: str
+    """The tool that runs."""
+    caller: str | None
+    """Who asked for it, where that is known."""
+
+    @property
+    @abstractmethod
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more; a plain function should look, and stop."""
+
+    @abstractmethod
+    def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Awaitable[None]:
+        """Tell how far the work has come."""
+
+    @abstractmethod
+    def log(self, message: str, level: LogLevel = "info") -> Awaitable[None]:
+        """Tell something to whoever watches the call."""

@@ -1,5 +1,7 @@
 """The canonical tool record: MCP's `Tool` plus namespace, version, tags and backend."""
 
+import re
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -18,11 +20,41 @@ from toolcrib.model.argschema import ArgSchema
 from toolcrib.model.backend import AnyBackend
 from toolcrib.model.record import Json, JsonObject, Record, Text
 from toolcrib.model.schema.source import schema_of
-from toolcrib.model.tags import normalize_tags
 from toolcrib.model.toolid import ToolId, name_fault
 from toolcrib.version import Version
 
-__all__ = ["Icon", "Tool", "ToolAnnotations"]
+__all__ = ["MAX_TAGS", "MAX_TAG_LENGTH", "Icon", "Tool", "ToolAnnotations", "normalize_tags"]
+
+MAX_TAGS = 20
+MAX_TAG_LENGTH = 64
+_NOT_KEPT = re.compile(r"[^a-z0-9_.-]")
+
+
+def normalize_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return tags lower case, hyphenated, of `[a-z0-9-_.]` only, unique, at most 20 of at most 64 characters.
+
+    >>> normalize_tags(["Issue Tracking", "issue  tracking", "C++", "É!"])
+    ('issue-tracking', 'c')
+
+    Raises:
+        InvalidToolError: they are not texts.
+    """
+    kept: dict[str, None] = {}
+    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+        raise _refusal(f"tags must be a list of texts, not one {type(tags).__name__}")
+    for tag in tags:
+        if not isinstance(tag, str):
+            raise _refusal(f"a tag must be text, not {type(tag).__name__}")
+        hyphenated = "-".join(tag.lower().split())
+        if clean := _NOT_KEPT.sub("", hyphenated)[:MAX_TAG_LENGTH]:
+            kept[clean] = None
+        if len(kept) == MAX_TAGS:
+            break
+    return tuple(kept)
+
+
+def _refusal(reason: str) -> InvalidToolError:
+    return InvalidToolError((Problem("/tags", "type", reason),))
 
 
 def _schema(value: Any) -> Any:

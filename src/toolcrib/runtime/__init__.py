@@ -8,7 +8,6 @@ from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.choice import backends
 from toolcrib.runtime.guest_errors import GuestError
-from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
 from toolcrib.runtime.records import (
     BackendInfo,
@@ -16,6 +15,7 @@ from toolcrib.runtime.records import (
     ExecuteResult,
     Limits,
     LimitsEnforced,
+    Output,
     SecurityProfile,
 )
 from toolcrib.runtime.runtime import Prepare, Runtime

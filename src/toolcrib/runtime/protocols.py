@@ -7,8 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from toolcrib.model import Tool
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.output import Output
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, SecurityProfile
+from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Output, SecurityProfile
 
 __all__ = ["Catalogue", "Job", "Sandbox"]
 

@@ -18,12 +18,20 @@ __all__ = [
     "ExecuteResult",
     "Limits",
     "LimitsEnforced",
+    "Output",
     "Readiness",
     "SecurityProfile",
+    "Stream",
 ]
 
 MAX_CODE = 1 << 20
 """How many characters of code are run at all."""
+Readiness = Literal["prod", "beta", "stub"]
+"""How far a backend has been tried, which says nothing about how strong its wall is."""
+_Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+_Bytes = Annotated[int, Field(strict=True, ge=0, le=64 << 30)]
+_Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
+Stream = Literal["stdout", "stderr"]
 
 
 class SecurityProfile(StrEnum):
@@ -32,14 +40,6 @@ class SecurityProfile(StrEnum):
     DEV = "dev"
     STANDARD = "standard"
     HARDENED = "hardened"
-
-
-Readiness = Literal["prod", "beta", "stub"]
-"""How far a backend has been tried, which says nothing about how strong its wall is."""
-
-_Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
-_Bytes = Annotated[int, Field(strict=True, ge=0, le=64 << 30)]
-_Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
 
 
 def _bounded(code: str) -> str:
@@ -152,3 +152,33 @@ class ExecuteResult(Record):
     limits_enforced: LimitsEnforced
     notes: tuple[str, ...] = ()
     """What else happened on the way, such as moving to another backend."""
+
+
+class Output:
+    r"""Collects the two outputs of one run, at most so many bytes of each.
+
+    >>> output = Output(limit=5)
+    >>> output.write("stdout", b"hello, world")
+    >>> output.text("stdout")
+    'hello\n[7 more bytes were printed]'
+    """
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._kept: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._lost: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+
+    def write(self, stream: Stream, data: bytes | str) -> None:
+        """Keep what fits."""
+        if isinstance(data, str):
+            data = data.encode("utf-8", "replace")
+        kept = self._kept[stream]
+        room = self._limit - len(kept)
+        kept += data[:room]
+        self._lost[stream] += max(0, len(data) - room)
+
+    def text(self, stream: Stream) -> str:
+        """Return what was kept, with a last line that says how much was not."""
+        text = self._kept[stream].decode("utf-8", "replace")
+        lost = self._lost[stream]
+        return f"{text}\n[{lost:,} more bytes were printed]" if lost else text

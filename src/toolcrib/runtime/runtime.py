@@ -29,9 +29,8 @@ from toolcrib.runtime.check import Checker
 from toolcrib.runtime.check.context import Engine
 from toolcrib.runtime.choice import DEFAULT, UNSAFE, check_profile, make_sandbox
 from toolcrib.runtime.guest_errors import ELSEWHERE, GuestError
-from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
-from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced
+from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced, Output
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import EmptyCatalogue, Surface
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.discovery import Bm25Searcher
-from toolcrib.discovery.search.lexical.look import Look
+from toolcrib.discovery.search.lexical.bm25 import Look
 
 scores = st.floats(0, 1_000)
 

@@ -12,9 +12,8 @@ from waiting import PATIENCE
 from toolcrib.errors import LimitExceededError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.monty import MontySandbox
-from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Limits, SecurityProfile
+from toolcrib.runtime.records import Limits, Output, SecurityProfile
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 SMALL: dict[str, Any] = {"memory_bytes": 64 << 20, "cpu": PATIENCE}

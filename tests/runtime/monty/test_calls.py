@@ -12,9 +12,8 @@ from toolcrib.errors import CodeError, LimitExceededError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.monty.calls import Calls
-from toolcrib.runtime.output import Output
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Limits, SecurityProfile
+from toolcrib.runtime.records import Limits, Output, SecurityProfile
 
 pytestmark = pytest.mark.anyio
 

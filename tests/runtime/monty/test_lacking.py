@@ -10,7 +10,7 @@ from runtime.monty.guests import Guests, job_of
 from toolcrib.errors import CodeError
 from toolcrib.runtime.monty.failures import failure, foreseen, lacking, lacking_syntax
 from toolcrib.runtime.monty.pool import Printed, environment
-from toolcrib.runtime.output import Output
+from toolcrib.runtime.records import Output
 
 
 @pytest.mark.parametrize(

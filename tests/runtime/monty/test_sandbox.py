@@ -292,7 +292,7 @@ import anyio
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.monty import MontySandbox
 from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.output import Output
+from toolcrib.runtime.records import Output
 from toolcrib.runtime.records import Limits, SecurityProfile
 job = Job("1", Limits(), 5.0, SecurityProfile.DEV, (), (), Output(limit=1))
 async def main():

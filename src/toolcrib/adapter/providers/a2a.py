@@ -15,9 +15,9 @@ from toolcrib.adapter.definitions import (
     read_definition,
     read_options,
 )
-from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses, Part
 from toolcrib.adapter.names import NameRule, id_text
+from toolcrib.adapter.protocol import SchemaFeature
 from toolcrib.adapter.providers.a2a_calls import A2aCalls, read_message
 from toolcrib.adapter.rewrite import Codec
 from toolcrib.adapter.rewrite.used import used_keywords

@@ -16,9 +16,9 @@ from toolcrib.adapter.definitions import (
     read_options,
     write_head,
 )
-from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
+from toolcrib.adapter.protocol import SchemaFeature
 from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.rewrite import CodecError, Rewritten, encode
 from toolcrib.adapter.rewrite.codec import to_text

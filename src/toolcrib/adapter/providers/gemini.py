@@ -17,9 +17,9 @@ from toolcrib.adapter.definitions import (
     refuse_foreign,
     write_head,
 )
-from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
+from toolcrib.adapter.protocol import SchemaFeature
 from toolcrib.adapter.results import ToolOutput
 from toolcrib.adapter.rules import GEMINI_JSON_SCHEMA, GEMINI_OPENAPI
 from toolcrib.adapter.wire import PayloadError, WireCall, read_arguments, read_id

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final
 
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import canonical, convert_schema, note_lost, read_definition, read_options
-from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
+from toolcrib.adapter.protocol import SchemaFeature
 from toolcrib.adapter.results import ToolOutput
 from toolcrib.adapter.rewrite import Codec
 from toolcrib.adapter.rules import MCP
@@ -48,6 +48,25 @@ _KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "ui_hints": dict,
     "timeout": (int, float),
 }
+_TEXTS: Final = {
+    "description": "description",
+    "title": "display_name",
+    "namespace": "namespace",
+    "version": "version",
+}
+"""The fields of text, by what they are called in JSON."""
+_OTHERS: Final = frozenset({"tags", "annotations", "_meta"})
+"""What else says something about fields."""
+_CARRIED: Final = (
+    "namespace",
+    "version",
+    "title",
+    "tags",
+    "annotations",
+    "outputSchema",
+    "idempotent",
+    *_IN_META.values(),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,27 +191,6 @@ def _fields(rest: Mapping[str, Any]) -> dict[str, Any]:
         found = {field: _in_meta(field, meta[key]) for field, key in _IN_META.items() if key in meta}
         said |= {field: value for field, value in found.items() if value is not None}
     return said
-
-
-_TEXTS: Final = {
-    "description": "description",
-    "title": "display_name",
-    "namespace": "namespace",
-    "version": "version",
-}
-"""The fields of text, by what they are called in JSON."""
-_OTHERS: Final = frozenset({"tags", "annotations", "_meta"})
-"""What else says something about fields."""
-_CARRIED: Final = (
-    "namespace",
-    "version",
-    "title",
-    "tags",
-    "annotations",
-    "outputSchema",
-    "idempotent",
-    *_IN_META.values(),
-)
 
 
 def _in_meta(field: str, value: Any) -> Any:

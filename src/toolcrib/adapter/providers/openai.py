@@ -19,9 +19,9 @@ from toolcrib.adapter.definitions import (
     refuse_foreign,
     write_head,
 )
-from toolcrib.adapter.features import SchemaFeature
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
+from toolcrib.adapter.protocol import SchemaFeature
 from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.rules import OPENAI, OPENAI_STRICT
 from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall, need_id, read_arguments, read_id

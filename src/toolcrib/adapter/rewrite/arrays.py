@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import ArrayCodec, Codec
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.object_codecs import TupleCodec

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.combine import merge_all
 from toolcrib.adapter.rewrite.describe import describe
 from toolcrib.adapter.rewrite.source import MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA

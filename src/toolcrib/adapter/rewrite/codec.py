@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from json import JSONEncoder
 from typing import Any, Final, Protocol
 
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.source import identity
 from toolcrib.model.plain import measure, parse_json
 
@@ -34,6 +34,8 @@ __all__ = [
 
 Known = dict[tuple[int, int], Any]
 """What was decided about parts of the value being decoded."""
+COMPACT: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+"""Writes JSON without spaces."""
 
 
 class CodecError(ValueError):
@@ -68,10 +70,6 @@ def encode(codec: Codec | None, value: Any, path: str = "") -> Any:
 def decode(codec: Codec | None, value: Any, path: str = "", known: Known | None = None) -> Any:
     """Return a value in the original terms; without a codec they are the same."""
     return value if codec is None else codec.decode(value, path, {} if known is None else known)
-
-
-COMPACT: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-"""Writes JSON without spaces."""
 
 
 def to_text(value: Any) -> str:

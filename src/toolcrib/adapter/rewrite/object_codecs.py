@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import Codec, CodecError, Known, decode, encode
 
 __all__ = ["Field", "MapCodec", "ObjectCodec", "TupleCodec"]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import Codec
 from toolcrib.adapter.rewrite.leaves import rewrite_leaf, widen_leaf
 from toolcrib.adapter.rewrite.object_codecs import MapCodec, ObjectCodec

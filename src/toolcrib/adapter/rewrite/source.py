@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.errors.base import shown
 from toolcrib.model.schema.references import LocalReferences
 
@@ -57,6 +57,22 @@ _OLDER_OR_NEWER: Final = _OLDER | _NEWER | {"$ref"}
 _NUMBERS: Final = frozenset({int, float})
 _STR: Final = frozenset({str})
 _TYPE_NAMES: Final = frozenset(TYPES)
+_Shape = tuple[frozenset[type] | None, Callable[[Any], bool] | None]
+_ANY: Final[_Shape] = (None, None)
+_USUAL: Final[Mapping[str, type]] = {
+    "description": str,
+    "title": str,
+    "format": str,
+    "pattern": str,
+    "$ref": str,
+    "properties": dict,
+    "items": dict,
+    "additionalProperties": bool,
+    "enum": list,
+    "minimum": int,
+    "maximum": int,
+}
+"""The type that spares most keywords a closer look."""
 
 
 def type_of(value: Any) -> str:
@@ -107,8 +123,6 @@ def _is_names(value: Any) -> bool:
     return type(value) is list and _STR.issuperset(map(type, value))
 
 
-_Shape = tuple[frozenset[type] | None, Callable[[Any], bool] | None]
-_ANY: Final[_Shape] = (None, None)
 _SHAPES: Final[Mapping[str, _Shape]] = (
     dict.fromkeys(ONE_SCHEMA, (frozenset({dict, bool}), None))
     | dict.fromkeys(MANY_SCHEMAS, (frozenset({list}), bool))
@@ -128,20 +142,6 @@ _SHAPES: Final[Mapping[str, _Shape]] = (
     }
 )
 """What the value of each keyword must be: its type, and what else; others may be anything."""
-_USUAL: Final[Mapping[str, type]] = {
-    "description": str,
-    "title": str,
-    "format": str,
-    "pattern": str,
-    "$ref": str,
-    "properties": dict,
-    "items": dict,
-    "additionalProperties": bool,
-    "enum": list,
-    "minimum": int,
-    "maximum": int,
-}
-"""The type that spares most keywords a closer look."""
 
 
 class Source:

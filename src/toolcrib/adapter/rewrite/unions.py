@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import Codec, NullableCodec
 from toolcrib.adapter.rewrite.combine import hoist, resolved
 from toolcrib.adapter.rewrite.describe import add_text

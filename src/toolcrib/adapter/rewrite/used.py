@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from toolcrib.adapter.paths import step
+from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.source import MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
 
 __all__ = ["used_keywords"]

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.sections import OURS, at, places_in
+from toolcrib.crib.config.sections import OURS, SERVER_KEYS, THEIRS, at, is_server, places_in, plain_server
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.config.shapes import SERVER_KEYS, THEIRS, is_server, plain_server
 from toolcrib.errors import Problem
 from toolcrib.model.suggest import did_you_mean
 

@@ -2,8 +2,7 @@
 
 from toolcrib.discovery.docs.entry import DocEntry
 from toolcrib.discovery.docs.glance import schema_info
-from toolcrib.discovery.docs.level import DetailLevel
 from toolcrib.discovery.docs.observed import ObservedShape
-from toolcrib.discovery.docs.store import DocStore
+from toolcrib.discovery.docs.store import DetailLevel, DocStore
 
 __all__ = ["DetailLevel", "DocEntry", "DocStore", "ObservedShape", "schema_info"]

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any, Final
 
-from toolcrib.discovery.docs.references import SchemaReferences
 from toolcrib.errors import InvalidSchemaError, ValidationError
 from toolcrib.model.docs import SchemaInfo
 from toolcrib.model.plain import copy_json, count_size, measure
+from toolcrib.model.schema.references import LocalReferences
 
-__all__ = ["Phrases", "Required", "schema_info"]
+__all__ = ["Phrases", "Required", "SchemaReferences", "schema_info"]
 
+_WORDS = ("$ref", "$dynamicRef")
 _MAX_DEPTH = 256
 _MAX_HOPS = 16
 _MAX_PLACES = 16
@@ -53,6 +54,27 @@ _MAX_WORK = 200_000
 """How many names are compared before no more is said to be required."""
 Names = dict[str, None] | None
 """The names in the order in which they are met; None for what no object fits, or what loops."""
+
+
+class SchemaReferences:
+    """The references of one schema, which is JSON and is read, never changed."""
+
+    def __init__(self, root: Any) -> None:
+        self._local = LocalReferences(root)
+        head = root if isinstance(root, dict) else {}
+        self._ref_stands_alone = "draft-07" in str(head.get("$schema", ""))
+
+    def all_of(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """Yield the schemas that what fits this one must fit too: what it refers to, and its `allOf`."""
+        for word in _WORDS:
+            if isinstance(reference := schema.get(word), str):
+                yield self._local.find(reference)
+        if self.counts(schema) and isinstance(members := schema.get("allOf"), list):
+            yield from members
+
+    def counts(self, schema: dict[str, Any]) -> bool:
+        """Return whether what stands beside a reference says anything; in draft-07 it does not."""
+        return not (self._ref_stands_alone and isinstance(schema.get("$ref"), str))
 
 
 def schema_info(schema: Any) -> SchemaInfo:

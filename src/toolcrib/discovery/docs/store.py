@@ -3,30 +3,55 @@
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
+from enum import StrEnum
 from threading import Lock
 from typing import Any
 
 from toolcrib.discovery import facts
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
 from toolcrib.discovery.docs.glance import schema_info
-from toolcrib.discovery.docs.level import DetailLevel
 from toolcrib.discovery.docs.observed import ObservedShape
 from toolcrib.discovery.facts import own
 from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import either, shown
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
 from toolcrib.model.plain import copy_json
 from toolcrib.model.protocols import Resolver
-from toolcrib.model.suggest import nearest
+from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["DocStore", "Learnt"]
+__all__ = ["DetailLevel", "DocStore", "Learnt"]
 
 _MAX_GLANCES = 2048
 _MAX_SUGGESTIONS = 3
+
+
+class DetailLevel(StrEnum):
+    """How much is said about a tool; each level says what the one before it does, and more.
+
+    >>> DetailLevel("schema")
+    <DetailLevel.SCHEMA: 'schema'>
+
+    Raises:
+        ValidationError: it is no level, with the nearest one.
+    """
+
+    SUMMARY = "summary"
+    """What the tool is for."""
+    SCHEMA = "schema"
+    """How it is called: the definition, and its arguments at a glance."""
+    FULL = "full"
+    """All there is: notes, examples and references too."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        levels = list(map(str, cls))
+        hint = did_you_mean(value.strip().lower(), levels) if isinstance(value, str) else ""
+        message = f"a level is {either(levels)}, not {shown(value)}{hint}"
+        raise ValidationError((Problem("/level", "enum", message),), message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,7 @@
 """
 
 from toolcrib.discovery.evaluation.abstention import Separation, missing_auc, off_topic_auc, separate
-from toolcrib.discovery.evaluation.calibration import Bin, Calibration, calibrate
 from toolcrib.discovery.evaluation.catalogue import EvaluationCatalogue, ToolLine
-from toolcrib.discovery.evaluation.cost import Cost, cost_of, resident_bytes
 from toolcrib.discovery.evaluation.everyday import EVERYDAY
 from toolcrib.discovery.evaluation.finder import Finder, IndexFinder, IndexLike, Removable, finder_of
 from toolcrib.discovery.evaluation.labels import (
@@ -25,8 +23,26 @@ from toolcrib.discovery.evaluation.labels import (
     load_set,
     load_tools,
 )
-from toolcrib.discovery.evaluation.measure import EvaluationReport, Progress, QueryResult, ask, evaluate
-from toolcrib.discovery.evaluation.metrics import auc, hit_at_1, ndcg_at, recall_at, reciprocal_rank
+from toolcrib.discovery.evaluation.measure import (
+    Cost,
+    EvaluationReport,
+    Progress,
+    QueryResult,
+    ask,
+    cost_of,
+    evaluate,
+    resident_bytes,
+)
+from toolcrib.discovery.evaluation.metrics import (
+    Bin,
+    Calibration,
+    auc,
+    calibrate,
+    hit_at_1,
+    ndcg_at,
+    recall_at,
+    reciprocal_rank,
+)
 
 __all__ = [
     "EVERYDAY",

@@ -1,23 +1,46 @@
 """Asking a finder every question of a set, and saying how good its answers are and what they cost."""
 
+import gc
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
-from toolcrib.discovery.evaluation.calibration import Calibration, calibrate
 from toolcrib.discovery.evaluation.finder import Finder
 from toolcrib.discovery.evaluation.labels import LabelledQuery, LabelledSet
-from toolcrib.discovery.evaluation.metrics import hit_at_1, ndcg_at, recall_at, reciprocal_rank
+from toolcrib.discovery.evaluation.metrics import (
+    Calibration,
+    calibrate,
+    hit_at_1,
+    ndcg_at,
+    recall_at,
+    reciprocal_rank,
+)
 from toolcrib.model.record import Record
 
-__all__ = ["EvaluationReport", "Progress", "QueryResult", "ask", "evaluate", "percentile", "sample_of"]
+__all__ = [
+    "Cost",
+    "EvaluationReport",
+    "Progress",
+    "QueryResult",
+    "ask",
+    "cost_of",
+    "evaluate",
+    "percentile",
+    "resident_bytes",
+    "sample_of",
+]
 
 Progress = Callable[[int, int], None]
 """Told how many are done, of how many."""
 _FEW = 5
+Made = TypeVar("Made")
+_STATUS = Path("/proc/self/status")
+_LABEL = "VmRSS:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +157,39 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 def _mean(values: Iterable[float]) -> float:
     listed = list(values)
     return fmean(listed) if listed else 0.0
+
+
+class Cost(Record):
+    """What building something took."""
+
+    cpu_seconds: float
+    """In the whole process, whatever the number of threads."""
+    rss_bytes: int | None = None
+    """By how much the memory of the process grew, or None where the system does not say."""
+
+
+def cost_of(build: Callable[[], Made], *, status: Path = _STATUS) -> tuple[Made, Cost]:
+    """Build something, and return it with what that cost.
+
+    Memory is told by the operating system, so measure in a process of its own: what was freed before is used
+    again, and does not show.
+    """
+    gc.collect()
+    before = resident_bytes(status)
+    start = time.process_time()
+    made = build()
+    spent = time.process_time() - start
+    gc.collect()
+    after = resident_bytes(status)
+    grown = None if before is None or after is None else after - before
+    return made, Cost(cpu_seconds=spent, rss_bytes=grown)
+
+
+def resident_bytes(status: Path = _STATUS) -> int | None:
+    """Return how much memory this process holds, where the system keeps a status file that says so."""
+    try:
+        lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    sizes = (line.split()[1] for line in lines if line.startswith(_LABEL))
+    return next((int(size) * 1024 for size in sizes), None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from toolcrib.discovery.describe import summarize
+from toolcrib.discovery.facts import summarize
 from toolcrib.discovery.index.filters import backend_facets, tool_facets
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.discovery.records import Summary

@@ -4,9 +4,14 @@ The weights are those of logistic regressions on labelled questions, on as many 
 some whose tools were taken out; `docs/search-measurements.md` says how well they tell them apart.
 """
 
+from collections.abc import Iterable
 from math import exp, log1p
 
-__all__ = ["LOW_CONFIDENCE", "by_meaning", "by_words", "by_words_and_meaning"]
+from toolcrib.discovery.records import Page, Result
+from toolcrib.model.record import Record
+from toolcrib.model.suggest import nearest
+
+__all__ = ["LOW_CONFIDENCE", "NoMatch", "alike", "by_meaning", "by_words", "by_words_and_meaning", "doubt"]
 
 LOW_CONFIDENCE = 0.05
 """Below this, of the best result, nothing is said to fit.
@@ -17,6 +22,7 @@ small talk, with MiniLM 95 and 79 %; `docs/model-card.md` has the measurements. 
 """
 _STEEPEST = 60.0
 """Beyond this a probability is 0 or 1 in all digits that matter."""
+_MAX_WORDS = 20
 
 
 def by_words(*, matched: float, coverage: float) -> float:
@@ -47,3 +53,44 @@ def by_words_and_meaning(*, matched: float, coverage: float, meaning: float) -> 
 
 def _logistic(exponent: float) -> float:
     return 1 / (1 + exp(min(max(-exponent, -_STEEPEST), _STEEPEST)))
+
+
+class NoMatch(Record):
+    """What is known of a question that nothing clearly fits."""
+
+    guesses: bool
+    """Whether anything was found at all."""
+    near: tuple[str, ...] = ()
+    """The namespaces of what was found; where nothing was, those that a word of the question resembles."""
+    others: tuple[str, ...] = ()
+    """The other namespaces there are."""
+
+
+def doubt(page: Page[Result], query: str, known: Iterable[str] = ()) -> NoMatch | None:
+    """Return what to tell of the first page of an answer; None where something fits, or nothing was asked.
+
+    `known` are the namespaces there are, those that are worth a look first.
+
+    >>> doubt(Page(items=(), total=0), "send a male", ["git", "mail"])
+    Doubt(guesses=False, near=('mail',), others=('git',))
+    """
+    best = max((result.confidence for result in page.items), default=0.0)
+    if not query.strip() or best >= LOW_CONFIDENCE:
+        return None
+    names = tuple(filter(None, known))
+    found = tuple(dict.fromkeys(filter(None, (result.summary.namespace for result in page.items))))
+    near = found if page.items else alike(query, names)
+    return NoMatch(
+        guesses=bool(page.items), near=near, others=tuple(each for each in names if each not in near)
+    )
+
+
+def alike(text: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that a word of a text resembles, in the order of the words.
+
+    >>> alike("githb issues", ["mail", "github"])
+    ('github',)
+    """
+    options = list(names)
+    found = (nearest(word.lower(), options) for word in text.split()[:_MAX_WORDS])
+    return tuple(dict.fromkeys(filter(None, found)))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
 from toolcrib.discovery.search.confidence import by_words_and_meaning
 from toolcrib.discovery.search.lexical import Bm25Searcher
-from toolcrib.discovery.search.lexical.look import Look
+from toolcrib.discovery.search.lexical.bm25 import Look
 from toolcrib.discovery.search.relevance import Features
 from toolcrib.discovery.search.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.discovery.search.semantic.documents import DocumentVectors

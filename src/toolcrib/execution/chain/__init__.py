@@ -6,11 +6,10 @@ says what they would do, and `run_chain` runs them.
 
 from toolcrib.execution.chain.chain import Chain, Steps
 from toolcrib.execution.chain.check import check_chain
-from toolcrib.execution.chain.limits import ChainLimits
 from toolcrib.execution.chain.plan import Plan, PlannedStep, plan_chain
 from toolcrib.execution.chain.results import ChainResult, StepResult
 from toolcrib.execution.chain.run import Around, ChainProgress, RunTool, run_chain
-from toolcrib.execution.chain.steps import ChainStep
+from toolcrib.execution.chain.steps import ChainLimits, ChainStep
 
 __all__ = [
     "Around",

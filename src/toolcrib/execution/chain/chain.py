@@ -7,10 +7,8 @@ from typing import Any
 from toolcrib.errors import InvalidChainError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.execution.chain.conditions import Condition, read_condition
-from toolcrib.execution.chain.limits import MAX_NESTING, ChainLimits
 from toolcrib.execution.chain.references import Known, Reference, StepNames
-from toolcrib.execution.chain.spelling import Spelling
-from toolcrib.execution.chain.steps import ChainStep, read_step
+from toolcrib.execution.chain.steps import MAX_NESTING, ChainLimits, ChainStep, Spelling, read_step
 from toolcrib.execution.chain.templates import (
     ArrayTemplate,
     ObjectTemplate,

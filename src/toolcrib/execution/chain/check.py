@@ -8,10 +8,10 @@ from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ToolNotF
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.execution.chain.chain import Chain, StepNode, Steps, invalid, read_chain
 from toolcrib.execution.chain.conflicts import Conflicts
-from toolcrib.execution.chain.limits import ChainLimits
 from toolcrib.execution.chain.references import Reference
 from toolcrib.execution.chain.schemas import Budget, Schema, SchemaPart, SpentError, types
 from toolcrib.execution.chain.shapes import ANYTHING, Each, Fits, ListOf, NoValue, Null, Shape, a, member_of
+from toolcrib.execution.chain.steps import ChainLimits
 from toolcrib.execution.chain.templates import ArrayTemplate, ObjectTemplate, Template
 from toolcrib.model.plain import pointer
 from toolcrib.model.protocols import Resolver

@@ -23,9 +23,9 @@ from toolcrib.errors import (
 )
 from toolcrib.errors.base import shown
 from toolcrib.execution.chain.chain import Chain, StepNode
-from toolcrib.execution.chain.limits import ChainLimits
 from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, ReferenceScope
 from toolcrib.execution.chain.results import ChainResult, StepResult
+from toolcrib.execution.chain.steps import ChainLimits
 from toolcrib.execution.chain.templates import Template, fill
 from toolcrib.model.plain import copy_json
 from toolcrib.model.results import RunResult

@@ -1,6 +1,8 @@
 """One step of a chain, as people, programs and models write it."""
 
-from collections.abc import Container
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -16,17 +18,76 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import InvalidChainError, Problem, ToolcribError, ValidationError
 from toolcrib.errors.base import shown
-from toolcrib.execution.chain.limits import MAX_CONCURRENCY, MAX_NESTING
-from toolcrib.execution.chain.spelling import Spelling
 from toolcrib.model.plain import measure, parse_json, pointer
 from toolcrib.model.record import Json, JsonObject, Record
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.toolid import ToolId, name_fault
 
-__all__ = ["ChainStep", "read_step"]
+__all__ = ["MAX_CONCURRENCY", "MAX_NESTING", "ChainLimits", "ChainStep", "Spelling", "read_step"]
 
+MAX_CONCURRENCY = 64
+"""The most that one step may ask to run at a time."""
+MAX_NESTING = 8
+"""How deep groups may stand in groups."""
+_CAMEL = {
+    "tool_id": "toolId",
+    "use_previous": "usePrevious",
+    "for_each": "forEach",
+    "max_concurrency": "maxConcurrency",
+    "on_error": "onError",
+}
+"""The fields that may be spelt in two ways."""
+_FIELD = re.compile(rf"\b(?:{'|'.join(_CAMEL)})\b")
 _MAX_DEPTH = 256
 _MAX_REFERENCE = 1_000
+_Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+_Width = Annotated[int, Field(strict=True, ge=1, le=MAX_CONCURRENCY)]
+_MEANT = {
+    **dict.fromkeys(("function", "name", "tool", "tool_name", "toolName"), "tool_id"),
+    **dict.fromkeys(("arguments", "input", "inputs", "parameters", "params"), "args"),
+    **dict.fromkeys(("condition", "if"), "when"),
+    "steps": "parallel",
+}
+"""What others call a field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainLimits:
+    """What one chain may use."""
+
+    max_steps: int = 1_000
+    """Steps that are written down, those in groups included."""
+    max_calls: int = 10_000
+    """Calls of tools in one run, one for each item that a step is repeated for."""
+
+
+class Spelling:
+    """The names of the fields of one step, as they were written or would have been.
+
+    >>> spelling = Spelling({"toolId": "greet", "for_each": [1]})
+    >>> spelling["tool_id"], spelling["for_each"], spelling["on_error"]
+    ('toolId', 'for_each', 'on_error')
+    >>> Spelling({"toolId": "greet"}).of_text("max_concurrency is for steps with for_each")
+    'maxConcurrency is for steps with forEach'
+    """
+
+    __slots__ = ("_camel", "_written")
+
+    def __init__(self, written: Any) -> None:
+        """Read the spelling of a JSON object; a record made in Python is spelt as Python is."""
+        self._written: Mapping[str, Any] = written if type(written) is dict else {}
+        self._camel = type(written) is dict and not any("_" in name for name in written)
+
+    def __getitem__(self, field: str) -> str:
+        """Return how a field is spelt."""
+        camel = _CAMEL.get(field, field)
+        if field in self._written:
+            return field
+        return camel if self._camel or camel in self._written else field
+
+    def of_text(self, text: str) -> str:
+        """Return a text with all fields in it spelt so."""
+        return _FIELD.sub(lambda found: self[found[0]], text)
 
 
 def _tool(value: Any) -> Any:
@@ -50,8 +111,6 @@ def _on_error(value: Any) -> Any:
 
 _ToolRef = Annotated[StrictStr, Field(min_length=1, max_length=_MAX_REFERENCE), BeforeValidator(_tool)]
 _OnError = Annotated[Literal["stop", "continue"] | JsonObject, BeforeValidator(_on_error)]
-_Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-_Width = Annotated[int, Field(strict=True, ge=1, le=MAX_CONCURRENCY)]
 
 
 class ChainStep(Record):
@@ -144,13 +203,6 @@ def _group_faults(step: ChainStep) -> list[str]:
 
 _NAMES = {field.alias or name: name for name, field in ChainStep.model_fields.items()}
 _NAMES |= {name: name for name in ChainStep.model_fields}
-_MEANT = {
-    **dict.fromkeys(("function", "name", "tool", "tool_name", "toolName"), "tool_id"),
-    **dict.fromkeys(("arguments", "input", "inputs", "parameters", "params"), "args"),
-    **dict.fromkeys(("condition", "if"), "when"),
-    "steps": "parallel",
-}
-"""What others call a field."""
 
 
 def _unknown(name: str, spelling: Spelling) -> str:

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from toolcrib.errors import InvalidBackendError
-from toolcrib.model.context import Context
-from toolcrib.model.local import LocalTool, is_context
+from toolcrib.model.local import Context, LocalTool, is_context
 from toolcrib.model.plain import copy_json
 from toolcrib.model.tool import Tool
 

@@ -23,8 +23,7 @@ from toolcrib.errors.base import either
 from toolcrib.execution.local.handler import Handler
 from toolcrib.execution.records import Answer, Call, Emit, Update
 from toolcrib.model.backend import LocalBackend, ToolBackend
-from toolcrib.model.context import Context, LogLevel
-from toolcrib.model.local import LocalTool
+from toolcrib.model.local import Context, LocalTool, LogLevel
 from toolcrib.model.plain import MAX_CHARS, MAX_NODES, copy_json, measure
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.redaction import said_by, scrub

@@ -7,9 +7,8 @@ retries, then the limits, so that each try is counted:
 """
 
 from toolcrib.execution.middleware.cache import FROM_CACHE, Cache
-from toolcrib.execution.middleware.compose import compose
+from toolcrib.execution.middleware.compose import by_backend, compose
 from toolcrib.execution.middleware.concurrency import ConcurrencyLimit
-from toolcrib.execution.middleware.keys import by_backend
 from toolcrib.execution.middleware.rate import RateLimit
 from toolcrib.execution.middleware.retry import Retry
 

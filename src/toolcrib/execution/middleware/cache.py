@@ -14,8 +14,7 @@ from anyio.lowlevel import current_token
 from pydantic_core import from_json, to_json
 
 from toolcrib.errors import ValidationError
-from toolcrib.execution.middleware.keys import by_backend
-from toolcrib.execution.middleware.options import require
+from toolcrib.execution.middleware.compose import by_backend, require
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
 from toolcrib.model.plain import measure

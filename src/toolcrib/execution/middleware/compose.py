@@ -1,12 +1,20 @@
 """The way of a call through its layers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from math import inf
+from sys import float_info
 from typing import Any
 
 from toolcrib.errors import ConfigError, Problem
+from toolcrib.errors.base import shown
 from toolcrib.execution.protocols import Middleware, Next
+from toolcrib.execution.records import Call
+from toolcrib.execution.selection import label
 
-__all__ = ["compose"]
+__all__ = ["Key", "by_backend", "compose", "require"]
+
+Key = Callable[[Call], Hashable]
+"""Says which calls share a limit."""
 
 
 def compose(middleware: Sequence[Middleware], go: Next) -> Next:
@@ -45,3 +53,38 @@ def _fault(layer: Any) -> str:
     if hasattr(layer, "begin"):
         return f"is an observer; give the {kind} in observers="
     return f"must be called with (call, go_on), and a {kind} cannot be called"
+
+
+def by_backend(call: Call) -> str:
+    """Return the name of the backend that a call goes to, such as `mcp:github`."""
+    return label(call.backend)
+
+
+def require(
+    layer: str,
+    options: Mapping[str, tuple[Any, float, float]],
+    *,
+    whole: Container[str] = (),
+    endless: Container[str] = (),
+) -> None:
+    """Raise if an option, given as its value and the least and the most it may be, is out of bounds.
+
+    Those in `whole` must be whole numbers; those in `endless` may be infinite.
+
+    Raises:
+        ConfigError: with every option that is.
+    """
+    problems = []
+    for name, (value, least, most) in options.items():
+        kinds = (int,) if name in whole else (int, float)
+        limit = most if most < inf or name in endless else float_info.max
+        if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= limit:
+            kind = "a whole number" if name in whole else "a finite number"
+            said = _bounds(least, most, "" if name in endless else f"{kind}, ")
+            problems.append(Problem(f"/{name}", "range", f"must be {said}, not {shown(value)}"))
+    if problems:
+        raise ConfigError(layer, tuple(problems))
+
+
+def _bounds(least: float, most: float, kind: str) -> str:
+    return f"{kind}at least {least:g}" if most == inf else f"between {least:g} and {most:g}"

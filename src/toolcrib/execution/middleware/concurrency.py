@@ -7,8 +7,7 @@ from math import inf
 import anyio
 from anyio.lowlevel import current_token
 
-from toolcrib.execution.middleware.keys import Key, by_backend
-from toolcrib.execution.middleware.options import require
+from toolcrib.execution.middleware.compose import Key, by_backend, require
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
 

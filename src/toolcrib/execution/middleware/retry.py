@@ -8,7 +8,7 @@ from math import inf
 import anyio
 
 from toolcrib.errors import BackendUnavailableError
-from toolcrib.execution.middleware.options import require
+from toolcrib.execution.middleware.compose import require
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call, Emit, Update
 

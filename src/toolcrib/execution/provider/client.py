@@ -25,8 +25,7 @@ from toolcrib.execution.provider.answers import read_failure, read_value, reason
 from toolcrib.execution.provider.assembly import Outgoing, assemble, is_token
 from toolcrib.execution.provider.credentials import Credentials, hide
 from toolcrib.execution.provider.inflate import ACCEPTED, UnreadableError
-from toolcrib.execution.provider.methods import is_idempotent
-from toolcrib.execution.provider.plan import RequestPlan
+from toolcrib.execution.provider.plan import RequestPlan, is_idempotent
 from toolcrib.execution.records import Answer, Call
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from toolcrib.errors import InvalidToolError, Problem
 from toolcrib.execution.provider.assembly import FORBIDDEN_HEADERS, is_token
 from toolcrib.execution.provider.base import PATH_SAFE, WebProvider, check_base
 from toolcrib.execution.provider.client import HttpOptions
-from toolcrib.execution.provider.methods import annotations_of
-from toolcrib.execution.provider.plan import Body, Parameter, RequestPlan
+from toolcrib.execution.provider.plan import Body, Parameter, RequestPlan, annotations_of
 from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.tool import Tool, ToolAnnotations

@@ -4,11 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Body", "BodyKind", "Parameter", "Part", "Place", "RequestPlan", "Style"]
+from toolcrib.model.tool import ToolAnnotations
+
+__all__ = [
+    "Body",
+    "BodyKind",
+    "Parameter",
+    "Part",
+    "Place",
+    "RequestPlan",
+    "Style",
+    "annotations_of",
+    "is_idempotent",
+]
 
 Place = Literal["path", "query", "header", "cookie"]
 Style = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
 BodyKind = Literal["json", "form", "multipart", "text", "bytes"]
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_IDEMPOTENT = _SAFE | {"PUT", "DELETE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +82,22 @@ class RequestPlan:
     """Sent with every call."""
     security: tuple[tuple[str, ...], ...] = ()
     """Alternatives, each the names of the schemes that it needs together; empty where nothing is needed."""
+
+
+def annotations_of(method: str) -> ToolAnnotations:
+    """Return the hints that a method gives: GET changes nothing, DELETE destroys, PUT may be repeated.
+
+    >>> annotations_of("DELETE").to_json()
+    {'readOnlyHint': False, 'destructiveHint': True, 'idempotentHint': True, 'openWorldHint': True}
+    """
+    return ToolAnnotations(
+        read_only_hint=method in _SAFE,
+        destructive_hint=True if method == "DELETE" else None,
+        idempotent_hint=method in _IDEMPOTENT,
+        open_world_hint=True,
+    )
+
+
+def is_idempotent(method: str) -> bool:
+    """Return whether a request with this method does the same sent once or twice."""
+    return method in _IDEMPOTENT

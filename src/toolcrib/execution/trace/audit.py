@@ -8,16 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import ConfigError, Op, Problem, ToolError, ToolNotFoundError, ValidationError
+from pydantic_core import to_json
+
+from toolcrib.errors import (
+    ConfigError,
+    Op,
+    OutputValidationError,
+    Problem,
+    ToolError,
+    ToolExecutionError,
+    ToolNotFoundError,
+    ValidationError,
+)
 from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.records import Outcome
 from toolcrib.execution.selection import label
 from toolcrib.execution.trace.levels import ProtocolLevel, ToolLevel, TransportLevel, code_of, levels_of
-from toolcrib.execution.trace.sizes import args_of, json_size, result_of
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.record import Record
 
-__all__ = ["Audit", "AuditRecord", "Redact"]
+__all__ = ["Audit", "AuditRecord", "Redact", "args_of", "json_size", "json_text", "result_of"]
 
 Redact = Callable[[str, Any], Any]
 """Takes a tool id and its arguments, which are a copy, and returns what may be written of them."""
@@ -132,3 +142,37 @@ def _op(error: BaseException | None) -> Op | None:
     if isinstance(error, ToolError):
         return error.op
     return "resolve" if isinstance(error, ToolNotFoundError) else None
+
+
+def json_text(value: Any) -> bytes | None:
+    """Return a value as JSON; None if it is None, or no JSON can be made of it."""
+    if value is None:
+        return None
+    try:
+        return to_json(value)
+    except ValueError:  # pydantic's own error for a type it does not know, or a value that holds itself
+        return None
+
+
+def json_size(value: Any) -> int | None:
+    """Return how many bytes of JSON a value is; None if it is None, or no JSON can be made of it.
+
+    >>> json_size({"a": [1, 2]}), json_size(object())
+    (11, None)
+    """
+    text = json_text(value)
+    return None if text is None else len(text)
+
+
+def args_of(outcome: Outcome) -> Any:
+    """Return the arguments of a call: as they were read, or else as they came."""
+    return outcome.raw_args if outcome.request is None else outcome.request.args
+
+
+def result_of(outcome: Outcome) -> Any:
+    """Return what a tool gave back: its value, or the raw result where there is none, or that of an error."""
+    if outcome.answer is None:
+        error = outcome.error
+        return error.result if isinstance(error, OutputValidationError | ToolExecutionError) else None
+    value = outcome.answer.structured
+    return outcome.answer.mcp_result if value is None else value

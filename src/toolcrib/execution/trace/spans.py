@@ -13,8 +13,8 @@ from toolcrib import __version__
 from toolcrib.errors import BackendUnavailableError, ToolExecutionError
 from toolcrib.execution.records import Outcome
 from toolcrib.execution.selection import label
+from toolcrib.execution.trace.audit import args_of, json_text, result_of
 from toolcrib.execution.trace.levels import code_of, rpc_code
-from toolcrib.execution.trace.sizes import args_of, json_text, result_of
 from toolcrib.model.toolid import MAX_NAME_LENGTH
 
 __all__ = ["Spans"]
@@ -25,6 +25,7 @@ _UNKNOWN = "_OTHER"
 _MAX_DESCRIPTION = 1000
 _TOOL_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _MCP_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+_STRETCH = contexts.create_key("toolcrib-stretch")
 
 
 class Spans:
@@ -154,9 +155,6 @@ class _Stretch:
         while isinstance(other := contexts.get_value(_STRETCH, around), _Stretch) and other._over:  # noqa: SLF001 - one of us
             around = other._before  # noqa: SLF001 - the same
         return around
-
-
-_STRETCH = contexts.create_key("toolcrib-stretch")
 
 
 def _type_of(outcome: Outcome) -> str:

@@ -1,4 +1,4 @@
-"""The meta face: eight tools that find, explain and run all others."""
+"""The meta-tools: eight tools that find, explain and run all others."""
 
 import typing
 
@@ -15,12 +15,12 @@ def __getattr__(name: str) -> typing.Any:
     if name not in {"TOKENS", "MetaTools"}:
         raise AttributeError(f"module 'toolcrib.gateway.meta' has no attribute {name!r}")
     try:
-        from toolcrib.gateway.meta import face  # noqa: PLC0415 - it needs an extra
+        from toolcrib.gateway.meta import tools  # noqa: PLC0415 - it needs an extra
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("toolcrib"):
             raise
         raise _errors.MissingExtraError("the gateway", "cli") from error
-    globals()[name] = found = getattr(face, name)
+    globals()[name] = found = getattr(tools, name)
     return found
 
 

@@ -11,9 +11,8 @@ from typing import Any
 from toolcrib.errors import PolicyDeniedError
 from toolcrib.execution import Request
 from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
-from toolcrib.model.hidden import HIDDEN
 from toolcrib.model.tool import ToolAnnotations
-from toolcrib.redaction import hide_secrets
+from toolcrib.redaction import HIDDEN, hide_secrets
 
 __all__ = ["agreed", "ask", "is_destructive", "policy"]
 

@@ -1,8 +1,8 @@
 """What validating a value costs at most, known from the schema before the engine starts.
 
 The engine cannot be stopped once it runs. A *step* is one look of one subschema at one value, some 20 ns.
-`SchemaCost` bounds the steps of any value from its size alone, which is enough for nearly every call; where that
-bound is too high, a `Meter` counts them.
+`SchemaCost` bounds the steps of any value from its size alone, which is enough for nearly every call; where
+that bound is too high, a `Meter` counts them.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -10,14 +10,26 @@ from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
+from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError, ResourceLimits
 
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.guest_errors import lacks
-from toolcrib.runtime.monty.bounds import memory_of, suspensions_of
+from toolcrib.runtime.monty.wall import MAX_MEMORY
 from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import Limits
 
-__all__ = ["check_foreseen", "failure", "foreseen", "in_value", "is_unread", "lacking", "lacking_syntax"]
+__all__ = [
+    "bounds",
+    "check_foreseen",
+    "failure",
+    "foreseen",
+    "in_value",
+    "is_unread",
+    "lacking",
+    "lacking_syntax",
+    "memory_of",
+    "suspensions_of",
+]
 
 _LIMITS: tuple[tuple[str, str], ...] = (
     (r"TimeoutError: (?:feed|turn) time limit exceeded: ", "cpu"),
@@ -64,6 +76,9 @@ _SUSPECT = re.compile(
     re.MULTILINE,
 )
 _PHRASES = {_OPTION: f"`{_OPTION}`", "next": "`next` of a generator", "for": "generators that are kept"}
+_RECURSION = 1000
+_SUSPENSIONS_PER_CALL, _SUSPENSIONS = 4, 10_000
+"""How often the engine may turn to us for one call of a tool, and for everything else."""
 
 
 class _Place(NamedTuple):
@@ -338,3 +353,28 @@ _MESSAGES: tuple[tuple[str, Callable[[re.Match[str]], str | None]], ...] = (
     (r"NameError: name '(\w+)' is not defined$", _builtin),
     (r"AttributeError: '(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'$", _attribute),
 )
+
+
+def bounds(limits: Limits, timeout: float) -> ResourceLimits:
+    """Return limits in the words of the engine."""
+    return {
+        "max_memory": memory_of(limits),
+        "max_feed_duration_secs": limits.cpu,
+        "max_recursion_depth": _RECURSION,
+        "max_suspensions": suspensions_of(limits),
+        "max_total_sleep_secs": timeout,
+    }
+
+
+def memory_of(limits: Limits) -> int:
+    """Return how many bytes there are, of which the worker itself bounds the largest number."""
+    return min(limits.memory_bytes, MAX_MEMORY)
+
+
+def suspensions_of(limits: Limits) -> int:
+    """Return how often code may turn to its host, be it to call, to sleep or to ask for the time.
+
+    >>> suspensions_of(Limits(max_tool_calls=10))
+    10040
+    """
+    return _SUSPENSIONS + _SUSPENSIONS_PER_CALL * limits.max_tool_calls

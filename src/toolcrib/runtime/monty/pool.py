@@ -13,13 +13,12 @@ from pydantic_monty import NOT_HANDLED, AsyncMonty, AsyncMontySession, MontyErro
 
 from toolcrib.errors import CodeError, RuntimeUnavailableError, ToolcribError
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.monty.bounds import bounds
 from toolcrib.runtime.monty.calls import Calls
-from toolcrib.runtime.monty.failures import check_foreseen, failure, in_value, is_unread
+from toolcrib.runtime.monty.failures import bounds, check_foreseen, failure, in_value, is_unread
 from toolcrib.runtime.monty.values import EXPLAINING, RETURNED, read_value, with_value
 from toolcrib.runtime.monty.wall import WorkerFolder
-from toolcrib.runtime.output import Output, Stream
 from toolcrib.runtime.protocols import Job
+from toolcrib.runtime.records import Output, Stream
 
 __all__ = ["Printed", "WorkerPool", "environment"]
 

@@ -15,9 +15,9 @@ from typing import IO, Any, cast
 import anyio
 
 from toolcrib.errors import RuntimeUnavailableError
-from toolcrib.runtime.output import Output, Stream
 from toolcrib.runtime.process.cgroup import Cgroup
 from toolcrib.runtime.process.frames import Channel, FrameError, encode
+from toolcrib.runtime.records import Output, Stream
 
 __all__ = ["Child", "boot", "encoded", "guest_program", "spawn"]
 

@@ -1,7 +1,6 @@
 """Tools as typed Python stubs: what a model reads of them, and what its code is checked against."""
 
-from toolcrib.runtime.stubs.guest import GUEST
-from toolcrib.runtime.stubs.guide import GUIDE
+from toolcrib.runtime.stubs.guest import GUEST, GUIDE
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, identifier, names_of
 from toolcrib.runtime.stubs.render import STEPS, paths_of, render
 from toolcrib.runtime.stubs.signature import parameters

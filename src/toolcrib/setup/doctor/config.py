@@ -10,14 +10,14 @@ from pathlib import Path
 
 from toolcrib.crib.compose import can_do_without, make_embedder
 from toolcrib.crib.config.gateway import is_loopback, token_of
+from toolcrib.crib.config.sections import SERVER_KEYS, THEIRS
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.config.shapes import SERVER_KEYS, THEIRS
 from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.variables import has_variables
 from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.setup.doctor.findings import Finding, error, good, warning
-from toolcrib.setup.installing.itself import is_toolcrib
+from toolcrib.setup.installing.clients import is_toolcrib
 
 __all__ = [
     "check_extras",

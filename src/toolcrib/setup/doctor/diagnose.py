@@ -16,7 +16,7 @@ from anyio import to_thread
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.places import catalogue_file, data_folder
 from toolcrib.crib.config.settings import MEMORY, Settings
-from toolcrib.crib.toolset import scope_of
+from toolcrib.crib.view import scope_of
 from toolcrib.discovery import Index
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.execution.mcp.config import ServerConfig

@@ -2,8 +2,7 @@
 
 from toolcrib.setup.installing.clients import CLIENTS, Client
 from toolcrib.setup.installing.imports import Found, Merge, merge, read_servers, servers_of
-from toolcrib.setup.installing.install import Export, Installation, export, install
-from toolcrib.setup.installing.undoing import undo
+from toolcrib.setup.installing.install import Export, Installation, export, install, undo
 
 __all__ = [
     "CLIENTS",

@@ -7,19 +7,27 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
+from toolcrib.crib.config.gateway import GatewaySettings, is_loopback
+from toolcrib.crib.config.ourselves import told_us
 from toolcrib.crib.config.places import home_folder, platform_folder
 from toolcrib.crib.config.sections import Place
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.variables import has_variables
 
-__all__ = ["CLIENTS", "Client", "Scope", "shape"]
+__all__ = ["CLIENTS", "ITSELF", "Client", "Scope", "is_toolcrib", "shape"]
 
 Scope = Literal["user", "project"]
 _Folders = Callable[[Mapping[str, str], str, Path | None], Path]
 _VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _BEARER = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_CLINE = ("Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json")
+ITSELF = "it is toolcrib itself"
+"""Why one server is never taken over."""
+_ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not bound to
+_DEFAULT_PORT: int = GatewaySettings.model_fields["port"].default
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,6 @@ def _moved(variable: str, usual: str, name: str) -> _Folders:
     return find
 
 
-_CLINE = ("Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json")
 _KNOWN = (
     Client(
         "claude",
@@ -235,3 +242,30 @@ def _mapped(value: Any, write: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {key: _mapped(member, write) for key, member in value.items()}
     return [_mapped(member, write) for member in value] if isinstance(value, list) else value
+
+
+def is_toolcrib(server: ServerConfig, port: int | None = None) -> bool:
+    """Return whether a server is toolcrib itself.
+
+    Args:
+        server: how it is started or reached.
+        port: where our gateway listens; None for where it usually does.
+
+    >>> is_toolcrib(ServerConfig(command="uvx", args=["toolcrib[cli]", "serve"]))
+    True
+    >>> is_toolcrib(ServerConfig(command="docs", args=["serve", "/src/toolcrib"]))
+    False
+    """
+    if server.url is not None:
+        return _reaches_us(server.url, _DEFAULT_PORT if port is None else port)
+    return "serve" in (told_us([server.command or "", *server.args]) or ())
+
+
+def _reaches_us(url: str, port: int) -> bool:
+    try:
+        parts = urlsplit(url)
+        host, given = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    local = is_loopback(host) or host in _ANYWHERE
+    return local and given == port and (parts.path == "/mcp" or parts.path.startswith("/mcp/"))

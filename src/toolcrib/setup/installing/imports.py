@@ -13,8 +13,7 @@ from toolcrib.crib.config.sections import Place, at, section_of, servers_in
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, find_server, own_entry
-from toolcrib.setup.installing.clients import CLIENTS, Client
-from toolcrib.setup.installing.itself import ITSELF, is_toolcrib
+from toolcrib.setup.installing.clients import CLIENTS, ITSELF, Client, is_toolcrib
 
 __all__ = ["Found", "Merge", "lost_note", "merge", "read_servers", "servers_of", "written"]
 

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from toolcrib.model.hidden import HIDDEN
+from toolcrib.redaction import HIDDEN
 
 __all__ = ["first_sentence", "hidden_characters", "identifiers", "instructions", "program_names", "steering"]
 

@@ -4,23 +4,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from math import log1p, sqrt
+from math import inf, log1p, sqrt
 from threading import Lock
-from typing import Literal
+from typing import Literal, TypeVar
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
-from toolcrib.discovery.search.lexical.look import Look
+from toolcrib.discovery.search.confidence import by_words
 from toolcrib.discovery.search.lexical.postings import Filing, Postings
 from toolcrib.discovery.search.lexical.question import ParsedQuery, read_question
 from toolcrib.discovery.search.lexical.typos import Typos
 from toolcrib.discovery.search.text import Analysis, analyse
 
-__all__ = ["Analyses", "Bm25Searcher", "Scored", "Slots", "best", "score"]
+__all__ = ["Analyses", "Bm25Searcher", "Look", "Scored", "Slots", "best", "score"]
 
+Score = TypeVar("Score", float, NDArray[np.float32])
+"""One, or those of several tools."""
 _K1 = 1.2
 _B = 0.5
 _PIVOT = 15.0
@@ -41,6 +43,40 @@ _STEPS = 2**15
 """How finely scores are told apart where they are added up."""
 Gains = dict[str, float]
 """What each term adds to a score, before its impact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The scores of one question."""
+
+    best: list[tuple[str, float]]
+    """The ids that score highest, and their scores, in order."""
+    others: dict[str, float]
+    """The scores of ids that were asked for."""
+    total: int
+    """How many tools score anything."""
+    mean: float
+    """The average over all tools, worked out where other ids were asked for."""
+    deviation: float
+    """The standard deviation over all tools, likewise."""
+    parts: int
+    """How many parts the question has."""
+    ideal: float
+    """What a tool would score that says each word once, those that no tool says included."""
+    rarest: float
+    """What a word counts that no tool says."""
+
+    def matched(self, score: Score) -> Score:
+        """Return how many of the rarest words a score is worth."""
+        return score / self.rarest
+
+    def coverage(self, score: Score) -> Score:
+        """Return the share of the question that a score is worth."""
+        return score / (self.ideal or inf)
+
+    def confidence(self, score: float) -> float:
+        """Return how far a tool with this score can be trusted to fit."""
+        return by_words(matched=self.matched(score), coverage=self.coverage(score))
 
 
 class Bm25Searcher:

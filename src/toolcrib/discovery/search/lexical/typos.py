@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from toolcrib.discovery.search.text import stem
+from toolcrib.discovery.search.text.stem import stem
 
 __all__ = ["Typos", "distance"]
 

@@ -2,10 +2,9 @@
 
 from toolcrib.discovery.search.text.clauses import clauses
 from toolcrib.discovery.search.text.fields import FIELD_WEIGHTS, Analysis, analyse, field_texts
-from toolcrib.discovery.search.text.fold import fold
 from toolcrib.discovery.search.text.stem import stem
 from toolcrib.discovery.search.text.terms import forms, question_terms
-from toolcrib.discovery.search.text.words import split_identifier, words
+from toolcrib.discovery.search.text.words import fold, split_identifier, words
 
 __all__ = [
     "FIELD_WEIGHTS",

@@ -11,14 +11,13 @@ from urllib.parse import quote, unquote
 from toolcrib.errors import InvalidSchemaError, ValidationError
 from toolcrib.execution.provider.base import PATH_SAFE
 from toolcrib.execution.provider.credentials import Scheme
-from toolcrib.execution.provider.methods import annotations_of
 from toolcrib.execution.provider.openapi.contents import Content, read_content
 from toolcrib.execution.provider.openapi.parameters import Input, is_json, read_parameters
 from toolcrib.execution.provider.openapi.references import follow, opened
 from toolcrib.execution.provider.openapi.schemas import Direction, Schemas
 from toolcrib.execution.provider.openapi.security import read_security
 from toolcrib.execution.provider.openapi.servers import Servers
-from toolcrib.execution.provider.plan import Body, RequestPlan
+from toolcrib.execution.provider.plan import Body, RequestPlan, annotations_of
 from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool
