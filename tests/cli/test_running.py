@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli.running import show_value
+from toolcrib.cli.commands.running import show_value
 
 
 def test_a_value_is_printed_as_json(toolcrib: Any) -> None:

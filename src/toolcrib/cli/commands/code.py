@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from toolcrib.cli.commands.running import TIMEOUT, show_value
 from toolcrib.cli.inputs import read_file
-from toolcrib.cli.running import TIMEOUT, show_value
 from toolcrib.cli.screen import clean, note, show_json, show_text, waiting
 from toolcrib.cli.state import State, shared, wait_for
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.running import TIMEOUT, show_value
 from toolcrib.cli.exits import FailedError, exit_code, told
 from toolcrib.cli.inputs import read_document
-from toolcrib.cli.running import TIMEOUT, show_value
 from toolcrib.cli.screen import clean, note, progress, show_json, show_table
 from toolcrib.cli.state import State, shared, wait_for
 from toolcrib.errors import ChainError

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.exits import NotFoundError
 from toolcrib.cli.screen import note, show_json, show_text
-from toolcrib.cli.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.state import State, common
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.running import TIMEOUT
 from toolcrib.cli.naming import why_failed
-from toolcrib.cli.running import TIMEOUT
 from toolcrib.cli.screen import heading, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 from toolcrib.errors import ServerUnavailableError

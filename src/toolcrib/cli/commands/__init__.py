@@ -1,0 +1,1 @@
+"""The commands: find, run, serve, set up, check; each is loaded when it is used."""
