@@ -158,3 +158,14 @@ def test_using_every_floor_loads_no_extra() -> None:
 def test_numpy_is_loaded_by_discovery_alone() -> None:
     code = "import sys, toolcrib, toolcrib.adapter, toolcrib.model; print('numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_the_architecture_page_names_files_that_exist(root: Path) -> None:
+    page = (root / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", page)) - {"src/toolcrib"}
+    assert len(named) > 40
+    assert [
+        name
+        for name in sorted(named)
+        if not (root / ("" if name.startswith("tests/") else "src/toolcrib") / name).exists()
+    ] == []

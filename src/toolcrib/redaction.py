@@ -1,4 +1,4 @@
-"""What is told of somebody else's exception: what happened, without secrets, and nothing about this machine.
+"""Redaction: exceptions and texts of others without secrets, and with nothing about this machine.
 
 Every pattern here is linear: none can begin twice in one run of characters, and what it has read it never
 reads again.

@@ -19,7 +19,7 @@ from toolcrib.gateway import Gateway
 async def main() -> None:
     config = sys.argv[2] if len(sys.argv) > 2 else None
     face = LittleFace()
-    gateway = Gateway(config, faces=lambda *_: face)
+    gateway = Gateway(config, frontends=lambda *_: face)
     print("this goes where it goes", file=sys.stderr, flush=True)  # noqa: T201 - a program says something
     async with gateway:
         await gateway.crib.ready()

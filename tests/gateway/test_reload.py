@@ -121,7 +121,7 @@ async def test_a_session_goes_on_while_its_toolset_changes_and_hears_of_it(tmp_p
         answers.append((await client.call_tool("wait", {})).structured_content)
 
     answers: list[Any] = []
-    async with Gateway(config, faces=face, watch=False) as gateway, serving(gateway) as url:
+    async with Gateway(config, frontends=face, watch=False) as gateway, serving(gateway) as url:
         with anyio.fail_after(PATIENCE):
             async with (
                 Client(f"{url}/mcp/a", mode="legacy", message_handler=note) as kept,
@@ -239,7 +239,7 @@ async def test_an_endpoint_that_cannot_follow_is_logged_as_such(
         made.append(LittleFace())
         return made[0]
 
-    async with Gateway(config, faces=face, watch=False) as gateway:
+    async with Gateway(config, frontends=face, watch=False) as gateway:
         write(config, toolsets(a=["math"]))
         await gateway.reload()
     assert "taken up, but not by all endpoints" in caplog.text
@@ -334,7 +334,7 @@ async def test_a_gateway_whose_face_cannot_be_made_leaves_nothing_open() -> None
     def fail(*_: Any) -> Any:
         raise ConfigError("x", ())
 
-    gateway = Gateway(tools=TOOLS, faces=fail)
+    gateway = Gateway(tools=TOOLS, frontends=fail)
     with pytest.raises(ConfigError):
         await gateway.__aenter__()
     with pytest.raises(CribStateError, match="closed"):

@@ -1,4 +1,4 @@
-"""What the adapters share: reading a definition, its options, and telling which of its parts are lost."""
+"""Shared by the adapters: reading a definition and its options, and noting the parts that are lost."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache

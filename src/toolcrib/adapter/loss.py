@@ -1,4 +1,4 @@
-"""What a conversion could not carry over, told place by place."""
+"""Warnings of a conversion: each part that could not be carried over, with its place."""
 
 from dataclasses import dataclass, field
 from typing import Literal

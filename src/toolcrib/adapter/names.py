@@ -1,4 +1,4 @@
-"""What a tool may be called where, and how names stay apart."""
+"""Tool names that each provider accepts, kept distinct."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What an adapter is, and what it says about calls."""
+"""The adapter protocol, and the features that adapters support."""
 
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""What running a tool gave, before a provider's format is put around it."""
+"""The result of a tool, before it is written in a provider's format."""
 
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a failure is to whoever started the command: an exit code, and a few words or one JSON document."""
+"""Exit codes, and how a failure is reported: in a few words or as one JSON document."""
 
 import errno
 import os

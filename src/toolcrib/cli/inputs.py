@@ -1,4 +1,4 @@
-"""What is given to a tool on the command line: JSON, a file, standard input, or pairs."""
+"""Arguments of a tool from the command line: JSON, a file, standard input, or pairs."""
 
 import json
 import sys

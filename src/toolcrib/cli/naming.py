@@ -1,4 +1,4 @@
-"""What a command line names: tools by their ids or names, and where they are from."""
+"""Resolves tools named on the command line, and reports servers that are missing."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What people see: tables and text that suit a terminal, a pipe or a program."""
+"""Terminal output: tables and text that suit a terminal, a pipe or a program."""
 
 import json
 import re

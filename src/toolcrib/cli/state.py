@@ -1,4 +1,4 @@
-"""What was said before or after a verb that holds for all of them, and the crib that follows from it."""
+"""Global options, and the Crib they select."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""What is under way at a server or an API, so that one that is to go can wait until nothing is."""
+"""Counts in-flight calls so that shutdown can wait for them."""
 
 import anyio
 

@@ -1,4 +1,4 @@
-"""What works behind a crib: its parts, put together anew when it is opened, and the task they live in."""
+"""The engine behind a crib: its parts, composed again each time it is opened, and their task group."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""What differs between two configurations, and what of that a running crib takes up."""
+"""The difference between two configurations, and which of it a running crib applies."""
 
 from collections.abc import Iterator
 

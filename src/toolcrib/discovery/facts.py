@@ -1,4 +1,4 @@
-"""What a tool says about itself beside its schema, in its description and in `_meta`.
+"""Facts of a tool beside its schema, from its description and from `_meta`.
 
 `_meta` is anybody's JSON: what is not of the expected kind is passed over. Each key is also read as
 `toolcrib/<key>`, which wins. Everything returned is bounded, whatever the tool says.

@@ -1,4 +1,4 @@
-"""What a way of searching, an embedding model and a catalogue entry look like."""
+"""Protocols of searchers, embedding models and catalogue entries."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

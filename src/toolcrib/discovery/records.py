@@ -1,4 +1,4 @@
-"""What the catalogue shows of a tool, and what a question is answered with."""
+"""Records of summaries, search results and pages."""
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 

@@ -1,4 +1,4 @@
-"""What can be wrong with what somebody wrote: a version, a tool, a schema, a value."""
+"""Errors in definitions: versions, tools, schemas and values."""
 
 from dataclasses import dataclass
 

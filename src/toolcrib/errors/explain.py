@@ -1,4 +1,4 @@
-"""What is told of an error to a model, a client or a log: a code, a sentence, and what to know about it."""
+"""Explains an error to a model, a client or a log: a code, a sentence, and its facts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What can go wrong when a tool, a chain or code runs."""
+"""Errors of running tools, chains and code."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal

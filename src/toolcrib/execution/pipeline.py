@@ -12,6 +12,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from toolcrib.concurrency.background import Background, is_being_cancelled
 from toolcrib.errors import (
+    BackendUnavailableError,
     InputValidationError,
     NoBackendError,
     Op,
@@ -37,6 +38,7 @@ __all__ = [
     "ProviderRoutes",
     "ask_policy",
     "begin",
+    "not_ready",
     "read_arguments",
     "stream_events",
     "tell",
@@ -278,3 +280,9 @@ async def _follow(
         ending.failure = error
     finally:
         send.close()
+
+
+def not_ready(tool_id: str, limit: float) -> BackendUnavailableError:
+    """Return that the time of a call was over before whoever has its tool was there."""
+    reason = f"it was not ready within {limit:g} s"
+    return BackendUnavailableError(tool_id=tool_id, op="resolve", reason=reason, sent=False)

@@ -1,4 +1,4 @@
-"""What a caller is told of the progress of a call."""
+"""Progress reports of a call."""
 
 import inspect
 import logging

@@ -1,4 +1,4 @@
-"""What the runner asks of those it is put together from."""
+"""Protocols of the parts that a runner is composed of."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""What goes to a backend, what comes back from it, and what is told on the way."""
+"""Records of calls, answers and events."""
 
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass, field

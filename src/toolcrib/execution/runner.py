@@ -40,6 +40,7 @@ from toolcrib.execution.pipeline import (
     ProviderRoutes,
     ask_policy,
     begin,
+    not_ready,
     read_arguments,
     stream_events,
     tell,
@@ -250,7 +251,7 @@ class Runner:
             for tool_id in dict.fromkeys(node.step.tool_id for node in chain.walk() if node.step.tool_id):
                 await prepare(tool_id)
             return
-        raise _not_ready(tool_id, limit)
+        raise not_ready(tool_id, limit)
 
     async def _run(
         self,
@@ -317,7 +318,7 @@ class Runner:
                 reason = "what it waited for was cancelled"
                 raise ToolCancelledError(tool_id=trail.tool_id, backend=trail.place, reason=reason) from error
         if trail.op == "resolve":
-            raise _not_ready(trail.tool_id, limit)
+            raise not_ready(trail.tool_id, limit)
         raise ToolTimeoutError(tool_id=trail.tool_id, op=trail.op, backend=trail.place, timeout=limit)
 
     async def _admitted(self, trail: CallState, tool_id: str | ToolId, *, defaults: bool) -> Request:
@@ -397,9 +398,3 @@ class Runner:
                 backend=label(call.backend),
                 result=answer.structured if answer.mcp_result is None else answer.mcp_result,
             ) from error
-
-
-def _not_ready(tool_id: str, limit: float) -> BackendUnavailableError:
-    """Return that the time of a call was over before whoever has its tool was there."""
-    reason = f"it was not ready within {limit:g} s"
-    return BackendUnavailableError(tool_id=tool_id, op="resolve", reason=reason, sent=False)

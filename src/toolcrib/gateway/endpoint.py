@@ -1,4 +1,4 @@
-"""One MCP server over a face: what clients of one address talk to, in both eras of the protocol."""
+"""One MCP server over a frontend: what clients of one address talk to, in both eras of the protocol."""
 
 import logging
 from base64 import b64encode
@@ -53,14 +53,14 @@ _Call = Callable[[_Context, mcp_types.CallToolRequestParams], Awaitable[_Given]]
 
 
 class McpEndpoint:
-    """What clients of one address talk to: an MCP server, over a face that may be exchanged.
+    """What clients of one address talk to: an MCP server, over a frontend that may be exchanged.
 
     `run` tells clients that the tools have changed, for as long as it runs.
     """
 
     def __init__(  # noqa: PLR0913 - each is a part that only the gateway puts together
         self,
-        face: Frontend,
+        frontend: Frontend,
         *,
         name: str = "",
         description: str = "",
@@ -73,7 +73,7 @@ class McpEndpoint:
         self.name = name
         self.closed = anyio.Event()
         """Set when it is gone: its address answers no more, and what runs may end."""
-        self._face, self._description, self._kept, self._patience = face, description, kept, patience
+        self._frontend, self._description, self._kept, self._patience = frontend, description, kept, patience
         security = security or RequestStateSecurity.ephemeral()
         self._tickets = ConfirmationTokens(security.ttl)
         self._sessions: WeakSet[Connection] = WeakSet()
@@ -83,8 +83,8 @@ class McpEndpoint:
         self._is_noted = False
         self._loop: Loop | None = None
         self._schemas: dict[str, dict[str, Any]] | None = None
-        self._told = tuple(face.tools())
-        self._unsubscribe = face.on_change(self._note)
+        self._told = tuple(frontend.tools())
+        self._unsubscribe = frontend.on_change(self._note)
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
@@ -121,10 +121,10 @@ class McpEndpoint:
         """How many clients of the handshake era are there."""
         return len(self._sessions)
 
-    def replace(self, face: Frontend, description: str = "") -> None:
-        """Show another face, to those that are here too."""
+    def replace(self, frontend: Frontend, description: str = "") -> None:
+        """Show another frontend, to those that are here too."""
         self._unsubscribe()
-        self._face, self._unsubscribe = face, face.on_change(self._note)
+        self._frontend, self._unsubscribe = frontend, frontend.on_change(self._note)
         self._description = description
         self._note()
 
@@ -148,7 +148,7 @@ class McpEndpoint:
             self._is_noted = False  # before the look: what changes after it is noted again
             try:
                 await self._tell_changes()
-            except Exception:  # noqa: BLE001 - faces are foreign, and the next change is to be told all the same
+            except Exception:  # noqa: BLE001 - frontends are foreign, and the next change is to be told all the same
                 _LOG.exception("the clients of %s could not be told of a change", self.name or "the gateway")
 
     def _note(self) -> None:
@@ -169,7 +169,7 @@ class McpEndpoint:
         """Tell clients, if what they see has changed."""
         self._schemas = None
         self.server.instructions = self._instructions()
-        before, self._told = self._told, tuple(self._face.tools())
+        before, self._told = self._told, tuple(self._frontend.tools())
         if self._told == before:
             return
         await self._bus.publish(ToolsListChanged())
@@ -178,12 +178,12 @@ class McpEndpoint:
                 telling.start_soon(_tell, session)
 
     def _instructions(self) -> str:
-        return f"{self._description} {self._face.about()}".strip()
+        return f"{self._description} {self._frontend.about()}".strip()
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         """Return the schema of a tool, for the SDK to find in it which arguments are in headers too."""
         if self._schemas is None:
-            schemas = {tool.name: tool.input_schema for tool in self._face.tools()}
+            schemas = {tool.name: tool.input_schema for tool in self._frontend.tools()}
             # It looks through all of a schema with each call: where there is nothing to find, not for long.
             self._schemas = {
                 name: schema if x_mcp_header_map(schema) else _HEADERLESS for name, schema in schemas.items()
@@ -200,13 +200,13 @@ class McpEndpoint:
         self, _: _Context, params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
         _check_cursor(params)
-        return mcp_types.ListToolsResult(tools=list(self._face.tools()))
+        return mcp_types.ListToolsResult(tools=list(self._frontend.tools()))
 
     async def _call(self, context: _Context, params: mcp_types.CallToolRequestParams) -> _Given:
         client = RequestClient(context, params, self._tickets, self._patience)
         token = CURRENT.set(client)
         try:
-            return await self._face.call(params.name, params.arguments or {}, client)
+            return await self._frontend.call(params.name, params.arguments or {}, client)
         except InputNeeded as needed:
             return needed.result
         finally:
@@ -277,7 +277,7 @@ class _WhereTraced:
 
 
 class _SkipRevalidation:
-    """Answers calls of the stateless era itself, since what a face gives is in the words of that already.
+    """Answers calls of the stateless era itself, since what a frontend gives is in the words of that already.
 
     The SDK would make it of their types once more, and copy who answers, for 0.1 ms of each call.
     """

@@ -13,9 +13,9 @@ from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.results import KeptResults
 
-__all__ = ["Endpoints", "Faces"]
+__all__ = ["Endpoints", "Frontends"]
 
-Faces = Callable[[View, GatewaySettings, KeptResults], Frontend]
+Frontends = Callable[[View, GatewaySettings, KeptResults], Frontend]
 """Makes what clients see of a view."""
 _Shown = tuple[GatewaySettings, ToolsetSettings | None]
 
@@ -23,9 +23,11 @@ _Shown = tuple[GatewaySettings, ToolsetSettings | None]
 class Endpoints:
     """Has an endpoint for each toolset of a crib, and one for everything, which is called None."""
 
-    def __init__(self, crib: Crib, faces: Faces, middleware: Sequence[ServerMiddleware[Any]] = ()) -> None:
+    def __init__(
+        self, crib: Crib, frontends: Frontends, middleware: Sequence[ServerMiddleware[Any]] = ()
+    ) -> None:
         """Have none before `follow` is called."""
-        self._crib, self._faces, self._middleware = crib, faces, middleware
+        self._crib, self._frontends, self._middleware = crib, frontends, middleware
         self._security = RequestStateSecurity.ephemeral()
         self._kept = KeptResults()
         self._here: dict[str | None, McpEndpoint] = {}
@@ -62,17 +64,17 @@ class Endpoints:
         if self._shown.get(name) == shown:
             return
         view = self._crib if toolset is None else self._crib.view(toolset)
-        face = self._faces(view, settings.gateway, self._kept)
+        frontend = self._frontends(view, settings.gateway, self._kept)
         description = "" if toolset is None else toolset.description
         if name in self._here:
-            self._here[name].replace(face, description)
+            self._here[name].replace(frontend, description)
         else:
-            self._here[name] = self._make(name, face, description)
+            self._here[name] = self._make(name, frontend, description)
         self._shown[name] = shown
 
-    def _make(self, name: str | None, face: Frontend, description: str) -> McpEndpoint:
+    def _make(self, name: str | None, frontend: Frontend, description: str) -> McpEndpoint:
         endpoint = McpEndpoint(
-            face,
+            frontend,
             name=name or "",
             description=description,
             kept=self._kept,

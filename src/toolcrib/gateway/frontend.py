@@ -1,4 +1,4 @@
-"""What clients see of a gateway, and what it may ask of them; the words that its parts share."""
+"""The frontend protocol: the tools that clients see, and what it may ask of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

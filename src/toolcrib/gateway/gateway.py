@@ -12,7 +12,7 @@ from toolcrib.concurrency.background import Background
 from toolcrib.crib import Config, Crib, GatewaySettings, Settings, View, load
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.gateway.endpoint import McpEndpoint
-from toolcrib.gateway.endpoints import Endpoints, Faces
+from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.health import Health
 from toolcrib.gateway.http.rules import AccessRules, is_loopback, token_of
@@ -62,7 +62,7 @@ class Gateway:
         tools: Iterable[Tool | LocalTool[..., Any] | Callable[..., Any]] = (),
         watch: bool | None = None,
         environ: Mapping[str, str] | None = None,
-        faces: Faces | None = None,
+        frontends: Frontends | None = None,
     ) -> None:
         """Read a configuration; nothing is started.
 
@@ -71,7 +71,7 @@ class Gateway:
             tools: functions and tools of this process to serve as well.
             watch: whether the configuration is read again when its file changes; None: as it says itself.
             environ: where variables in the configuration are looked up, instead of the process's environment.
-            faces: makes what clients see, instead of the meta-tools.
+            frontends: makes what clients see, instead of the meta-tools.
 
         Raises:
             ConfigError: with every problem found.
@@ -90,7 +90,7 @@ class Gateway:
         for each in tools:
             self.crib.add(each)
         self._started = self.settings
-        self._endpoints = Endpoints(self.crib, faces or _meta, (self._metrics,))
+        self._endpoints = Endpoints(self.crib, frontends or _meta, (self._metrics,))
         self._life: Background | None = None
         self._has_failed = False
         self._bound = "127.0.0.1"
@@ -267,7 +267,7 @@ class Gateway:
         """Have the endpoints follow the settings, which hold already whatever goes wrong here."""
         try:
             self._endpoints.follow()
-        except Exception:  # noqa: BLE001 - what makes faces is foreign
+        except Exception:  # noqa: BLE001 - what makes frontends is foreign
             _LOG.exception("the configuration was taken up, but not by all endpoints")
 
 

@@ -1,4 +1,4 @@
-"""What is counted while a gateway runs, in the text that Prometheus reads."""
+"""Prometheus metrics of a gateway."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""What a process is told by signals: to stop, and to stop at once."""
+"""Signals that stop a process, at its leisure or at once."""
 
 import signal
 import threading

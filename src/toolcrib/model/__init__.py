@@ -1,4 +1,4 @@
-"""What a tool is, whether arguments fit it, and the records and protocols that several floors share.
+"""Tools, schema validation, and the records and protocols that several packages share.
 
 Nothing here does I/O, reads a clock or starts a thread.
 """

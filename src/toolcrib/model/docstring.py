@@ -1,4 +1,4 @@
-"""What a docstring says about a function and its parameters, in Google, NumPy or Sphinx style."""
+"""Parses docstrings in Google, NumPy or Sphinx style."""
 
 import inspect
 import re

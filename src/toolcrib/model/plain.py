@@ -1,4 +1,4 @@
-"""What counts as JSON here, how large it may be, and how to copy it.
+"""Plain JSON: what counts as JSON, how large it may be, and how to copy it.
 
 Only the exact types `dict`, `list`, `str`, `int`, `float`, `bool` and `None` are JSON. Subclasses, tuples,
 sets, NaN, infinities, lone surrogates and keys that are not strings are refused, because engines, wires and

@@ -1,4 +1,4 @@
-"""What one floor asks of another without knowing it."""
+"""Protocols between packages that do not know each other."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable

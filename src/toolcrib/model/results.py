@@ -1,4 +1,4 @@
-"""What came of running tools."""
+"""Results of running tools."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a tool is called: `name`, `namespace:name` or `namespace:name:version`."""
+"""Tool ids: `name`, `namespace:name` or `namespace:name:version`."""
 
 import re
 from dataclasses import dataclass, field

@@ -104,7 +104,7 @@ class Bridge:
         """Return what a call in the guest gives, as JSON.
 
         Raises:
-            ToldError: what to raise in the guest.
+            GuestError: what to raise in the guest.
             LimitExceededError: the guest has used up its calls; the run is being ended.
             SandboxViolationError: the run has ended already.
         """

@@ -1,4 +1,4 @@
-"""What a guest is told of a failure: a builtin exception and a sentence, and nothing about this machine."""
+"""Errors as a guest sees them: a builtin exception and a sentence, and nothing about the host."""
 
 from dataclasses import dataclass
 from typing import Any

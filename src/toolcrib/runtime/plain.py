@@ -1,4 +1,4 @@
-"""What crosses between a guest and the host: JSON, of a size that both can bear."""
+"""Values that cross between guest and host: JSON of a bounded size."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def read_arguments(given: Any) -> Any:
     """Return arguments as JSON of our own; tuples are arrays.
 
     Raises:
-        ToldError: they are not JSON, or too large.
+        GuestError: they are not JSON, or too large.
     """
     value = _Lists().read(given)
     try:
@@ -39,7 +39,7 @@ def bound(path: str, given: list[Any], named: dict[str, Any], parameters: Sequen
     """Return the arguments of a call by name.
 
     Raises:
-        ToldError: there are too many without a name, or one is given twice.
+        GuestError: there are too many without a name, or one is given twice.
     """
     if len(given) > len(parameters):
         said = f"takes at most {len(parameters)} arguments without names, not {len(given)}"
@@ -97,7 +97,7 @@ def room_for(value: Any, limits: Limits) -> Any:
     """Return a result, if a guest with these limits has the room for it.
 
     Raises:
-        ToldError: it has not, or the result is not JSON.
+        GuestError: it has not, or the result is not JSON.
     """
     try:
         nodes, _, chars, _ = measure(value, max_depth=256)

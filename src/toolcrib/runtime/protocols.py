@@ -1,4 +1,4 @@
-"""What a sandbox is, and what a runtime asks of a catalogue."""
+"""Protocols of sandboxes, and of the catalogue that a runtime asks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class Sandbox(Protocol):
 
         In the guest each name of `job.functions`, and each attribute of a name of `job.names`, is an
         asynchronous function; a call of it is answered by `await bridge.call(path, args, kwargs)`, where the
-        path is `name` or `name.attribute`. What that returns is the result, and a `ToldError` is raised in
+        path is `name` or `name.attribute`. What that returns is the result, and a `GuestError` is raised in
         the guest as the builtin exception that it names. Anything else that it raises ends the run: it is
         let through. A call may be cancelled at any time, and so may the run: no process may be left behind,
         and what the guest has printed until then is in `job.output`.

@@ -1,4 +1,4 @@
-"""What is asked of a sandbox and what comes back: requests, limits, results."""
+"""Requests to a sandbox, limits, output and results."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""What measures search on labelled questions: the searchers that a crib or a set has, and their answers."""
+"""Measures search on labelled questions, with the searchers of a crib or of a set."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

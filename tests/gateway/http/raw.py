@@ -36,7 +36,7 @@ async def site(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Serve a little face, and yield a client of it."""
     shown = face or LittleFace()
-    gateway = Gateway({"gateway": settings}, faces=lambda *_: shown, environ=environ)
+    gateway = Gateway({"gateway": settings}, frontends=lambda *_: shown, environ=environ)
     async with (
         gateway,
         serving(gateway) as url,

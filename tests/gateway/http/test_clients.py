@@ -28,7 +28,7 @@ async def face() -> LittleFace:
 
 @asynccontextmanager
 async def joined(face: LittleFace, era: Any, **options: Any) -> AsyncIterator[Client]:
-    async with Gateway(faces=face.take) as gateway, serving(gateway) as url:
+    async with Gateway(frontends=face.take) as gateway, serving(gateway) as url:
         with anyio.fail_after(PATIENCE):
             async with Client(f"{url}/mcp", mode=era, **options) as client:
                 yield client

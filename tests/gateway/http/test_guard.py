@@ -110,13 +110,13 @@ async def test_the_token_is_asked_for_but_not_by_probes() -> None:
 
 async def test_a_token_that_cannot_be_made_out_is_told_at_once() -> None:
     for token, said in (("${NOBODY}", "NOBODY"), (" spaced ", "printable"), ("${EMPTY:-}", "printable")):
-        gateway = Gateway({"gateway": {"token": token}}, environ={}, faces=lambda *_: LittleFace())
+        gateway = Gateway({"gateway": {"token": token}}, environ={}, frontends=lambda *_: LittleFace())
         with pytest.raises(ConfigError, match=said):
             await gateway.__aenter__()
 
 
 async def test_others_are_not_let_in_without_a_token() -> None:
-    async with Gateway(faces=lambda *_: LittleFace()) as gateway:
+    async with Gateway(frontends=lambda *_: LittleFace()) as gateway:
         for host in ("0.0.0.0", "::", "192.0.2.1", "crib.test"):  # noqa: S104 - it has a token, or is refused
             with pytest.raises(ConfigError, match=r"needs a token: set gateway\.token"):
                 await gateway.serve_http(host=host, port=0)
@@ -124,7 +124,7 @@ async def test_others_are_not_let_in_without_a_token() -> None:
 
 async def test_a_port_or_host_that_cannot_be_had_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        async with Gateway({"gateway": {"token": "t"}}, faces=lambda *_: LittleFace()) as gateway:
+        async with Gateway({"gateway": {"token": "t"}}, frontends=lambda *_: LittleFace()) as gateway:
             with pytest.raises(ConfigError, match="is in use; stop what listens there"):
                 await gateway.serve_http(port=taken.getsockname()[1])
             with pytest.raises(ConfigError, match="cannot be listened on"):
@@ -134,7 +134,7 @@ async def test_a_port_or_host_that_cannot_be_had_is_told() -> None:
 
 
 async def test_the_other_loopback_and_all_addresses_are_served() -> None:
-    async with Gateway({"gateway": {"token": "t"}}, faces=lambda *_: LittleFace()) as gateway:
+    async with Gateway({"gateway": {"token": "t"}}, frontends=lambda *_: LittleFace()) as gateway:
         async with serving(gateway, host="::1") as url, httpx.AsyncClient() as client:
             assert url.startswith("http://[::1]:")
             assert (await client.get(f"{url}/health")).status_code == 200

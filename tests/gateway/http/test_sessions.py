@@ -147,7 +147,7 @@ async def test_a_toolset_that_goes_away_waits_for_an_answer_to_its_question(
     face = LittleFace()
     with anyio.fail_after(PATIENCE):
         async with (
-            Gateway(config, faces=lambda *_: face) as gateway,
+            Gateway(config, frontends=lambda *_: face) as gateway,
             serving(gateway) as url,
             httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=PATIENCE) as client,
         ):

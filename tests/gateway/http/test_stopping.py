@@ -60,7 +60,7 @@ async def stopped_by_signals(face: LittleFace, **settings: Any) -> AsyncIterator
         await gateway.serve_http(port=0, on_ready=on_ready)
         ended.set()
 
-    async with Gateway({"gateway": settings}, faces=lambda *_: face) as gateway:
+    async with Gateway({"gateway": settings}, frontends=lambda *_: face) as gateway:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)
             with anyio.fail_after(PATIENCE):
@@ -231,7 +231,7 @@ async def test_a_large_answer_is_taken_before_it_ends() -> None:
 
 async def test_a_stateless_client_that_goes_away_ends_its_call() -> None:
     face = LittleFace()
-    async with Gateway(faces=lambda *_: face) as gateway, serving(gateway) as url:
+    async with Gateway(frontends=lambda *_: face) as gateway, serving(gateway) as url:
         async with (
             httpx.AsyncClient(headers=MODERN, timeout=PATIENCE) as client,
             anyio.create_task_group() as tasks,
@@ -245,7 +245,7 @@ async def test_a_stateless_client_that_goes_away_ends_its_call() -> None:
 
 async def test_a_session_whose_connection_goes_away_keeps_its_call() -> None:
     face = LittleFace()
-    async with Gateway(faces=lambda *_: face) as gateway, serving(gateway) as url:
+    async with Gateway(frontends=lambda *_: face) as gateway, serving(gateway) as url:
         async with Client(f"{url}/mcp", mode="legacy") as client:
             session = None
             async with httpx.AsyncClient(timeout=PATIENCE) as raw:

@@ -221,7 +221,7 @@ except AttributeError as error:
     assert "Nothing" in str(error)
 sys.modules["mcp_types"] = None
 try:
-    meta.MetaFace
+    meta.MetaTools
 except ImportError as error:
     print(error)
 """

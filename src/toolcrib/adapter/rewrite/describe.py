@@ -1,4 +1,4 @@
-"""What a schema can no longer say, said in its description."""
+"""Writes constraints that a rewritten schema can no longer express into its description."""
 
 from collections.abc import Iterable
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What each provider takes: the rules as data, and the judge of whether a schema keeps them."""
+"""Schema rules of each provider as data, and a checker of schemas against them."""
 
 from toolcrib.adapter.rules.check import violations
 from toolcrib.adapter.rules.tables import (

@@ -1,4 +1,4 @@
-"""What each provider takes, as data: one record of rules per way of sending a schema."""
+"""Schema rules of each provider as data: one record per way of sending a schema."""
 
 import re
 from dataclasses import dataclass, field, fields, replace

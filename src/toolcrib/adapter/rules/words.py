@@ -1,4 +1,4 @@
-"""What a provider refuses about single keywords: their values, one by one."""
+"""Checks of single keyword values that a provider refuses."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -99,8 +99,8 @@ async def _tokens(view: "View") -> dict[str, Any]:
 
     from toolcrib.gateway.meta import MetaTools  # noqa: PLC0415
 
-    face = MetaTools(view, view.settings.gateway)
-    measured = await to_thread.run_sync(face.receipt, _COUNTING)
+    frontend = MetaTools(view, view.settings.gateway)
+    measured = await to_thread.run_sync(frontend.receipt, _COUNTING)
     return {**measured._asdict(), "saved": round(measured.saved, 4)}
 
 

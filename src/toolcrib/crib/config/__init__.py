@@ -1,4 +1,4 @@
-"""What can be configured, and how a configuration is found and read."""
+"""The configuration: its settings, and how it is found and read."""
 
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings

@@ -1,4 +1,4 @@
-"""What every part of the configuration is: a record that says everything that is wrong with it."""
+"""The base record of configuration sections, which reports every mistake with a suggestion."""
 
 from collections.abc import Iterable
 from types import UnionType

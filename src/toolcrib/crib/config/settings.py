@@ -1,4 +1,4 @@
-"""What can be configured, as one record."""
+"""All settings, as one record."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What tools come from: the servers of a configuration, and its APIs."""
+"""Sources of tools: the servers and APIs of a configuration."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

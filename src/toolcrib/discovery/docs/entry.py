@@ -1,4 +1,4 @@
-"""What somebody wrote about a tool, checked and cut to the lengths that are shown."""
+"""Documentation written for a tool, checked and cut to the lengths that are shown."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

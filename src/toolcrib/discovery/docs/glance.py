@@ -11,9 +11,8 @@ from toolcrib.model.docs import SchemaInfo
 from toolcrib.model.plain import copy_json, count_size, measure
 from toolcrib.model.schema.references import LocalReferences
 
-__all__ = ["Phrases", "Required", "SchemaReferences", "schema_info"]
+__all__ = ["LocalReferences", "Phrases", "Required", "schema_info"]
 
-_WORDS = ("$ref", "$dynamicRef")
 _MAX_DEPTH = 256
 _MAX_HOPS = 16
 _MAX_PLACES = 16
@@ -56,27 +55,6 @@ Names = dict[str, None] | None
 """The names in the order in which they are met; None for what no object fits, or what loops."""
 
 
-class SchemaReferences:
-    """The references of one schema, which is JSON and is read, never changed."""
-
-    def __init__(self, root: Any) -> None:
-        self._local = LocalReferences(root)
-        head = root if isinstance(root, dict) else {}
-        self._ref_stands_alone = "draft-07" in str(head.get("$schema", ""))
-
-    def all_of(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """Yield the schemas that what fits this one must fit too: what it refers to, and its `allOf`."""
-        for word in _WORDS:
-            if isinstance(reference := schema.get(word), str):
-                yield self._local.find(reference)
-        if self.counts(schema) and isinstance(members := schema.get("allOf"), list):
-            yield from members
-
-    def counts(self, schema: dict[str, Any]) -> bool:
-        """Return whether what stands beside a reference says anything; in draft-07 it does not."""
-        return not (self._ref_stands_alone and isinstance(schema.get("$ref"), str))
-
-
 def schema_info(schema: Any) -> SchemaInfo:
     """Return an object schema at a glance, in time linear in its size.
 
@@ -107,7 +85,7 @@ class _Glance:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._references = SchemaReferences(root)
+        self._references = LocalReferences(root)
         self._sure: dict[str, list[Any]] = {}
         """What is said of each property wherever it stands."""
         self._perhaps: dict[str, list[Any]] = {}
@@ -186,7 +164,7 @@ def _branches(schema: dict[str, Any]) -> Iterator[Any]:
 class Phrases:
     """The phrases of the subschemas of one schema; each is read once, however often it is referred to."""
 
-    def __init__(self, references: SchemaReferences) -> None:
+    def __init__(self, references: LocalReferences) -> None:
         self._references = references
         self._read: dict[int, Atoms] = {}
 
@@ -325,7 +303,7 @@ def _refines(atom: str, wider: str) -> bool:
 class Required:
     """Reads each subschema of one schema once."""
 
-    def __init__(self, references: SchemaReferences) -> None:
+    def __init__(self, references: LocalReferences) -> None:
         self._references = references
         self._read: dict[int, Names] = {}
         self._left = _MAX_WORK

@@ -1,4 +1,4 @@
-"""What a tool has been seen to give back: learnt from its results, kept as a shape and never as values."""
+"""Output shapes learnt from a tool's results; values are never kept."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal

@@ -1,4 +1,4 @@
-"""What is measured: anything that answers a question with tool ids, best first."""
+"""The finder protocol: anything that answers a question with tool ids, best first."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,4 +1,4 @@
-"""What may be asked of an index, checked before anything is looked up."""
+"""Validates the arguments of index queries."""
 
 from collections.abc import Iterable, Iterator
 from os import PathLike

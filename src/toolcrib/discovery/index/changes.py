@@ -1,4 +1,4 @@
-"""What happened to the catalogue, and who wants to know."""
+"""Change events of the catalogue, and their listeners."""
 
 import logging
 from collections import deque

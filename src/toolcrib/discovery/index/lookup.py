@@ -1,4 +1,4 @@
-"""What can be looked up among tools, be they all of an index or a part of them."""
+"""Lookups among the tools of an index or of a part of it."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""What a store keeps, and what it promises."""
+"""The store protocol: what is kept, and what is promised."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a chain would do, without doing it."""
+"""The plan of a chain, without running it."""
 
 from typing import Any, Literal
 

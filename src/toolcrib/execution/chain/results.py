@@ -1,4 +1,4 @@
-"""What came of a chain and of each of its steps."""
+"""Results of a chain and of its steps."""
 
 from collections.abc import Container
 from typing import Any

@@ -1,4 +1,4 @@
-"""What can be said for certain of the values that a schema admits.
+"""Certain statements about the values that a schema admits.
 
 Everything here errs on one side: types and members that a schema might admit are never denied, and keywords
 that are not understood, or references that cannot be followed, say nothing.

@@ -1,4 +1,4 @@
-"""What a step gives, as far as the schema of its tool says, and what is certainly not in it."""
+"""Shapes of step results, as far as the output schemas tell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

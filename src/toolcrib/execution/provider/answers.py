@@ -1,4 +1,4 @@
-"""What a server answered, as the value of a tool or as its error."""
+"""Reads HTTP responses as the value of a tool or as its error."""
 
 import base64
 import codecs

@@ -1,4 +1,4 @@
-"""What every provider over HTTP has: a client, plans by the names of its tools, and an end."""
+"""Shared by the providers over HTTP: a client, request plans by tool name, and closing."""
 
 from collections.abc import Mapping
 from types import TracebackType

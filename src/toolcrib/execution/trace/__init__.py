@@ -1,4 +1,4 @@
-"""What is remembered of calls: an audit record each, and OpenTelemetry spans and metrics.
+"""Traces of calls: an audit record each, and OpenTelemetry spans and metrics.
 
 Runner(index, observers=(Audit(JsonLines("audit.jsonl")), OpenTelemetry()))
 """

@@ -1,4 +1,4 @@
-"""What is served over HTTP: the endpoints, and how the gateway is doing."""
+"""The HTTP application: MCP endpoints, health and metrics."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What stands before everything that is served over HTTP, and what a request must be to get past it."""
+"""Checks every HTTP request before it is served: host, origin, token, size."""
 
 from collections.abc import Callable
 

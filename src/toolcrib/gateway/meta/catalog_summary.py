@@ -1,4 +1,4 @@
-"""What a catalogue contains, in a few words: how many tools of which namespaces, and what they may do."""
+"""A summary of the catalogue: how many tools of which namespaces, and what they may do."""
 
 from collections.abc import Mapping
 from threading import Lock

@@ -1,4 +1,4 @@
-"""The eight tools of the meta face: what each is called, takes and gives back."""
+"""The eight tools of the meta frontend: what each is called, takes and gives back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

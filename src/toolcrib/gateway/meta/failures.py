@@ -1,4 +1,4 @@
-"""What a client is told of a failure: a code, what was wrong, and what to do next."""
+"""Errors as meta-tools report them: a code, the problem, and what to do next."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a meta-tool answers with, before it is put in the words of the protocol."""
+"""Replies of meta-tools, cut to the size that a client takes."""
 
 from base64 import b64decode
 from collections.abc import Mapping

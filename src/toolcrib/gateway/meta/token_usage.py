@@ -1,4 +1,4 @@
-"""What the tools cost a model in tokens: all of them listed, against what a gateway lists in their place."""
+"""Tokens that all tools would cost if they were listed, against what the gateway lists."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""What clients see of a view of a crib: eight tools that find, explain and run all others."""
+"""The meta-tools: eight tools that find, explain and run all others."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -64,7 +64,7 @@ _GUIDE_PARTS = 2
 
 
 class MetaTools:
-    """A `Face` over a view that shows eight tools in place of all that it has.
+    """A `Frontend` over a view that shows eight tools in place of all that it has.
 
     Destructive tools are asked about where the client can ask and the crib behind the view has
     `toolcrib.gateway.meta.policy` among its policies.
@@ -152,7 +152,7 @@ class MetaTools:
         return Receipt(direct, self._definitions()[1], len(self._portrait.index), complete)
 
     def _follow(self, index: Index | IndexView) -> None:
-        """Hear of the changes of the catalogue for as long as anybody has this face."""
+        """Hear of the changes of the catalogue for as long as anybody has this frontend."""
         portrait, receipts = ref(self._portrait), ref(self._receipts)
 
         def note(change: Change) -> None:

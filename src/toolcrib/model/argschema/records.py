@@ -1,4 +1,4 @@
-"""What a schema says of each argument, and the texts by which values are named and compared."""
+"""Records of parsed arguments, and the texts by which values are named and compared."""
 
 import json
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What validating a value costs at most, known from the schema before the engine starts.
+"""Upper bounds of the cost of validating a value, known before the engine starts.
 
 The engine cannot be stopped once it runs. A *step* is one look of one subschema at one value, some 20 ns.
 `SchemaCost` bounds the steps of any value from its size alone, which is enough for nearly every call; where

@@ -6,7 +6,7 @@ validator (`graph`), which follows plain pointers and asks the engine for the re
 schemas (`adapter.rules.positions`), which shares no code with what it judges.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,6 +15,7 @@ from toolcrib.model.plain import walk
 __all__ = ["LocalReferences", "lookup", "parse_pointer"]
 
 _MISSING: Final = object()
+_REFERENCES = ("$ref", "$dynamicRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 _MAX_DIGITS = 9
 
@@ -54,6 +55,7 @@ class LocalReferences:
     def __init__(self, root: Any) -> None:
         self.root = root
         self._id = str(root.get("$id", "")).partition("#")[0] if isinstance(root, dict) else ""
+        self._ref_stands_alone = isinstance(root, dict) and "draft-07" in str(root.get("$schema", ""))
         self._found: dict[str, Any] = {}
         self._anchors: dict[str, Any] | None = None
 
@@ -64,6 +66,18 @@ class LocalReferences:
             self._found[reference] = self._at(unquote(fragment)) if start in {"", self._id} else _MISSING
         found = self._found[reference]
         return default if found is _MISSING else found
+
+    def all_of(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """Yield the schemas that what fits this one must fit too: what it refers to, and its `allOf`."""
+        for word in _REFERENCES:
+            if isinstance(reference := schema.get(word), str):
+                yield self.find(reference)
+        if self.counts(schema) and isinstance(members := schema.get("allOf"), list):
+            yield from members
+
+    def counts(self, schema: dict[str, Any]) -> bool:
+        """Return whether what stands beside a reference says anything; in draft-07 it does not."""
+        return not (self._ref_stands_alone and isinstance(schema.get("$ref"), str))
 
     def _at(self, fragment: str) -> Any:
         if not fragment or fragment.startswith("/"):

@@ -1,4 +1,4 @@
-"""What one subschema costs by itself."""
+"""The cost of one subschema by itself."""
 
 from dataclasses import dataclass, field
 from typing import Any

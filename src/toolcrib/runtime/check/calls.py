@@ -1,4 +1,4 @@
-"""What is wrong with how tools are called, and with what is read from their results."""
+"""Checks calls of tools, and reads of their results."""
 
 import re
 

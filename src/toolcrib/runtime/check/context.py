@@ -1,4 +1,4 @@
-"""What the type checker found in a piece of code, and the code to look it up in."""
+"""Diagnostics of the type checker, with the code they are about."""
 
 import ast
 import re

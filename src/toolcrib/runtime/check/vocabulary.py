@@ -1,4 +1,4 @@
-"""What a stub declares, by the names that code uses and by those that the type checker uses."""
+"""The names that a stub declares, as code uses them and as the type checker reports them."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What the engine says when code fails, in our words."""
+"""Errors of the Monty engine, as toolcrib's own."""
 
 import ast
 import builtins

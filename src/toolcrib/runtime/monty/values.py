@@ -1,4 +1,4 @@
-"""What leaves the guest: its `__out`, which it writes as JSON itself, and the arguments of its calls.
+"""Values that leave the guest: its `__out`, written as JSON by itself, and the arguments of its calls.
 
 Only text of a known size crosses: a value that takes little room in the guest, being one list a thousand
 times over, can take all of it here. Whatever comes, nothing is expected of it.
@@ -137,7 +137,7 @@ def read_call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a call, of a size that can be looked at; dataclasses become objects.
 
     Raises:
-        ToldError: they are too many, or one of them has no form outside of the guest.
+        GuestError: they are too many, or one of them has no form outside of the guest.
     """
     reader = _Reader()
     return reader.read(list(args)), reader.read(dict(kwargs))

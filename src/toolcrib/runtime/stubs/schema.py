@@ -1,4 +1,4 @@
-"""What a JSON Schema says of an object: the properties, which of them must be there, and whether others may.
+"""Reads objects out of JSON Schemas: properties, which are required, and whether others are allowed.
 
 Schemas come from anybody. Everything here is bounded: references are followed a few times, parts are merged a
 few levels deep, and what cannot be read says nothing.

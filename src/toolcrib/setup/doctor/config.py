@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with a configuration without starting anything."""
+"""Diagnoses of a configuration that need no server to be started."""
 
 import os
 import re

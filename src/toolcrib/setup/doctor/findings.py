@@ -1,4 +1,4 @@
-"""What a doctor says: one thing at a time, with why and what to do."""
+"""Findings of the doctor: the problem, why, and what to do."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal

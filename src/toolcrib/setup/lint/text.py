@@ -1,4 +1,4 @@
-"""What can be wrong with the words of a tool: what hides in them, whom they speak to, how they begin.
+"""Lint rules for the words of a tool: hidden characters, instructions to models, how they begin.
 
 Every pattern here is linear: no two parts of one can read the same characters in many ways.
 """

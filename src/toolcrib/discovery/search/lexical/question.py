@@ -1,4 +1,4 @@
-"""What a question asks for: weighted terms, as a whole and part by part."""
+"""A query as weighted terms, as a whole and part by part."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What an embedder is told about a tool, and what it is told of a question."""
+"""The texts that are embedded for a tool and for a query."""
 
 from dataclasses import dataclass
 from typing import Any

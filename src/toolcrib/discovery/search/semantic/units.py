@@ -1,4 +1,4 @@
-"""What an embedder gave, checked and brought to the length one, and such vectors as bytes."""
+"""Vectors of an embedder, checked, normalised to unit length, and as bytes."""
 
 from collections.abc import Sequence
 from typing import Any
