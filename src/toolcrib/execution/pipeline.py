@@ -79,14 +79,14 @@ class CallState:
         return self.request
 
 
-def begin(observers: Iterable[Observer], trail: CallState) -> list[Finish]:
+def begin(observers: Iterable[Observer], state: CallState) -> list[Finish]:
     """Tell observers that a call begins, and return those who wait for its end."""
-    return [finish for each in observers if (finish := _begun(each, trail)) is not None]
+    return [finish for each in observers if (finish := _begun(each, state)) is not None]
 
 
-def _begun(observer: Observer, trail: CallState) -> Finish | None:
+def _begun(observer: Observer, state: CallState) -> Finish | None:
     try:
-        return observer.begin(trail.tool_id, trail.caller)
+        return observer.begin(state.tool_id, state.caller)
     except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
         _LOG.exception("the observer %r failed", observer)
         return None
@@ -94,21 +94,21 @@ def _begun(observer: Observer, trail: CallState) -> Finish | None:
 
 def tell(
     watchers: Sequence[Finish],
-    trail: CallState,
+    state: CallState,
     answer: Answer | None,
     error: BaseException | None,
     duration: float,
 ) -> None:
     """Tell those who wait for it how a call ended, the last who was told of its beginning first."""
     outcome = Outcome(
-        tool_id=trail.tool_id,
-        request=trail.request,
-        backend=trail.backend,
+        tool_id=state.tool_id,
+        request=state.request,
+        backend=state.backend,
         answer=answer if error is None else None,
         error=error,
         duration=duration,
-        caller=trail.caller,
-        raw_args=trail.args,
+        caller=state.caller,
+        raw_args=state.args,
     )
     for finish in reversed(watchers):
         try:

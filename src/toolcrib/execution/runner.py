@@ -264,29 +264,29 @@ class Runner:
         defaults: bool,
     ) -> RunResult:
         started = perf_counter()
-        trail = CallState(str(tool_id), args, caller)
-        watchers = begin(self._observers, trail)
+        state = CallState(str(tool_id), args, caller)
+        watchers = begin(self._observers, state)
         answer, failure = None, None
         try:
-            answer = await self._within(trail, tool_id, timeout, emit, defaults=defaults)
+            answer = await self._within(state, tool_id, timeout, emit, defaults=defaults)
             return RunResult.of_checked(
-                tool=trail.asked.tool,
-                backend=trail.backend,
+                tool=state.asked.tool,
+                backend=state.backend,
                 structured=answer.structured,
                 mcp_result=answer.mcp_result,
                 duration=perf_counter() - started,
-                notes=(*trail.notes, *answer.notes),
+                notes=(*state.notes, *answer.notes),
             )
         except BaseException as error:
             failure = error
             raise
         finally:
             if watchers:
-                tell(watchers, trail, answer, failure, perf_counter() - started)
+                tell(watchers, state, answer, failure, perf_counter() - started)
 
     async def _within(
         self,
-        trail: CallState,
+        state: CallState,
         tool_id: str | ToolId,
         timeout: float | None,  # noqa: ASYNC109 - as for run
         emit: Emit | None,
@@ -304,69 +304,69 @@ class Runner:
                     waited = anyio.current_time() - began
                     if said is None and waited > _MOMENT:  # what is nobody's fault is not taken off a default
                         scope.deadline += waited
-                trail.op = "policy"
-                request = await self._admitted(trail, tool_id, defaults=defaults)
+                state.op = "policy"
+                request = await self._admitted(state, tool_id, defaults=defaults)
                 backends = self._backends(request)
                 own = self._timeout_of(backends[0]) if said is None else None
                 if own is not None:
                     scope.deadline, limit = scope.deadline - limit + own, own
-                trail.deadline = scope.deadline
-                return await self._answered(trail, request, backends, emit)
+                state.deadline = scope.deadline
+                return await self._answered(state, request, backends, emit)
             except anyio.get_cancelled_exc_class() as error:
                 if is_being_cancelled():
                     raise
                 reason = "what it waited for was cancelled"
-                raise ToolCancelledError(tool_id=trail.tool_id, backend=trail.place, reason=reason) from error
-        if trail.op == "resolve":
-            raise not_ready(trail.tool_id, limit)
-        raise ToolTimeoutError(tool_id=trail.tool_id, op=trail.op, backend=trail.place, timeout=limit)
+                raise ToolCancelledError(tool_id=state.tool_id, backend=state.place, reason=reason) from error
+        if state.op == "resolve":
+            raise not_ready(state.tool_id, limit)
+        raise ToolTimeoutError(tool_id=state.tool_id, op=state.op, backend=state.place, timeout=limit)
 
-    async def _admitted(self, trail: CallState, tool_id: str | ToolId, *, defaults: bool) -> Request:
+    async def _admitted(self, state: CallState, tool_id: str | ToolId, *, defaults: bool) -> Request:
         """Return the request, once the tool is known, the policy agrees and the arguments fit."""
         tool = self._resolver.resolve(tool_id)
-        trail.tool_id = str(tool.id)
-        args, notes = read_arguments(trail.args, trail.tool_id)
-        trail.notes += notes
+        state.tool_id = str(tool.id)
+        args, notes = read_arguments(state.args, state.tool_id)
+        state.notes += notes
         filled = with_defaults(tool, args) if defaults else args
-        request = trail.request = Request(tool=tool, args=filled, caller=trail.caller)
+        request = state.request = Request(tool=tool, args=filled, caller=state.caller)
         if self._policy is not None:
             await ask_policy(self._policy, request)
         try:
             self._validator.validate_input(tool, request.args)
         except ValidationError as error:
-            raise InputValidationError(error.problems, error.text, tool_id=trail.tool_id) from error
+            raise InputValidationError(error.problems, error.text, tool_id=state.tool_id) from error
         # What was checked is what runs, and what is audited, whatever the caller does with its own meanwhile.
-        trail.request = Request(tool=tool, args=copy_json(request.args), caller=trail.caller)
-        return trail.request
+        state.request = Request(tool=tool, args=copy_json(request.args), caller=state.caller)
+        return state.request
 
     def _backends(self, request: Request) -> Sequence[ToolBackend]:
         offered = self._resolver.backends(request.tool.id)
         return candidates(request.tool, offered, self._executors, self._select)
 
     async def _answered(
-        self, trail: CallState, request: Request, backends: Sequence[ToolBackend], emit: Emit | None
+        self, state: CallState, request: Request, backends: Sequence[ToolBackend], emit: Emit | None
     ) -> Answer:
         """Return the answer of the first backend that gives one."""
         for backend in backends[:-1]:
             try:
-                return await self._asked(trail, request, backend, emit)
+                return await self._asked(state, request, backend, emit)
             except BackendUnavailableError as error:
                 if not may_go_on(request, error):
                     raise
-                trail.notes.append(f"{label(backend)} was unavailable; another backend was tried")
-        return await self._asked(trail, request, backends[-1], emit)
+                state.notes.append(f"{label(backend)} was unavailable; another backend was tried")
+        return await self._asked(state, request, backends[-1], emit)
 
     async def _asked(
-        self, trail: CallState, request: Request, backend: ToolBackend, emit: Emit | None
+        self, state: CallState, request: Request, backend: ToolBackend, emit: Emit | None
     ) -> Answer:
-        trail.backend, trail.op = backend, "execute"
+        state.backend, state.op = backend, "execute"
         call = Call(
             tool=request.tool,
             args=request.args,
             caller=request.caller,
             backend=backend,
             emit=emit,
-            deadline=trail.deadline,
+            deadline=state.deadline,
         )
         return await self._way(call)
 

@@ -7,17 +7,15 @@ in time or breaks, code is not checked: a check is a service to whoever writes t
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any, Self, TypeVar, TypeVarTuple, get_args
+from typing import Any, Self, get_args
 
 import anyio
-from anyio import from_thread, to_thread
-from anyio.lowlevel import EventLoopToken, current_token
 
+from toolcrib.concurrency.threads import Busy, OwnedThreads
 from toolcrib.errors import CodeError, ToolcribError
 from toolcrib.runtime.check.context import CheckContext, CodeProblem, Engine
 from toolcrib.runtime.check.rules import judge
@@ -25,7 +23,7 @@ from toolcrib.runtime.check.sessions import CheckerSessions, CheckSkipped
 from toolcrib.runtime.check.vocabulary import read_stub
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-__all__ = ["Busy", "Checker", "CheckerThreads"]
+__all__ = ["Checker"]
 
 _ENGINES: tuple[Engine, ...] = get_args(Engine)
 _LOG = logging.getLogger("toolcrib.runtime")
@@ -43,8 +41,6 @@ _NAMES = re.compile(
     r"\bfor[ \t(]++([^\n:]{1,100}?)\bin\b|\b(?:as|def|class|global)[ \t]++(\w++)|(?<!\w)(\w++)[ \t]*+:="
 )
 _WORD = re.compile(r"\w+")
-_Given = TypeVarTuple("_Given")
-_Result = TypeVar("_Result")
 
 
 class Checker:
@@ -64,7 +60,7 @@ class Checker:
         self._pool: Any = None
         self._sessions: dict[Engine, CheckerSessions] = {}
         self._opening = anyio.Lock()
-        self._threads = {engine: CheckerThreads(_MAX_PARALLEL) for engine in _ENGINES}
+        self._threads = {engine: OwnedThreads(_MAX_PARALLEL, "toolcrib-check") for engine in _ENGINES}
         self._available = _is_installed("pydantic_monty")
 
     @property
@@ -196,63 +192,3 @@ def _error(problems: list[CodeProblem]) -> CodeError:
         first.column,
         unsupported=all(problem.unsupported for problem in problems),
     )
-
-
-class Busy(Exception):  # noqa: N818 - it is no error: whoever asked goes on without
-    """No thread became free in time."""
-
-
-class CheckerThreads:
-    """A few threads that run what may block; none of them starts before it is needed.
-
-    A worker behind a wall dies with the thread that started it. anyio's worker threads end when they are
-    idle, or with the task that first asked for them, so these are our own.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._executor = ThreadPoolExecutor(count, thread_name_prefix="toolcrib-check")
-        self._free = anyio.Semaphore(count)
-        self._running: set[Future[Any]] = set()
-
-    async def run(
-        self, function: Callable[[*_Given], _Result], *args: *_Given, patience: float | None = None
-    ) -> _Result:
-        """Return what a function gives; when cancelled, the thread goes on, and nobody hears of it.
-
-        Raises:
-            Busy: no thread became free within so many seconds.
-        """
-        with anyio.move_on_after(patience) as waiting:
-            await self._free.acquire()
-        if waiting.cancelled_caught:
-            raise Busy
-        done, token = anyio.Event(), current_token()
-
-        def work() -> _Result:
-            try:
-                return function(*args)
-            finally:
-                _tell(self._ended, done, token)
-
-        future = self._executor.submit(work)
-        self._running.add(future)
-        future.add_done_callback(self._running.discard)
-        await done.wait()
-        return future.result()
-
-    def _ended(self, done: anyio.Event) -> None:
-        self._free.release()
-        done.set()
-
-    async def idle(self) -> None:
-        """Return when no thread does anything, also where nobody waits for what it does."""
-        await to_thread.run_sync(wait, tuple(self._running))
-
-    def end(self) -> None:
-        """Let the threads end."""
-        self._executor.shutdown(wait=False)
-
-
-def _tell(ended: Callable[[anyio.Event], None], done: anyio.Event, token: EventLoopToken) -> None:
-    with suppress(anyio.RunFinishedError):
-        from_thread.run_sync(ended, done, token=token)
