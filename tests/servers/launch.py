@@ -37,7 +37,9 @@ def forker() -> str:
     """Return the socket of the process that servers are forked from: this worker's, which ends with it."""
     environ = {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
     command = [sys.executable, warm.__file__, "--serve", f"{mkdtemp()}/socket"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, start_new_session=True
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdout as answers:

@@ -60,8 +60,10 @@ class Forked:
 
 def serve(address: str) -> None:
     """Fork a keeper for each that connects to the socket, until standard input ends."""
-    for name in LOADED:
-        __import__(name)
+    with suppress(OSError), open("/proc/self/comm", "w") as name:  # noqa: PTH123
+        name.write("servers")  # some tests kill every descendant that is called python
+    for module in LOADED:
+        __import__(module)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen()
