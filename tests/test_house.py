@@ -7,6 +7,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ import pytest
 import toolcrib
 
 MAX_LINES = 400
+MAX_ENTRIES = 20
 MAX_README = 120
 PACKAGES = [
     "toolcrib",
@@ -73,6 +75,43 @@ def tracked(root: Path) -> list[Path]:
 def sources(root: Path) -> list[Path]:
     """Return every module that is installed: ours, and those of the distributions beside it."""
     return [file for folder in (root / "src", root / "packages") for file in folder.rglob("*.py")]
+
+
+def modules(root: Path) -> dict[str, ast.Module]:
+    """Return the modules of the package by their names."""
+    package = root / "src" / "toolcrib"
+    return {
+        ".".join(("toolcrib", *file.relative_to(package).with_suffix("").parts)): ast.parse(file.read_text())
+        for file in package.rglob("*.py")
+    }
+
+
+def test_a_class_name_means_one_thing(root: Path) -> None:
+    places = defaultdict(list)
+    for name, tree in modules(root).items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(name)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_a_folder_is_a_page(root: Path) -> None:
+    folders = {
+        folder for folder in (root / "src" / "toolcrib").rglob("*") if (folder / "__init__.py").exists()
+    }
+    entries = {
+        str(folder.relative_to(root)): len(
+            [entry for entry in folder.iterdir() if entry in folders or entry.suffix == ".py"]
+        )
+        for folder in folders
+    }
+    assert {name: count for name, count in entries.items() if count > MAX_ENTRIES} == {}
+
+
+def test_json_pointers_are_read_in_one_place(root: Path) -> None:
+    # The guard of the validator and the judge of converted schemas have readers of their own, on purpose.
+    readers = [file for file in sources(root) if re.search(r"""replace\(["']~1["']""", file.read_text())]
+    assert len(readers) == 3
 
 
 def test_no_module_is_longer_than_anyone_reads(root: Path) -> None:
