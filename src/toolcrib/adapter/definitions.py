@@ -105,11 +105,11 @@ def canonical(adapter: str, **given: Any) -> CanonicalTool:
     Raises:
         ConversionError: a part of it is not what it must be.
     """
-    said = {key: kept for key, kept in given.items() if kept is not None}
-    if not isinstance(said.get("name"), str) or not said["name"]:
+    payload = {key: kept for key, kept in given.items() if kept is not None}
+    if not isinstance(payload.get("name"), str) or not payload["name"]:
         raise ConversionError("the tool has no name", adapter, "to_canonical")
     try:
-        return CanonicalTool(source_format=adapter, **said)
+        return CanonicalTool(source_format=adapter, **payload)
     except InvalidToolError as error:
         raise ConversionError(str(error), adapter, "to_canonical") from error
 
@@ -218,8 +218,8 @@ def write_head(tool: CanonicalTool, called: str, losses: Losses) -> dict[str, An
 
 def description_of(tool: CanonicalTool) -> str | None:
     """Return what a tool says of itself, at whatever length it does."""
-    said = tool.description or tool.summary or tool.display_name
-    return tool.description if said is None else said
+    reported = tool.description or tool.summary or tool.display_name
+    return tool.description if reported is None else reported
 
 
 def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None:

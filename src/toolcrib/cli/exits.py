@@ -90,12 +90,12 @@ def exit_code(error: BaseException) -> int:
             return FAILED
 
 
-def _of(said: dict[str, Any]) -> int:
+def _of(payload: dict[str, Any]) -> int:
     """Return the exit code for an explained error; that of a chain is the one of the step that failed."""
-    cause = said.get("details", {}).get("cause")
-    if said["code"] == "chain_step_failed" and cause:
+    cause = payload.get("details", {}).get("cause")
+    if payload["code"] == "chain_step_failed" and cause:
         return _of(cause)
-    return _CODES.get(said["code"], FAILED)
+    return _CODES.get(payload["code"], FAILED)
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
@@ -150,14 +150,14 @@ def _tell(error: BaseException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err=True)
     heading = click.style("error:", fg="red", bold=True)
-    said = _last_words(error)
-    message = clean(f"{told(error)['message']}{f'; its last words: {said}' if said else ''}")
+    reported = _last_words(error)
+    message = clean(f"{told(error)['message']}{f'; its last words: {reported}' if reported else ''}")
     click.echo(f"{heading} {click.style(message, fg='red')}", err=True)
 
 
 def _with_last_words(error: ToolcribError) -> dict[str, Any]:
-    said, words = explain(error), _last_words(error)
-    return {**said, "details": {**said.get("details", {}), "stderr": words}} if words else said
+    text, words = explain(error), _last_words(error)
+    return {**text, "details": {**text.get("details", {}), "stderr": words}} if words else text
 
 
 def _last_words(error: BaseException) -> str:

@@ -148,8 +148,8 @@ class Crib(View):
         labels: Any = tags
         if isinstance(labels, Iterable) and not isinstance(labels, str):
             labels = tuple(labels)  # it may give them once only, and a decorator be used again
-        said = {"namespace": namespace, "version": version, "tags": labels}
-        changes = {name: value for name, value in said.items() if value}
+        payload = {"namespace": namespace, "version": version, "tags": labels}
+        changes = {name: value for name, value in payload.items() if value}
         if function is None:
             return lambda decorated: self.add(decorated, **changes)
         self._check_open()

@@ -148,22 +148,22 @@ class Engine:
             if self._closing.is_set() or self._ended.is_set():
                 raise CribStateError("this crib is closed; make another")
             settings, itself = itself_off(settings, self._doors.environ)
-            told = differences(self.settings, settings)
+            reported = differences(self.settings, settings)
             same_audit = settings.audit == self.settings.audit
             observers = self._observers if same_audit else make_observers(settings)
             if self.listing is None or self.servers is None:
                 self._become(settings, observers)
                 self._itself = itself
                 on_switched()
-                return told
+                return reported
             self._leave_out(itself - self._itself)
             self._itself = itself
             self._observers = observers
-            renewed, dropped = self._take_up(settings, told, self.listing, self.servers)
+            renewed, dropped = self._take_up(settings, reported, self.listing, self.servers)
             on_switched()
             await dropped.wait()
-            changed = tuple(sorted({*told.changed, *renewed}))
-            return told.replace(changed=changed, later=left_for_later(self._opened, settings))
+            changed = tuple(sorted({*reported.changed, *renewed}))
+            return reported.replace(changed=changed, later=left_for_later(self._opened, settings))
 
     def _become(self, settings: Settings, observers: Sequence[Observer]) -> None:
         """Be as if made of other settings; nothing is running."""
@@ -180,7 +180,7 @@ class Engine:
         self._set_runner()
 
     def _take_up(
-        self, settings: Settings, told: Reload, listing: ToolLister, servers: McpServers
+        self, settings: Settings, reload: Reload, listing: ToolLister, servers: McpServers
     ) -> tuple[set[str], anyio.Event]:
         """Change everything in one step: no task runs meanwhile, and calls under way have what they need.
 
@@ -188,7 +188,7 @@ class Engine:
         """
         before, self.settings = self.settings, settings
         self.names = names_of(settings)
-        if layers(settings) != layers(before) or told.changed or told.removed:  # what they gave is cached
+        if layers(settings) != layers(before) or reload.changed or reload.removed:  # what they gave is cached
             self._middleware = make_middleware(settings)
         servers.max_result_bytes = settings.limits.result_bytes
         for name in before.servers.keys() - settings.servers.keys():
@@ -344,8 +344,8 @@ class Engine:
         """Return which server or API does not give the tools of a namespace, and why; None where it does."""
         if namespace in self.settings.servers and namespace not in self.names:
             is_off = f"server {namespace!r} is disabled in the configuration"
-            said = _ITSELF if namespace in self._itself else is_off
-            return f"mcp:{namespace}", ServerUnavailableError(namespace, said)
+            value = _ITSELF if namespace in self._itself else is_off
+            return f"mcp:{namespace}", ServerUnavailableError(namespace, value)
         origin = self.listing.origins.get(namespace) if self.listing else None
         if origin is None or self.listing is None or origin.is_well:
             return None

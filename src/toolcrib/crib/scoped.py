@@ -58,9 +58,9 @@ class ScopedEngine:
         self.reach.resolve(tool_id)
         return docs.through(self.reach)
 
-    def only(self, told: dict[str, ServerStatus]) -> dict[str, ServerStatus]:
+    def only(self, statuses: dict[str, ServerStatus]) -> dict[str, ServerStatus]:
         """Return what is told of the servers that may have a tool of the scope."""
-        return {name: status for name, status in told.items() if self.has(name)}
+        return {name: status for name, status in statuses.items() if self.has(name)}
 
     def absent(self) -> tuple[Absence, ...]:
         """Return which of these servers may be missing some of their tools."""

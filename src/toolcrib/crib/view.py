@@ -171,8 +171,8 @@ class View:
         tool_id = id_of(tool_id)
         self._waiting.check(tool_id)
         events = self._runner.stream(tool_id, args, timeout=timeout, caller=caller, defaults=defaults)
-        async with aclosing(events) as told:
-            async for event in told:
+        async with aclosing(events) as reported:
+            async for event in reported:
                 yield event
 
     @overload
@@ -242,9 +242,9 @@ class View:
             RuntimeUnavailableError: the sandbox cannot run here, with what to install.
         """
         self._check_open()
-        said = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
-        said["language_fallback"] = language_fallback
-        request = self.settings.code.request(code, said)
+        payload = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
+        payload["language_fallback"] = language_fallback
+        request = self.settings.code.request(code, payload)
         return await self._code.execute(request, keep=self._shared.state == "open")
 
     async def stubs(
@@ -275,8 +275,8 @@ class View:
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
-        told = self._engine.status()
-        return self._scoped.only(told) if self._scoped else told
+        reported = self._engine.status()
+        return self._scoped.only(reported) if self._scoped else reported
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment.

@@ -63,13 +63,13 @@ class Discovery:
             StoreError: the store cannot be read.
         """
         if index is not None and searcher is not None:
-            said = "must be given to the index, which has a searcher of its own"
-            raise ValidationError((Problem("/searcher", "type", said),))
+            message = "must be given to the index, which has a searcher of its own"
+            raise ValidationError((Problem("/searcher", "type", message),))
         if index is not None and store is not None and store is not index.store:
-            said = (
+            message = (
                 "must be given to the index too, or to it alone; what is written about tools goes with them"
             )
-            raise ValidationError((Problem("/store", "type", said),))
+            raise ValidationError((Problem("/store", "type", message),))
         self._store = store
         self.index = Index(searcher, store=store) if index is None else index
         self.docs = DocStore(self.index, texts=self.index.store) if docs is None else docs
@@ -171,8 +171,8 @@ class Discovery:
 
     def _search_known_examples(self, tool_id: ToolId) -> None:
         """Let a tool be found by the examples that it had before it came."""
-        if said := self._said_by_examples(tool_id):
-            self.index.set_examples(tool_id, said)
+        if reported := self._said_by_examples(tool_id):
+            self.index.set_examples(tool_id, reported)
 
     def _said_by_examples(self, tool_id: str | ToolId) -> list[str]:
         try:

@@ -62,15 +62,15 @@ def explain(error: ToolcribError) -> dict[str, Any]:
     >>> explain(ToolNotFoundError("github:create_isue", ("github:create_issue",)))["code"]
     'tool_not_found'
     """
-    said: dict[str, Any] = {"code": _code(error), "message": str(error), "retryable": _is_retryable(error)}
+    payload: dict[str, Any] = {"code": _code(error), "message": str(error), "retryable": _is_retryable(error)}
     if isinstance(error, ToolError):
-        said |= {"tool_id": error.tool_id, "op": error.op}
+        payload |= {"tool_id": error.tool_id, "op": error.op}
     elif isinstance(error, ToolNotFoundError):
-        said |= {"tool_id": error.ref, "op": "resolve"}
+        payload |= {"tool_id": error.ref, "op": "resolve"}
     elif isinstance(error, ChainError):
-        said["step_index"] = error.step_index
+        payload["step_index"] = error.step_index
     details = _details(error)
-    return said | {"details": details} if details else said
+    return payload | {"details": details} if details else payload
 
 
 def _code(error: BaseException) -> str:

@@ -117,8 +117,8 @@ class PolicyDeniedError(ToolError, PermissionError):
     op: Op = "policy"
 
     def __str__(self) -> str:
-        said = "was not sent" if self.op == "execute" else "was refused by the policy"
-        return f"{self.tool_id} {said}{': ' if self.reason else ''}{self.reason}"
+        message = "was not sent" if self.op == "execute" else "was refused by the policy"
+        return f"{self.tool_id} {message}{': ' if self.reason else ''}{self.reason}"
 
 
 @dataclass(eq=False)

@@ -62,6 +62,6 @@ class Reporter:
         return self._reached if self._total is None else self._total
 
     async def _tell(self, reached: float, message: str | None) -> None:
-        told = self._progress(reached, self._total, message)
-        if inspect.isawaitable(told):
-            await told
+        reported = self._progress(reached, self._total, message)
+        if inspect.isawaitable(reported):
+            await reported

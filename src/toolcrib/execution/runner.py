@@ -227,10 +227,10 @@ class Runner:
             BackendUnavailableError: its tools were not there in time; nothing was run.
         """
         began = anyio.current_time()
-        said = checked_timeout(timeout)
+        limit = checked_timeout(timeout)
         if self._prepare is not None:
-            limit = self._timeout if said is None else said
-            await self._prepare_all(steps, self._prepare, limit, limits)
+            patience = self._timeout if limit is None else limit
+            await self._prepare_all(steps, self._prepare, patience, limits)
         chain = check_chain(steps, self._resolver, self._validator, limits=limits)
         if dry_run:
             return plan_chain(chain, self._resolver)
@@ -239,7 +239,7 @@ class Runner:
             return await self._run(tool_id, args, within, None, caller, defaults=False)
 
         calling: RunTool = run if around is None else around(run)
-        return await run_chain(chain, calling, timeout=said, progress=progress, limits=limits, since=began)
+        return await run_chain(chain, calling, timeout=limit, progress=progress, limits=limits, since=began)
 
     async def _prepare_all(
         self, steps: Steps, prepare: Prepare, limit: float, limits: ChainLimits | None
@@ -294,20 +294,20 @@ class Runner:
         defaults: bool,
     ) -> Answer:
         """Return the answer to a call, if there is one before its deadline."""
-        said = checked_timeout(timeout)
-        limit = self._timeout if said is None else said
+        own_limit = checked_timeout(timeout)
+        limit = self._timeout if own_limit is None else own_limit
         began = anyio.current_time()
         with anyio.move_on_after(limit) as scope:
             try:
                 if self._prepare is not None:
                     await self._prepare(tool_id)
                     waited = anyio.current_time() - began
-                    if said is None and waited > _MOMENT:  # what is nobody's fault is not taken off a default
+                    if own_limit is None and waited > _MOMENT:  # a default is not used up by waiting
                         scope.deadline += waited
                 state.op = "policy"
                 request = await self._admitted(state, tool_id, defaults=defaults)
                 backends = self._backends(request)
-                own = self._timeout_of(backends[0]) if said is None else None
+                own = self._timeout_of(backends[0]) if own_limit is None else None
                 if own is not None:
                     scope.deadline, limit = scope.deadline - limit + own, own
                 state.deadline = scope.deadline

@@ -64,8 +64,8 @@ def candidates(
     usable = [backend for backend in chosen if _missing(backend, executors) is None]
     if not usable:
         reasons = (_missing(backend, executors) for backend in chosen)
-        said = "; ".join(dict.fromkeys(filter(None, reasons))) or "the selector chose none"
-        raise NoBackendError(tool_id=str(tool.id), reason=said)
+        text = "; ".join(dict.fromkeys(filter(None, reasons))) or "the selector chose none"
+        raise NoBackendError(tool_id=str(tool.id), reason=text)
     return usable
 
 
@@ -85,8 +85,8 @@ def _chosen(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolBackend
         raise InvalidBackendError(f"the selector chose more than {_MOST} backends")
     for backend in chosen:
         if not isinstance(backend, ToolBackend) or backend not in offered:
-            said = label(backend) if isinstance(backend, ToolBackend) else f"a {type(backend).__name__}"
-            raise InvalidBackendError(f"the selector chose {said}, which is no backend of the tool")
+            reported = label(backend) if isinstance(backend, ToolBackend) else f"a {type(backend).__name__}"
+            raise InvalidBackendError(f"the selector chose {reported}, which is no backend of the tool")
     return chosen
 
 

@@ -60,13 +60,13 @@ class ConfirmationTokens:
         """Return what was asked, and answered before; nothing, where there is no ticket, or no more."""
         if ticket is None:
             return {}, {}
-        said = json.loads(ticket)  # the endpoint made it: its seal was checked
-        if said["id"] in self._used:
+        payload = json.loads(ticket)  # the endpoint made it: its seal was checked
+        if payload["id"] in self._used:
             return {}, {}
-        at = self._used[said["id"]] = self._clock()
+        at = self._used[payload["id"]] = self._clock()
         while self._used[first := next(iter(self._used))] < at - self._sealed:
             del self._used[first]
-        return said["asked"], said["given"]
+        return payload["asked"], payload["given"]
 
 
 class RequestClient:
@@ -90,8 +90,12 @@ class RequestClient:
     @property
     def caller(self) -> str:
         """Who calls, for records: `mcp`, or `mcp:` and the name that the client gives itself."""
-        said = self._session.client_params
-        name = "" if said is None else " ".join(HIDDEN.sub("", said.client_info.name[:_MAX_NAME]).split())
+        reported = self._session.client_params
+        name = (
+            ""
+            if reported is None
+            else " ".join(HIDDEN.sub("", reported.client_info.name[:_MAX_NAME]).split())
+        )
         return f"mcp:{name}" if name else "mcp"
 
     @property
@@ -180,15 +184,17 @@ def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
 
 def _can_fill_forms(session: ServerSession) -> bool:
     """Return whether a client says that it can ask a person to fill in a form."""
-    said = session.client_capabilities
-    able = None if said is None else said.elicitation
+    reported = session.client_capabilities
+    able = None if reported is None else reported.elicitation
     return able is not None and (able.form is not None or able.url is None)
 
 
 def _is_able(session: ServerSession, request: mcp_types.ServerRequest) -> bool:
     if isinstance(request, mcp_types.ElicitRequest):
         return _can_fill_forms(session)
-    said = session.client_capabilities
+    reported = session.client_capabilities
     return (
-        isinstance(request, mcp_types.CreateMessageRequest) and said is not None and said.sampling is not None
+        isinstance(request, mcp_types.CreateMessageRequest)
+        and reported is not None
+        and reported.sampling is not None
     )

@@ -232,8 +232,8 @@ class McpEndpoint:
         uri = str(params.uri)
         found = None if self._kept is None else self._kept.read(uri)
         if found is None:
-            said = f"nothing is kept at {uri[:200]!r}, or not any more; run the tool again"
-            raise MCPError(mcp_types.INVALID_PARAMS, said, {"uri": uri[:200]})
+            message = f"nothing is kept at {uri[:200]!r}, or not any more; run the tool again"
+            raise MCPError(mcp_types.INVALID_PARAMS, message, {"uri": uri[:200]})
         content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents
         if isinstance(found.data, str):
             content = mcp_types.TextResourceContents(uri=uri, mime_type=found.mime_type, text=found.data)
@@ -255,13 +255,13 @@ class _Server(Server[Any]):
         protocol_version: str | None = None,
     ) -> mcp_types.ServerCapabilities:
         """Return what clients may ask for."""
-        said = super().get_capabilities(
+        reported = super().get_capabilities(
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
-        said.tools = mcp_types.ToolsCapability(list_changed=True)
-        if said.resources is not None:
-            said.resources = mcp_types.ResourcesCapability(subscribe=False, list_changed=False)
-        return said
+        reported.tools = mcp_types.ToolsCapability(list_changed=True)
+        if reported.resources is not None:
+            reported.resources = mcp_types.ResourcesCapability(subscribe=False, list_changed=False)
+        return reported
 
 
 class _WhereTraced:
@@ -291,8 +291,8 @@ class _SkipRevalidation:
         validate_client_request(ctx.method, _WORDS, ctx.params)
         params = mcp_types.CallToolRequestParams.model_validate(ctx.params, by_name=False)
         given = await self._call(ctx, params)
-        said = given.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return said | {"_meta": {SERVER_INFO_META_KEY: self._info} | said.get("_meta", {})}
+        payload = given.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return payload | {"_meta": {SERVER_INFO_META_KEY: self._info} | payload.get("_meta", {})}
 
 
 def _check_cursor(params: mcp_types.PaginatedRequestParams | None) -> None:

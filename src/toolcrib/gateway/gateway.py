@@ -137,8 +137,8 @@ class Gateway:
             return found.server
         if self.find(None) is None:
             raise CribStateError("this gateway is not open; write 'async with gateway:'")
-        said = f"there is no toolset {toolset!r}{choose(str(toolset), self.toolsets)}"
-        raise ConfigError(self.crib.settings.origin, (Problem("/toolsets", "unknown", said),))
+        message = f"there is no toolset {toolset!r}{choose(str(toolset), self.toolsets)}"
+        raise ConfigError(self.crib.settings.origin, (Problem("/toolsets", "unknown", message),))
 
     def find(self, toolset: str | None) -> McpEndpoint | None:
         """Return what clients of a toolset, or of everything, talk to; None where there is none."""
@@ -301,8 +301,8 @@ def told_of(before: Settings, after: Settings, result: Reload, started: GatewayS
         "other gateway settings:": list(_taken_up(before.gateway, after.gateway)),
         "after a restart:": [*result.later, *later],
     }
-    said = "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items() if names)
-    return said or "nothing that concerns the gateway is different"
+    text = "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items() if names)
+    return text or "nothing that concerns the gateway is different"
 
 
 def _toolsets(before: Settings, after: Settings) -> Iterator[str]:
@@ -347,7 +347,7 @@ async def _answer(call: Call, client: RequestClient, request: Any) -> dict[str, 
         raise _failure(call, f"it asks for {method!r:.80}, and the client refused: {error}") from error
 
 
-def _failure(call: Call, said: str) -> ToolExecutionError:
+def _failure(call: Call, text: str) -> ToolExecutionError:
     backend = f"mcp:{getattr(call.backend, 'server_name', '')}"
-    reason = f"the server needs input in the middle of the call: {said}"
+    reason = f"the server needs input in the middle of the call: {text}"
     return ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason)

@@ -42,9 +42,10 @@ def read_docstring(text: str | None) -> Docstring:
     reader = _Reader()
     for line, following in zip(lines, [*lines[1:], ""], strict=False):
         reader.read(line, following)
-    parameters = {name: " ".join(filter(None, said)) for name, said in reader.parameters.items()}
+    parameters = {name: " ".join(filter(None, message)) for name, message in reader.parameters.items()}
     return Docstring(
-        "\n".join(reader.description).strip(), {name: said for name, said in parameters.items() if said}
+        "\n".join(reader.description).strip(),
+        {name: message for name, message in parameters.items() if message},
     )
 
 
@@ -88,9 +89,9 @@ class _Reader:
             for name in self._names:
                 self.parameters[name].append(line.strip())
 
-    def _open(self, names: list[str], said: str) -> None:
+    def _open(self, names: list[str], text: str) -> None:
         self._names = [name.strip("*") for name in names]
-        self.parameters |= {name: [said] for name in self._names}
+        self.parameters |= {name: [text] for name in self._names}
 
 
 def _header(line: str, following: str) -> str:

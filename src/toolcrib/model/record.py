@@ -162,8 +162,8 @@ def problems_of(error: pydantic.ValidationError) -> tuple[Problem, ...]:
 
 def _problem(detail: ErrorDetails) -> Problem:
     inside = detail.get("ctx", {}).get("at", "")
-    said = detail["msg"].removeprefix("Value error, ")
+    text = detail["msg"].removeprefix("Value error, ")
     message = _WORDING.get(
-        detail["type"], said.replace("Input should be", "must be").replace("a valid ", "a ")
+        detail["type"], text.replace("Input should be", "must be").replace("a valid ", "a ")
     )
     return Problem(pointer(detail["loc"]) + inside, detail["type"], message[:500])

@@ -139,8 +139,8 @@ class Bridge:
         """Count something that is asked of the host and runs no tool."""
         self._lookups += 1
         if self._lookups > _MAX_LOOKUPS:
-            said = f"more than {_MAX_LOOKUPS} searches, descriptions, and calls that could not be made"
-            failure = LimitExceededError("lookups", said)
+            message = f"more than {_MAX_LOOKUPS} searches, descriptions, and calls that could not be made"
+            failure = LimitExceededError("lookups", message)
             self._fail(failure)
             raise failure
 
@@ -192,8 +192,8 @@ class Bridge:
     async def _run_chain(self, steps: list[Any]) -> Any:
         size, before = chain_size(steps), self._ledger.used
         if size > self._limits.max_chain_steps:
-            said = f"a chain of {size} steps, where {self._limits.max_chain_steps} are allowed"
-            raise LimitExceededError("max_chain_steps", said)
+            message = f"a chain of {size} steps, where {self._limits.max_chain_steps} are allowed"
+            raise LimitExceededError("max_chain_steps", message)
         limits = ChainLimits(max_steps=self._limits.max_chain_steps, max_calls=self._ledger.left + 1)
         try:
             result = await follow_chain(self._gateway, steps, self._around, limits)
@@ -216,9 +216,9 @@ def _check(path: str, options: dict[str, Any]) -> None:
     if known[0] not in options:
         raise GuestError("TypeError", f"{path} needs {known[0]!r}")
     for name, value in options.items():
-        kind, said = _TYPES[name]
+        kind, text = _TYPES[name]
         if not isinstance(value, kind) and not (name == "args" and value is None):
-            raise GuestError("TypeError", f"{path}: {name!r} must be {said}")
+            raise GuestError("TypeError", f"{path}: {name!r} must be {text}")
 
 
 def chain_size(steps: list[Any]) -> int:
@@ -283,10 +283,10 @@ class CallEntry:
         if not isinstance(error, Exception):
             self.record = self._made(duration, error="it was cancelled")
             return
-        said = explain(error)["message"] if isinstance(error, ToolcribError) else said_by(error)
+        value = explain(error)["message"] if isinstance(error, ToolcribError) else said_by(error)
         op = error.op if isinstance(error, ToolError) else None
         kind = (getattr(error, "backend", None) or "").partition(":")[0] or None
-        self.record = self._made(duration, error=said, error_op=op, backend_kind=kind)
+        self.record = self._made(duration, error=value, error_op=op, backend_kind=kind)
 
     def _made(self, duration: float, **facts: Any) -> ToolCallRecord:
         return ToolCallRecord.of_checked(tool_id=self._tool_id, args=self._args, duration=duration, **facts)

@@ -28,10 +28,10 @@ def is_gone(mark: str) -> bool:
 
 def _mark(pid: int) -> str | None:
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return f"{_space()}-{pid}-{told.rpartition(')')[2].split()[19]}"
+    return f"{_space()}-{pid}-{text.rpartition(')')[2].split()[19]}"
 
 
 def _space() -> str:

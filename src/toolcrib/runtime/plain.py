@@ -42,8 +42,8 @@ def bound(path: str, given: list[Any], named: dict[str, Any], parameters: Sequen
         GuestError: there are too many without a name, or one is given twice.
     """
     if len(given) > len(parameters):
-        said = f"takes at most {len(parameters)} arguments without names, not {len(given)}"
-        raise GuestError("TypeError", f"{path} {said}; pass them by name")
+        message = f"takes at most {len(parameters)} arguments without names, not {len(given)}"
+        raise GuestError("TypeError", f"{path} {message}; pass them by name")
     placed = dict(zip(parameters, given, strict=False))
     if twice := sorted(placed.keys() & named.keys()):
         raise GuestError("TypeError", f"{path} got {', '.join(map(repr, twice))} twice")
@@ -87,10 +87,10 @@ def found_tools(page: Any) -> Any:
 
 
 def _found(item: Any) -> Any:
-    said = plain(item)
-    if isinstance(said, dict) and isinstance(said.get("summary"), dict):
-        return {**said.pop("summary"), **said}
-    return said
+    reported = plain(item)
+    if isinstance(reported, dict) and isinstance(reported.get("summary"), dict):
+        return {**reported.pop("summary"), **reported}
+    return reported
 
 
 def room_for(value: Any, limits: Limits) -> Any:
@@ -105,6 +105,6 @@ def room_for(value: Any, limits: Limits) -> Any:
         raise GuestError("RuntimeError", f"the result cannot be passed on: {error.problems[0]}") from error
     size = chars + nodes * VALUE_BYTES
     if size * _SHARE > limits.memory_bytes:
-        said = f"the result takes about {size >> 20:,} MB, for which there is no room here"
-        raise GuestError("RuntimeError", f"{said}; ask the tool for less")
+        message = f"the result takes about {size >> 20:,} MB, for which there is no room here"
+        raise GuestError("RuntimeError", f"{message}; ask the tool for less")
     return value

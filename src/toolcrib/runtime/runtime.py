@@ -121,14 +121,14 @@ class Attempt:
             return failure
         return LimitExceededError("timeout", f"the code did not end within {self.request.timeout:g} s")
 
-    def told(self, error: Failure) -> Failure:
+    def failed(self, error: Failure) -> Failure:
         """Return an error with what there was until then; what the bridge says comes first."""
         failure = self._bridge.failure
-        told = failure if isinstance(failure, LimitExceededError | SandboxViolationError) else error
-        if isinstance(told, CodeError):
-            told.reason += self.surface.advice(told.reason)
-        told.result = self._result(None)
-        return told
+        raised = failure if isinstance(failure, LimitExceededError | SandboxViolationError) else error
+        if isinstance(raised, CodeError):
+            raised.reason += self.surface.advice(raised.reason)
+        raised.result = self._result(None)
+        return raised
 
     def _checked(self, value: Any) -> Any:
         """Return what a guest gave, which may be anything, if it is JSON and not too large."""
@@ -139,8 +139,8 @@ class Attempt:
         except (ValidationError, ValueError) as error:
             raise SandboxViolationError(f"its value is not JSON: {error}") from error
         if size > limit:
-            said = f"the value takes {size:,} bytes as JSON, where {limit:,} are allowed; give back less"
-            raise LimitExceededError("output_bytes", said)
+            message = f"the value takes {size:,} bytes as JSON, where {limit:,} are allowed; give back less"
+            raise LimitExceededError("output_bytes", message)
         return value
 
     def _result(self, value: Any) -> ExecuteResult:
@@ -271,13 +271,13 @@ class Runtime:
                 attempt.begin(Surface(request.code, self._catalogue))
                 return await self._run(request, attempt)
         except (CodeError, LimitExceededError, SandboxViolationError) as error:
-            raise attempt.told(error) from error.__cause__
+            raise attempt.failed(error) from error.__cause__
         except ToolcribError:
             raise
         except Exception as error:  # a sandbox, which may be a plug-in's, must not lose what there was
             failure = SandboxViolationError(f"its sandbox failed with {type(error).__name__}")
-            raise attempt.told(failure) from error
-        raise attempt.told(attempt.why_ended())
+            raise attempt.failed(failure) from error
+        raise attempt.failed(attempt.why_ended())
 
     async def _run(self, request: ExecuteRequest, attempt: Attempt) -> ExecuteResult:
         kind = request.backend or DEFAULT

@@ -67,8 +67,8 @@ class UnsafeSandbox:
 
     async def run(self, job: Job, bridge: Bridge) -> Any:
         """Run the code and return what it left in `__out`; see `Sandbox`."""
-        said = "code runs without a sandbox, with all the rights of this program"
-        warnings.warn(said, UnsafeSandboxWarning, stacklevel=2)
+        message = "code runs without a sandbox, with all the rights of this program"
+        warnings.warn(message, UnsafeSandboxWarning, stacklevel=2)
         if job.profile != "dev":
             raise RuntimeUnavailableError(
                 self.kind, "it serves the 'dev' profile alone; use 'process' or 'monty'"

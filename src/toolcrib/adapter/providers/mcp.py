@@ -172,25 +172,25 @@ def _is_sound(raw: dict[str, Any]) -> bool:
 
 def _fields(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the canonical fields that a definition without its schemas says."""
-    said: dict[str, Any] = {}
+    payload: dict[str, Any] = {}
     for key, value in rest.items():
         if key in _TEXTS and isinstance(value, str):
-            said[_TEXTS[key]] = value
+            payload[_TEXTS[key]] = value
     if _OTHERS.isdisjoint(rest):
-        return said
+        return payload
     if "tags" in rest and (tags := _texts(rest["tags"])) is not None:
-        said["tags"] = tags
+        payload["tags"] = tags
     annotations, meta = rest.get("annotations"), rest.get("_meta")
     if isinstance(annotations, dict):
-        said["annotations"] = annotations
-        if not said.get("display_name") and isinstance(annotations.get("title"), str):
-            said["display_name"] = annotations["title"]
+        payload["annotations"] = annotations
+        if not payload.get("display_name") and isinstance(annotations.get("title"), str):
+            payload["display_name"] = annotations["title"]
         if isinstance(annotations.get("idempotentHint"), bool):
-            said["idempotent"] = annotations["idempotentHint"]
+            payload["idempotent"] = annotations["idempotentHint"]
     if isinstance(meta, dict):
         found = {field: _in_meta(field, meta[key]) for field, key in _IN_META.items() if key in meta}
-        said |= {field: value for field, value in found.items() if value is not None}
-    return said
+        payload |= {field: value for field, value in found.items() if value is not None}
+    return payload
 
 
 def _in_meta(field: str, value: Any) -> Any:
@@ -217,30 +217,30 @@ def _texts(value: Any) -> tuple[str, ...] | None:
 def _rest(tool: CanonicalTool, *, is_own: bool) -> dict[str, Any]:
     """Return the definition without its name and schemas, as it came but for what the tool says otherwise."""
     rest: dict[str, Any] = copy_json(tool.source_meta) if is_own else {}
-    said = CanonicalTool(name=tool.name, input_schema={}, **_fields(rest))
+    reported = CanonicalTool(name=tool.name, input_schema={}, **_fields(rest))
     for field, key in {"namespace": "namespace", "version": "version", "description": "description"}.items():
-        if getattr(tool, field) != getattr(said, field):
+        if getattr(tool, field) != getattr(reported, field):
             rest[key] = getattr(tool, field)
-    if tool.tags != said.tags:
+    if tool.tags != reported.tags:
         rest["tags"] = list(tool.tags)
-    if tool.display_name != said.display_name:
+    if tool.display_name != reported.display_name:
         rest["title"] = tool.display_name
     if tool.description is None and not is_own and (tool.summary or tool.display_name):
         rest["description"] = tool.summary or tool.display_name
-    _add_annotations(rest, tool, said)
-    _add_meta(rest, tool, said)
+    _add_annotations(rest, tool, reported)
+    _add_meta(rest, tool, reported)
     return {key: value for key, value in rest.items() if value is not None or key in tool.source_meta}
 
 
-def _add_annotations(rest: dict[str, Any], tool: CanonicalTool, said: CanonicalTool) -> None:
-    if tool.annotations != said.annotations:
+def _add_annotations(rest: dict[str, Any], tool: CanonicalTool, definition: CanonicalTool) -> None:
+    if tool.annotations != definition.annotations:
         rest["annotations"] = copy_json(tool.annotations)
-    if tool.idempotent != said.idempotent and tool.idempotent is not None:
+    if tool.idempotent != definition.idempotent and tool.idempotent is not None:
         rest["annotations"] = {**rest.get("annotations", {}), "idempotentHint": tool.idempotent}
 
 
-def _add_meta(rest: dict[str, Any], tool: CanonicalTool, said: CanonicalTool) -> None:
-    ours, theirs = tool.to_json(), said.to_json()
+def _add_meta(rest: dict[str, Any], tool: CanonicalTool, definition: CanonicalTool) -> None:
+    ours, theirs = tool.to_json(), definition.to_json()
     changed = {key: ours.get(key) for key in _IN_META.values() if ours.get(key) != theirs.get(key)}
     if changed:
         given = rest.get("_meta")

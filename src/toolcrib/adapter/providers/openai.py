@@ -226,8 +226,8 @@ class _ResponsesCalls:
     def write_call(self, call: WireCall) -> dict[str, Any]:
         call_id = need_id(call.call_id)
         space = {"namespace": self.namespace} if self.namespace else {}
-        said = {"name": call.name, "arguments": _dumped(call.args), **space}
-        return {"type": "function_call", "call_id": call_id, **said}
+        payload = {"name": call.name, "arguments": _dumped(call.args), **space}
+        return {"type": "function_call", "call_id": call_id, **payload}
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
         output: Any = _said(outcome)

@@ -44,8 +44,8 @@ class Alternatives:
 
     def _dialect(self) -> dict[str, Any]:
         """Return `$schema` as the original has it, if that is one that we know."""
-        said = self._root.get("$schema")
-        return {"$schema": said} if isinstance(said, str) and "draft-07" in said else {}
+        value = self._root.get("$schema")
+        return {"$schema": value} if isinstance(value, str) and "draft-07" in value else {}
 
     def _compiled(self) -> DefaultValidator:
         validator = self._validator

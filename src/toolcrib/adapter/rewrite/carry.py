@@ -23,7 +23,7 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         return _merged(walk, node, path)
     rules = walk.rules
     found: dict[str, Any] = {}
-    said = walk.said.pop(path, [])
+    given = walk.leftovers.pop(path, [])
     for word, value in node.items():
         if rules.takes(word) and walk.may_stay(word, value):
             known = walk.losses.count
@@ -37,13 +37,13 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         elif word in rules.dropped or word.startswith("x-"):
             walk.losses.note(word, path, "is left out")
         elif word not in {"$defs", "definitions"}:
-            said.append((word, value))
+            given.append((word, value))
             walk.losses.note(word, path, "is only said in the description")
     if "patternProperties" in node and "patternProperties" not in found and "additionalProperties" in found:
-        said.append(("additionalProperties", found.pop("additionalProperties")))
+        given.append(("additionalProperties", found.pop("additionalProperties")))
         walk.losses.note("additionalProperties", path, "is only said in the description, as the patterns are")
-    if said:
-        found["description"] = describe(found.get("description"), said)
+    if given:
+        found["description"] = describe(found.get("description"), given)
     _complete(walk, found, path)
     return found
 
@@ -77,8 +77,8 @@ def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
 
 def _complete(walk: "Walk", found: dict[str, Any], path: str) -> None:
     """Add what the provider wants every object and every array to say."""
-    said = found.get("type")
-    kinds = [said] if type(said) is str else said or ()
+    value = found.get("type")
+    kinds = [value] if type(value) is str else value or ()
     if "object" in kinds and walk.rules.needs_properties and "properties" not in found:
         found["properties"] = {}
         walk.losses.note("properties", path, "are added, empty, since the provider wants them")

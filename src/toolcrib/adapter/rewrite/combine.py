@@ -138,7 +138,7 @@ def hoist(
     is_object = "object" in node.get("type", "object")
     if hoisted and is_object and node.get("additionalProperties") is not False:
         kept["properties"] = {**own, **hoisted}
-    walk.said.setdefault(path, []).extend((word, node[word]) for word in used)
+    walk.leftovers.setdefault(path, []).extend((word, node[word]) for word in used)
     walk.spend(len(used))
     return kept
 

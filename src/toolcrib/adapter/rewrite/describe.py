@@ -14,13 +14,13 @@ _FEW: Final = 40
 _CONTAINERS: Final = frozenset({dict, list})
 
 
-def describe(description: Any, said: Iterable[tuple[str, Any]]) -> str:
+def describe(description: Any, items: Iterable[tuple[str, Any]]) -> str:
     """Return a description that also says some keywords and their values.
 
     >>> describe("How many.", [("minimum", 1), ("maximum", 9)])
     'How many. (minimum: 1; maximum: 9)'
     """
-    notes = "; ".join(f"{word}: {_short(value, _MAX_NOTE)}" for word, value in said)
+    notes = "; ".join(f"{word}: {_short(value, _MAX_NOTE)}" for word, value in items)
     return add_text(description, f"({notes})")
 
 
@@ -31,9 +31,9 @@ def add_text(description: Any, text: str) -> str:
 
 def hint(schema: dict[str, Any], *, left_out: frozenset[str]) -> str:
     """Return a short quotation of what a schema says; nothing if it says nothing, or refers elsewhere."""
-    said = {word: value for word, value in schema.items() if word not in left_out}
-    text = _short(said, MAX_HINT)
-    return f" that fits {text}" if said and '"$ref"' not in text else ""
+    payload = {word: value for word, value in schema.items() if word not in left_out}
+    text = _short(payload, MAX_HINT)
+    return f" that fits {text}" if payload and '"$ref"' not in text else ""
 
 
 def _short(value: Any, limit: int) -> str:

@@ -182,8 +182,8 @@ class References:
                     kinds |= self._kinds[reference]
                 else:
                     pending.append(target)
-            said = schema.get("type", ())
-            kinds.update([said] if type(said) is str else said)
+            value = schema.get("type", ())
+            kinds.update([value] if type(value) is str else value)
             if schema.get("nullable"):
                 kinds.add("null")
             pending += schema.get("anyOf", ())

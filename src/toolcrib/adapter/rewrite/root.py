@@ -99,7 +99,7 @@ def _rename(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> dict
         naming.append("additionalProperties")
     for word in naming:
         walk.losses.note(word, "", "is only said in the description, since it names properties")
-        walk.said.setdefault("", []).append((word, node[word]))
+        walk.leftovers.setdefault("", []).append((word, node[word]))
     kept = {word: value for word, value in node.items() if word not in naming}
     kept["properties"] = {renamed.get(name, name): schema for name, schema in node["properties"].items()}
     if "required" in node:

@@ -68,7 +68,7 @@ class Walk:
         self.visited = self._depth = self._spent = 0
         self.unions = self.optional = self.properties = self.depth = 0
         self.enum_values = self.enum_chars = self.name_chars = 0
-        self.said: dict[str, list[tuple[str, Any]]] = {}
+        self.leftovers: dict[str, list[tuple[str, Any]]] = {}
         """What is still to be said in the description of the subschema at a path."""
         self.merging: set[int] = set()
         """The targets of references that are merged into what is being converted."""
@@ -268,7 +268,7 @@ class Walk:
         path: str,
     ) -> dict[str, Any]:
         """Add to a converted subschema the other keywords of its original, as they are or described."""
-        said = self.said.pop(path, []) if self.said else []
+        given = self.leftovers.pop(path, []) if self.leftovers else []
         rules = self.rules
         for word, value in node.items():
             if word in used or word in found:
@@ -281,12 +281,12 @@ class Walk:
             elif word in rules.dropped or word.startswith("x-"):
                 self.losses.note(word, path, "is left out")
             elif word not in DEFINITIONS:
-                said.append((word, value))
+                given.append((word, value))
                 self.losses.note(word, path, "is only said in the description")
             elif path:
                 self.losses.note(word, path, "what is referred to is among the definitions of the root")
-        if said:
-            found["description"] = describe(found.get("description", node.get("description")), said)
+        if given:
+            found["description"] = describe(found.get("description", node.get("description")), given)
         return found
 
     def may_stay(self, word: str, value: Any) -> bool:

@@ -56,8 +56,8 @@ async def _run(state: State, view: "View", steps: Any, limit: float | None) -> "
         if not state.json:
             _tell_steps(error.results)
             raise
-        said = {"error": told(error), "results": [step.to_json() for step in error.results]}
-        show_json(said)
+        payload = {"error": told(error), "results": [step.to_json() for step in error.results]}
+        show_json(payload)
         raise FailedError(exit_code(error)) from error
 
 

@@ -151,7 +151,7 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
 @_DRY_RUN
 @common
 @click.pass_obj
-def install(state: State, /, client: str, **said: Any) -> None:
+def install(state: State, /, client: str, **options: Any) -> None:
     """Make toolcrib a server of an MCP client.
 
     The gateway serves the user's own configuration, or in a project the one of its folder; --config names
@@ -165,7 +165,7 @@ def install(state: State, /, client: str, **said: Any) -> None:
     from toolcrib.setup.installing import install as plan  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.setup.installing import undo  # noqa: PLC0415
 
-    asked, known = _Asked(**said), _client(client)
+    asked, known = _Asked(**options), _client(client)
     if asked.undoing:
         _show(state, client, carry_out(undo(known, scope=asked.scope), dry_run=asked.dry_run))
         return

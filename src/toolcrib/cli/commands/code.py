@@ -64,7 +64,7 @@ def _show(state: State, result: "ExecuteResult") -> None:
         show_text(result.stdout)
     if result.stderr:
         click.echo(clean(result.stderr).rstrip("\n"), err=True)
-    for told in result.notes:
-        note(told)
+    for reported in result.notes:
+        note(reported)
     if result.value is not None:
         show_value(result.value)

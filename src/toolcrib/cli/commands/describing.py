@@ -131,11 +131,11 @@ def _rows(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield what is to be known of each property of a schema, those of an object under it."""
     required = _list(schema, "required")
-    for name, said in _properties(schema).items():
-        inner = _resolved(said, root)
+    for name, text in _properties(schema).items():
+        inner = _resolved(text, root)
         default = json.dumps(inner["default"], ensure_ascii=False) if "default" in inner else ""
         needed = "required" if name in required else default
-        yield f"{_INDENT * depth}{name}", _type(said), needed, str(inner.get("description", ""))
+        yield f"{_INDENT * depth}{name}", _type(text), needed, str(inner.get("description", ""))
         if depth < _MAX_DEPTH:
             yield from _rows(_part(inner, root), root, depth + 1)
 
@@ -162,13 +162,13 @@ def _show_hints(doc: "ToolDoc") -> None:
     hints = doc.annotations
     if hints is None and doc.tool is not None:
         hints = doc.tool.annotations
-    said = [
+    parts = [
         words[0 if value else 1]
         for name, words in _HINTS.items()
         if hints is not None and (value := getattr(hints, name)) is not None
     ]
-    if said:
-        click.echo(f"\nHints: {'; '.join(said)}.")
+    if parts:
+        click.echo(f"\nHints: {'; '.join(parts)}.")
     if doc.security_summary:
         click.echo(f"Security: {clean(doc.security_summary)}")
 
@@ -178,8 +178,8 @@ def _show_examples(tool_id: str, doc: "ToolDoc") -> None:
         heading("Examples", before=1)
     for example in doc.examples:
         args = shlex.quote(json.dumps(example.args, ensure_ascii=False))
-        told = " ".join(text for text in (example.title, example.description) if text)
-        click.echo(clean(f"# {told}" if told else f"# {example.id or 'for example'}"))
+        message = " ".join(text for text in (example.title, example.description) if text)
+        click.echo(clean(f"# {message}" if message else f"# {example.id or 'for example'}"))
         click.echo(clean(f"toolcrib run {shlex.quote(tool_id)} --args {args}"))
         if example.result_hint:
             click.echo(clean(f"#=> {example.result_hint}"))

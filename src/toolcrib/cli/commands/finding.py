@@ -58,16 +58,16 @@ def search(
         async with state.view() as view:
             with waiting("searching"):
                 page = await view.search(asked, **options)
-                told = await _about(view, asked, page)
-            told += "" if page.items else not_there(view, options)
+                reported = await _about(view, asked, page)
+            reported += "" if page.items else not_there(view, options)
             absent = tell_absent(view, namespace)
             if state.json:
                 found: dict[str, Any] = {"tools": [_flat(result) for result in page], "total": page.total}
-                show_json({**found, **({"note": told} if told else {}), **absent})
+                show_json({**found, **({"note": reported} if reported else {}), **absent})
             elif page.items:
-                _show_found(page, told)
+                _show_found(page, reported)
             else:
-                click.echo(told)
+                click.echo(reported)
 
     wait_for(work)
 
@@ -79,9 +79,9 @@ def _flat(result: "Result") -> dict[str, Any]:
     return summary | facts
 
 
-def _show_found(page: "Page[Result]", told: str) -> None:
-    if told:
-        note(told)
+def _show_found(page: "Page[Result]", text: str) -> None:
+    if text:
+        note(text)
     shown = bar if is_terminal() else "{:.2f}".format
     rows = [(each.summary.id, shown(each.confidence), each.summary.short_description) for each in page]
     show_table(("id", "confidence", "description"), rows, styles=("cyan", "green", ""))
@@ -98,8 +98,8 @@ async def _about(view: "View", query: str, page: "Page[Result]") -> str:
     known = close or [name for name in await view.namespaces() if name]
     which = f"the {'nearest ' if close else ''}{'namespaces are' if len(known) > 1 else 'namespace is'}"
     there = f"{which} {', '.join(known[:_NAMED])}" if known else "the catalogue is empty"
-    said = "nothing clearly fits {!r}, these are guesses" if page.items else "nothing fits {!r}"
-    return f"{said.format(shortened(query))}; {there}"
+    message = "nothing clearly fits {!r}, these are guesses" if page.items else "nothing fits {!r}"
+    return f"{message.format(shortened(query))}; {there}"
 
 
 @click.command("list")
@@ -137,20 +137,20 @@ def list_(
                 await view.tools(**options, limit=1)
             found = view.index.every(**options)
             shown = found if everything else found[:limit]
-            told = "" if found else f"no tools{not_there(view, options)}"
+            message = "" if found else f"no tools{not_there(view, options)}"
             absent = tell_absent(view, namespace)
             if state.json:
-                said = {"tools": [each.to_json() for each in shown], "total": len(found)}
-                show_json({**said, **({"note": told} if told else {}), **absent})
+                payload = {"tools": [each.to_json() for each in shown], "total": len(found)}
+                show_json({**payload, **({"note": message} if message else {}), **absent})
             else:
-                _show_list(shown, len(found), told)
+                _show_list(shown, len(found), message)
 
     wait_for(work)
 
 
-def _show_list(found: "tuple[Summary, ...]", total: int, told: str) -> None:
-    if told:
-        click.echo(told)
+def _show_list(found: "tuple[Summary, ...]", total: int, text: str) -> None:
+    if text:
+        click.echo(text)
         return
     rows = [(each.id, each.short_description) for each in found]
     show_table(("id", "description"), rows, styles=("cyan",))

@@ -61,8 +61,8 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
     counts = Counter(each.severity for each in shown)
     if state.json:
         counted = {f"{kind}s": counts[kind] for kind in ("error", "warning", "info")}
-        said = {"tools": len(wanted), **counted, "findings": [each.to_json() for each in shown]}
-        show_json({**said, **absent})
+        payload = {"tools": len(wanted), **counted, "findings": [each.to_json() for each in shown]}
+        show_json({**payload, **absent})
     else:
         _show(shown, len(wanted))
     if counts["error"] or (strict and counts["warning"]):
@@ -79,5 +79,5 @@ def _show(found: "list[LintFinding]", count: int) -> None:
     if not count:
         note("there are no tools to look at")
     counts = Counter(each.severity for each in found)
-    said = [f"{counts[kind]} {kind}{'' if counts[kind] == 1 else 's'}" for kind in ("error", "warning")]
-    click.echo(f"{count} tool{'' if count == 1 else 's'}: {', '.join(said)}, {counts['info']} notes")
+    parts = [f"{counts[kind]} {kind}{'' if counts[kind] == 1 else 's'}" for kind in ("error", "warning")]
+    click.echo(f"{count} tool{'' if count == 1 else 's'}: {', '.join(parts)}, {counts['info']} notes")

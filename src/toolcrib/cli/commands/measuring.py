@@ -64,11 +64,11 @@ async def _measure(measurement: "Measurement", sample: int | None) -> "list[Meas
 
 def _show(state: State, measured: "list[Measured]") -> None:
     if state.json:
-        said = {
+        payload = {
             each.searcher: {**each.report.to_json(), "abstention": each.separation.to_json()}
             for each in measured
         }
-        show_json({"searchers": said})
+        show_json({"searchers": payload})
         return
     show_table(_HEADERS, [_row(each) for each in measured], styles=("cyan",))
     if not all(each.report.queries for each in measured):

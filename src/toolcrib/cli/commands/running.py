@@ -75,11 +75,11 @@ async def _pairs(view: "View", tool_id: str, pairs: tuple[str, ...]) -> dict[str
 
 def _show_result(state: State, result: "RunResult") -> None:
     if state.json:
-        said = result.to_json(without={"tool", "mcp_result"})
-        show_json({"toolId": str(result.tool.id), "structured": None, **said})
+        payload = result.to_json(without={"tool", "mcp_result"})
+        show_json({"toolId": str(result.tool.id), "structured": None, **payload})
         return
-    for told in result.notes:
-        note(told)
+    for reported in result.notes:
+        note(reported)
     show_value(result.structured)
 
 
@@ -124,8 +124,8 @@ async def _stream(state: State, view: "View", tool_id: str, args: Any, limit: fl
         if not state.json:
             _tell(event)
     if state.json:
-        told = [event.to_json() for event in events]
-        show_json({"toolId": tool_id, "structured": events[-1].data, "events": told})
+        parts = [event.to_json() for event in events]
+        show_json({"toolId": tool_id, "structured": events[-1].data, "events": parts})
 
 
 def _tell(event: "StreamEvent") -> None:

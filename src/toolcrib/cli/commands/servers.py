@@ -51,7 +51,7 @@ def own_file(state: State, *, user: bool) -> Path:
 def carry_out(edit: "Edit", *, dry_run: bool, notes: Iterable[str] = ()) -> dict[str, Any]:
     """Write a change, unless it is only to be shown, and return what is told of it."""
     facts: dict[str, Any] = {"file": str(edit.path), "changed": edit.changes, "dryRun": dry_run}
-    facts |= {"notes": told} if (told := [*notes, *edit.notes]) else {}
+    facts |= {"notes": parts} if (parts := [*notes, *edit.notes]) else {}
     if dry_run:
         return {**facts, "diff": edit.diff}
     backup = edit.write()
@@ -111,7 +111,7 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @common
 @click.pass_obj
-def add(state: State, /, name: str, command: tuple[str, ...], **said: Any) -> None:
+def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) -> None:
     """Add a server to the configuration.
 
     It goes into the configuration in force, else into a new toolcrib.toml here. Everything else in the file
@@ -127,7 +127,7 @@ def add(state: State, /, name: str, command: tuple[str, ...], **said: Any) -> No
     """
     from toolcrib.setup.editing import add_server  # noqa: PLC0415 - not needed to ask for help
 
-    asked = _Asked(**said)
+    asked = _Asked(**options)
     entry = _entry(command, asked)
     path = own_file(state, user=asked.user)
     edit = add_server(path, name, entry, replace=asked.force)

@@ -128,18 +128,18 @@ def _receipt(tokens: dict[str, Any]) -> str:
     """Return what is saved in a sentence."""
     direct, surface = tokens["direct"], tokens["surface"]
     about = "" if tokens["complete"] else "about "
-    said = f"{about}{direct:,} for all definitions, {surface:,} for the tools that stand for them: "
+    message = f"{about}{direct:,} for all definitions, {surface:,} for the tools that stand for them: "
     if direct <= surface:
-        return f"{said}so few tools are cheaper listed directly"
-    return f"{said}{tokens['saved']:.0%} saved"
+        return f"{message}so few tools are cheaper listed directly"
+    return f"{message}{tokens['saved']:.0%} saved"
 
 
 def _word(server: dict[str, Any]) -> str:
     refused = server.get("refused", {})
-    said = [str(server["why"])] if "why" in server else []
+    parts = [str(server["why"])] if "why" in server else []
     if refused:
         several = (
             "1 definition is no tool" if len(refused) == 1 else f"{len(refused)} definitions are no tools"
         )
-        said.append(f"{several}: {', '.join(list(refused)[:_NAMED])}")
-    return "; ".join(said)
+        parts.append(f"{several}: {', '.join(list(refused)[:_NAMED])}")
+    return "; ".join(parts)

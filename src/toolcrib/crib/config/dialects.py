@@ -89,11 +89,11 @@ def _add_ours(parts: RawConfig, document: Mapping[str, Any]) -> None:
     if not isinstance(ours, Mapping):
         parts.problems.append(Problem(f"/{OURS}", "type", "must be an object"))
     elif "servers" in ours:
-        said = "must stand under 'mcpServers'"
-        parts.problems.append(Problem(f"/{OURS}/servers", "extra_forbidden", said))
+        message = "must stand under 'mcpServers'"
+        parts.problems.append(Problem(f"/{OURS}/servers", "extra_forbidden", message))
     elif odd := [key for key in ours if not isinstance(key, str)]:
-        said = f"has a key that is a Python {type(odd[0]).__name__}, and not a string"
-        parts.problems.append(Problem(f"/{OURS}", "type", said))
+        message = f"has a key that is a Python {type(odd[0]).__name__}, and not a string"
+        parts.problems.append(Problem(f"/{OURS}", "type", message))
     else:
         parts.settings |= ours
         parts.ours = frozenset(ours)
@@ -153,8 +153,8 @@ def _make_plain(parts: RawConfig, folder: Path | None) -> None:
             for problem in _misspelt(_foreign(made), list(SERVER_KEYS)):
                 _LOG.warning("server %r: %r %s", name, problem.path[1:], problem.message)
         except RecursionError:
-            said = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
-            parts.problems.append(Problem(parts.places[name], "depth", said))
+            message = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
+            parts.problems.append(Problem(parts.places[name], "depth", message))
             parts.servers[name] = {"command": name}  # what else is wrong is told too
 
 

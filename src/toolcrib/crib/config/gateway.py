@@ -82,8 +82,8 @@ class GatewaySettings(Section):
     @classmethod
     def _is_there(cls, expose: str) -> str:
         if expose != "meta":
-            said = "only 'meta' is served: every tool is reached through it, and not by '{expose}'"
-            raise PydanticCustomError("expose", said, {"expose": expose})
+            message = "only 'meta' is served: every tool is reached through it, and not by '{expose}'"
+            raise PydanticCustomError("expose", message, {"expose": expose})
         return expose
 
 

@@ -57,8 +57,8 @@ def project_config(folder: Path) -> Path | None:
     """
     found = _first(folder, _HERE)
     if found is not None and (fault := _distrust(found)):
-        said = f"it is not used unasked: {fault}; name it with --config if you trust it"
-        raise ConfigError(str(found), (Problem("", "trust", said),))
+        message = f"it is not used unasked: {fault}; name it with --config if you trust it"
+        raise ConfigError(str(found), (Problem("", "trust", message),))
     return found
 
 
@@ -74,8 +74,8 @@ def config_folder(
         ConfigError: what the variable says can be no folder; or there is no variable, and no home.
     """
     known = os.environ if environ is None else environ
-    if said := known.get(HOME):
-        return anchored(said, HOME)
+    if value := known.get(HOME):
+        return anchored(value, HOME)
     try:
         return platform_folder("config", known, platform, home) / _APP
     except RuntimeError as error:

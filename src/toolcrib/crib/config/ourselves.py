@@ -74,10 +74,10 @@ def _told_module(words: list[str]) -> list[str] | None:
 
 def _told_by_shell(words: list[str]) -> list[str] | None:
     try:
-        said = shlex.split(" ".join(words).replace(";", " ; "))
+        parts = shlex.split(" ".join(words).replace(";", " ; "))
     except ValueError:  # a quote that does not end
-        said = " ".join(words).split()
-    begins = [place + 1 for place, word in enumerate(said) if word in {"&&", "||", ";", "exec"}]
-    first = [place for place, word in enumerate(said) if not word.startswith(("-", "/c", "/C"))][:1]
-    found = (told_us(said[place:]) for place in [*first, *begins])
-    return next((told for told in found if told is not None), None)
+        parts = " ".join(words).split()
+    begins = [place + 1 for place, word in enumerate(parts) if word in {"&&", "||", ";", "exec"}]
+    first = [place for place, word in enumerate(parts) if not word.startswith(("-", "/c", "/C"))][:1]
+    found = (told_us(parts[place:]) for place in [*first, *begins])
+    return next((reported for reported in found if reported is not None), None)

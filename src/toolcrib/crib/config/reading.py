@@ -39,8 +39,8 @@ def read_text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        said = f"it is not UTF-8 text: {error.reason} at byte {error.start}"
-        raise file_refusal(path, said, "encoding") from error
+        message = f"it is not UTF-8 text: {error.reason} at byte {error.start}"
+        raise file_refusal(path, message, "encoding") from error
     except OSError as error:
         raise file_refusal(path, f"it cannot be read: {error.strerror or error}") from error
 
@@ -59,11 +59,11 @@ def parse(path: Path, text: str) -> dict[str, Any]:
     try:
         document = read(plain)
     except (ValueError, RecursionError) as error:
-        said = "it is nested too deep" if isinstance(error, RecursionError) else error
-        raise file_refusal(path, f"it is not {kind}: {said}"[:500], kind.lower()) from error
+        message = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise file_refusal(path, f"it is not {kind}: {message}"[:500], kind.lower()) from error
     if not isinstance(document, dict):
-        said = f"it must be a JSON object, not {type(document).__name__}"
-        raise file_refusal(path, said, "type")
+        message = f"it must be a JSON object, not {type(document).__name__}"
+        raise file_refusal(path, message, "type")
     return document
 
 

@@ -141,8 +141,8 @@ class _Api:
     @property
     def identity(self) -> str:
         """A hash of what its tools come from: the document as it is, and where the API is."""
-        said = [str(self.document), _written(self.document), self.settings.base_url]
-        return sha256(json.dumps(said).encode(errors="surrogatepass")).hexdigest()
+        parts = [str(self.document), _written(self.document), self.settings.base_url]
+        return sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()
 
     async def call(self, call: Call) -> Answer:
         with self.visits:

@@ -85,8 +85,8 @@ def depth_of(environ: Mapping[str, str] | None = None) -> int:
     Raises:
         ConfigError: these are too many.
     """
-    said = (os.environ if environ is None else environ).get(DEPTH, "")
-    depth = int(said) if said.isdecimal() and said.isascii() else 0
+    value = (os.environ if environ is None else environ).get(DEPTH, "")
+    depth = int(value) if value.isdecimal() and value.isascii() else 0
     if depth > DEEPEST:
         fault = f"is {depth}: toolcrib is started by toolcrib too often; does a configuration name itself?"
         raise ConfigError("environment", (Problem(f"/{DEPTH}", "limit", fault),))

@@ -118,10 +118,10 @@ class _Glance:
                 pending += [(branch, False) for branch in _branches(schema)]
             pending += [(member, is_sure) for member in self._references.all_of(schema)]
 
-    def _note(self, schema: dict[str, Any], said: dict[str, list[Any]]) -> None:
+    def _note(self, schema: dict[str, Any], payload: dict[str, list[Any]]) -> None:
         properties = schema.get("properties")
         for name, described in properties.items() if isinstance(properties, dict) else ():
-            places = said.setdefault(name, [])
+            places = payload.setdefault(name, [])
             if len(places) < _MAX_PLACES:
                 places.append(described)
 
@@ -192,13 +192,13 @@ class Phrases:
 
     def _of(self, schema: dict[str, Any], level: int) -> Atoms:
         """Return what a schema admits."""
-        said = [self._own(schema, level)] if self._references.counts(schema) else []
-        said += (self._atoms(member, level) for member in self._references.all_of(schema))
+        parts = [self._own(schema, level)] if self._references.counts(schema) else []
+        parts += (self._atoms(member, level) for member in self._references.all_of(schema))
         for word in ("anyOf", "oneOf"):
             if isinstance(members := schema.get(word), list) and members:
-                said.append(self._either(members, level))
-        found = reduce(_both, (None if atoms is _LOOP else atoms for atoms in said), None)
-        if found is None and any(atoms is _LOOP for atoms in said):
+                parts.append(self._either(members, level))
+        found = reduce(_both, (None if atoms is _LOOP else atoms for atoms in parts), None)
+        if found is None and any(atoms is _LOOP for atoms in parts):
             return _LOOP
         return _few((*found, "null")) if found and schema.get("nullable") is True else found
 
@@ -324,23 +324,23 @@ class Required:
         return self._read[key]
 
     def _of(self, schema: dict[str, Any], level: int) -> Names:
-        said: list[Names] = []
+        items: list[Names] = []
         if self._references.counts(schema):
             if not _may_be_object(schema):
                 return None
             required = schema.get("required")
             own = required if isinstance(required, list) else ()
-            said.append(dict.fromkeys(name for name in own if isinstance(name, str)))
-        said += [self._names(member, level) for member in self._references.all_of(schema)]
+            items.append(dict.fromkeys(name for name in own if isinstance(name, str)))
+        items += [self._names(member, level) for member in self._references.all_of(schema)]
         if self._references.counts(schema):
-            said += [self._common(members, level) for members in _alternatives(schema)]
-        return self._together(said)
+            items += [self._common(members, level) for members in _alternatives(schema)]
+        return self._together(items)
 
-    def _together(self, said: list[Names]) -> Names:
+    def _together(self, items: list[Names]) -> Names:
         """Return the names that are in any of some lists."""
-        found = [names for names in said if names]
+        found = [names for names in items if names]
         if len(found) <= 1:
-            return found[0] if found else None if None in said else {}
+            return found[0] if found else None if None in items else {}
         together: dict[str, None] = {}
         for names in found:
             if self._spend(len(names)):

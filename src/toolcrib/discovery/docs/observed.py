@@ -204,12 +204,12 @@ class ObservedShape:
         return self._bounded(self.observed + other.observed, shape, depth)
 
     @classmethod
-    def _bounded(cls, observed: int, shape: Shape, told: int) -> "ObservedShape":
+    def _bounded(cls, observed: int, shape: Shape, count: int) -> "ObservedShape":
         """Return a shape told to the depth to which it is not too large."""
-        depth = told
+        depth = count
         while shape.weight(depth) > MAX_WEIGHT:
             depth -= 1
-        return cls(observed, shape if depth == told else shape.to_depth(depth), depth)
+        return cls(observed, shape if depth == count else shape.to_depth(depth), depth)
 
     def json_schema(self) -> dict[str, Any]:
         """Return a JSON Schema, of bounded size, that every value seen fits; anything does where none was."""

@@ -246,10 +246,10 @@ class DocStore:
 
     def _entry(self, found: _Found) -> DocEntry | None:
         """Return what is said of a tool: each field where it is said most exactly."""
-        said = [entry for key in found.places() if (entry := self._entries.get(key))]
-        if not said:
+        parts = [entry for key in found.places() if (entry := self._entries.get(key))]
+        if not parts:
             return None
-        first, *others = said
+        first, *others = parts
         for other in others:
             first = first.over(other)
         return first

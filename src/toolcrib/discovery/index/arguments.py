@@ -89,8 +89,8 @@ def check_count(times: Any) -> int:
         ValidationError: that is no number of times.
     """
     if isinstance(times, bool) or not isinstance(times, int) or not 0 <= times <= _MAX_COUNT:
-        said = f"must be a whole number from 0 to {_MAX_COUNT}, not {shown(times)}"
-        raise ValidationError((Problem("/times", "type", said),))
+        message = f"must be a whole number from 0 to {_MAX_COUNT}, not {shown(times)}"
+        raise ValidationError((Problem("/times", "type", message),))
     return times
 
 
@@ -113,12 +113,12 @@ def pairs(tools: Any) -> Iterator[tuple[Any, Any]]:
         ValidationError: it is no series of pairs.
     """
     if not isinstance(tools, Iterable) or isinstance(tools, Tool):
-        said = f"must be pairs of a tool and a backend or None, not {type(tools).__name__}"
-        raise ValidationError((Problem("/tools", "type", said),))
+        message = f"must be pairs of a tool and a backend or None, not {type(tools).__name__}"
+        raise ValidationError((Problem("/tools", "type", message),))
     for place, pair in enumerate(tools):
         if not isinstance(pair, tuple | list) or len(pair) != _PAIR:
-            said = f"must be a pair of a tool and a backend or None, not {type(pair).__name__}"
-            raise ValidationError((Problem(f"/tools/{place}", "type", said),))
+            message = f"must be a pair of a tool and a backend or None, not {type(pair).__name__}"
+            raise ValidationError((Problem(f"/tools/{place}", "type", message),))
         yield pair[0], pair[1]
 
 
@@ -126,8 +126,8 @@ def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
     """Return a tool and where it runs: as told, as it says itself, or, for a function, in this process."""
     record = tool.tool if isinstance(tool, LocalTool) else tool
     if not isinstance(record, Tool):
-        said = f"must be a Tool or a function made one with @tool, not {type(tool).__name__}"
-        raise ValidationError((Problem("/tool", "type", said),))
+        message = f"must be a Tool or a function made one with @tool, not {type(tool).__name__}"
+        raise ValidationError((Problem("/tool", "type", message),))
     if backend is not None and not isinstance(backend, McpBackend | ProviderBackend | LocalBackend):
         raise InvalidBackendError(
             f"{type(backend).__name__} is not a backend; "

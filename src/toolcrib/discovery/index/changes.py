@@ -51,8 +51,8 @@ class Listeners:
             ValidationError: it cannot be called.
         """
         if not callable(callback):
-            said = f"must be a function of a change, not {type(callback).__name__}"
-            raise ValidationError((Problem("/callback", "type", said),))
+            message = f"must be a function of a change, not {type(callback).__name__}"
+            raise ValidationError((Problem("/callback", "type", message),))
         ticket = object()
         with self._lock:
             self._callbacks[ticket] = callback

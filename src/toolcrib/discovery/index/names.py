@@ -66,9 +66,9 @@ class Names:
         """
         text = question[:_READ].strip()
         tokens = _TOKEN.findall(text)[:_MAX_WORDS]
-        said = [token for token in tokens if _bare(token).lower() not in _ARTICLES]
+        parts = [token for token in tokens if _bare(token).lower() not in _ARTICLES]
         known = self._by_name if among is None else _Among(self._by_name, among)
-        named = _named_by(known, text, said) or _listed(known, said)
+        named = _named_by(known, text, parts) or _listed(known, parts)
         if not named:
             quoted = ("".join(found) for found in _QUOTED.findall(text))
             written = [token for token in tokens if _WRITTEN.search(token)] if _WRITTEN.search(text) else ()
@@ -116,17 +116,17 @@ def _answering(known: _Known, name: str) -> Named:
     return {tool_id: directness for tool_id, directness in named.items() if directness < ALIAS}
 
 
-def _named_by(known: _Known, text: str, said: list[str]) -> Named:
+def _named_by(known: _Known, text: str, texts: list[str]) -> Named:
     """Return the tools that a whole question names, with or without its articles."""
-    if len(said) > _MAX_NAME_WORDS:
+    if len(texts) > _MAX_NAME_WORDS:
         return dict(known.get(text.lower()) or {})
-    return _answering(known, text) or _answering(known, " ".join(map(_bare, said)))
+    return _answering(known, text) or _answering(known, " ".join(map(_bare, texts)))
 
 
-def _listed(known: _Known, said: list[str]) -> Named:
+def _listed(known: _Known, texts: list[str]) -> Named:
     """Return the tools that a question names, if it says little else."""
     found: Named = {}
-    for token in said:
+    for token in texts:
         named = _called(known, token)
         if not named and _bare(token).lower() not in _JOINS:
             return {}

@@ -41,8 +41,8 @@ class IndexView(IndexReader):
     ) -> None:
         """See a part of a catalogue; `Index.view` does this."""
         if not isinstance(scope, Scope):
-            said = f"must be a Scope, not {type(scope).__name__}"
-            raise ValidationError((Problem("/scope", "type", said),))
+            message = f"must be a Scope, not {type(scope).__name__}"
+            raise ValidationError((Problem("/scope", "type", message),))
         own = blake2b(filter_text(scope.conditions).encode(errors="surrogatepass"), key=key, digest_size=16)
         super().__init__(FilteredLookup(catalogue, scope.conditions), shared, own.digest())
         self._scope = scope
@@ -65,8 +65,8 @@ class IndexView(IndexReader):
             ValidationError: it cannot be called.
         """
         if not callable(callback):
-            said = f"must be a function of a change, not {type(callback).__name__}"
-            raise ValidationError((Problem("/callback", "type", said),))
+            message = f"must be a function of a change, not {type(callback).__name__}"
+            raise ValidationError((Problem("/callback", "type", message),))
         with self._shared.lock:
             inside = set(self._lookup.listed())
 

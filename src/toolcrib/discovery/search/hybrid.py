@@ -119,10 +119,10 @@ class Blend:
         last = np.partition(scores, -limit)[-limit] if limit < len(scores) else -np.inf
         top = np.flatnonzero(scores >= last).tolist()
         order = sorted(top, key=lambda place: (-scores[place], both.ids[place]))[:limit]
-        told, listed = both.take(order), scores[order].tolist()
+        reported, listed = both.take(order), scores[order].tolist()
         left = range(min(limit - len(order), len(rest.ids)))
         below = (listed[-1] if listed else 0.0) - 2.0  # so that even a cosine of 1 stays below
-        return told.followed_by(rest.take(left)), [
+        return reported.followed_by(rest.take(left)), [
             *listed,
             *(below + cosine for cosine in rest.cosines[left].tolist()),
         ]
@@ -236,22 +236,22 @@ class HybridSearcher:
         # What is far down both lists follows by its cosine alone, so that every page continues the last.
         left = {one: cosine for one, cosine in left.items() if one not in first}
         rest = Candidates.of(left, words, _NEVER if few else -1.0)
-        told, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, limit)
+        reported, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, limit)
         total = look.total + both.unsaid if few else near.total
-        return Ranking(map(Hit, told.ids, scores, self._confidences(asked, look, told)), total)
+        return Ranking(map(Hit, reported.ids, scores, self._confidences(asked, look, reported)), total)
 
-    def _confidences(self, asked: "_Asked", look: Look, told: Candidates) -> list[float]:
+    def _confidences(self, asked: "_Asked", look: Look, candidates: Candidates) -> list[float]:
         """Return how far each of some tools can be trusted to fit."""
         judge = self._meaning.judge
         if judge is not None:
-            return judge.confidences(asked.evidence(look, told))
+            return judge.confidences(asked.evidence(look, candidates))
         return [
             by_words_and_meaning(
                 matched=look.matched(words),
                 coverage=look.coverage(words),
                 meaning=self._meaning.exponent(cosine),
             )
-            for words, cosine in zip(told.words.tolist(), told.cosines.tolist(), strict=True)
+            for words, cosine in zip(candidates.words.tolist(), candidates.cosines.tolist(), strict=True)
         ]
 
 
@@ -263,14 +263,14 @@ class _Asked:
     documents: DocumentVectors
     vector: Floats
 
-    def evidence(self, look: Look, told: Candidates) -> Features:
+    def evidence(self, look: Look, candidates: Candidates) -> Features:
         """Return what is known of some tools."""
         return Features(
-            look.matched(told.words),
-            look.coverage(told.words),
-            told.cosines,
+            look.matched(candidates.words),
+            look.coverage(candidates.words),
+            candidates.cosines,
             np.atleast_2d(self.vector)[0],
-            self.documents.vectors(told.ids),
+            self.documents.vectors(candidates.ids),
         )
 
 

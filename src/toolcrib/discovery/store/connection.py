@@ -77,5 +77,5 @@ def _reason(error: sqlite3.Error | UnicodeDecodeError, timeout: float) -> str:
     primary = code & 0xFF
     if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}:
         return f"another process has been writing it for {timeout:g} s; try again, or allow a longer timeout"
-    said = f"{getattr(error, 'sqlite_errorname', code)}: {error}"
-    return f"{_REASONS[primary]} ({said})" if primary in _REASONS else f"it cannot be used ({said})"
+    message = f"{getattr(error, 'sqlite_errorname', code)}: {error}"
+    return f"{_REASONS[primary]} ({message})" if primary in _REASONS else f"it cannot be used ({message})"

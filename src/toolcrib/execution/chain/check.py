@@ -330,12 +330,12 @@ def _refuses(root: SchemaPart, name: str) -> bool:
 
 def _unwanted(tool: Tool, node: StepNode, taker: str | None) -> str:
     """Return what to do about a tool that takes no argument `previous`."""
-    said = f"sets the argument 'previous', which {tool.id} does not take"
+    message = f"sets the argument 'previous', which {tool.id} does not take"
     if node.top == 0:
-        return f"{said}; remove it"
+        return f"{message}; remove it"
     if taker is None:
-        return f'{said}; refer to it in args with {{"$ref": "previous"}} instead'
-    return f"{said}; write {json.dumps({taker: {'$ref': 'previous'}})} instead"[:500]
+        return f'{message}; refer to it in args with {{"$ref": "previous"}} instead'
+    return f"{message}; write {json.dumps({taker: {'$ref': 'previous'}})} instead"[:500]
 
 
 def _with_previous(node: StepNode, name: str | None = "previous") -> Template:

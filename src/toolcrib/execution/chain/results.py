@@ -38,12 +38,12 @@ class StepResult(Record):
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form; the values of parts stand in the whole alone."""
         hidden = {name for name in type(self).model_fields if name in without}
-        said = super().to_json(without=hidden | {"parts"} | (set() if self.skipped else {"skipped"}))
+        payload = super().to_json(without=hidden | {"parts"} | (set() if self.skipped else {"skipped"}))
         if self.error is None and not self.skipped and "structured" not in hidden:
-            said.setdefault("structured", None)
+            payload.setdefault("structured", None)
         if self.parts and "parts" not in hidden:
-            said["parts"] = [part.to_json(without=hidden | {"structured"}) for part in self.parts]
-        return said
+            payload["parts"] = [part.to_json(without=hidden | {"structured"}) for part in self.parts]
+        return payload
 
 
 class ChainResult(Record):

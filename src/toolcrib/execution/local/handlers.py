@@ -76,9 +76,9 @@ class RunningCall(Context):
         for number in (progress, total):
             if number is not None and not isinstance(number, int | float):
                 raise TypeError(f"progress must be a number, not {number!r}")
-        said = {"progress": progress, "total": total, "message": message}
+        payload = {"progress": progress, "total": total, "message": message}
         return self.tell(
-            Update(kind="progress", data={key: value for key, value in said.items() if value is not None})
+            Update(kind="progress", data={key: value for key, value in payload.items() if value is not None})
         )
 
     def log(self, message: str, level: LogLevel = "info") -> Awaitable[None]:
@@ -299,8 +299,8 @@ def _typed(call: Call, error: BaseException) -> BaseException:
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
     if isinstance(error, ToolExecutionError):
-        said = scrub(error.reason, call.args)
-        return ToolExecutionError(tool_id=call.tool_id, reason=said, result=error.result)
+        text = scrub(error.reason, call.args)
+        return ToolExecutionError(tool_id=call.tool_id, reason=text, result=error.result)
     reason = scrub(str(error), call.args) if isinstance(error, ToolcribError) else said_by(error, call.args)
     return ToolExecutionError(tool_id=call.tool_id, reason=reason)
 

@@ -126,14 +126,14 @@ class Connection:
         Raises:
             MCPError: the server refused it, or the connection ended.
         """
-        said = self._headers | (headers or {})
+        reported = self._headers | (headers or {})
         if self.modern:
             params = params | {"_meta": self._meta | params.get("_meta", {})}
-            said[MCP_METHOD_HEADER] = method
+            reported[MCP_METHOD_HEADER] = method
         if on_progress is None:
-            return await self._wire.ask(method, params, said)
+            return await self._wire.ask(method, params, reported)
         return await self._wire.send_raw_request(
-            method, params, {"headers": said, "on_progress": on_progress}
+            method, params, {"headers": reported, "on_progress": on_progress}
         )
 
     def call_headers(self, name: str, schema: dict[str, Any], args: dict[str, Any]) -> dict[str, str] | None:
@@ -305,8 +305,10 @@ class Start:
         margin = max(0.0, min(_MARGIN, _SHARE * (deadline - anyio.current_time())))
         with anyio.CancelScope(deadline=min(self._deadline, deadline - margin)):
             await self._done.wait()
-        told = self._failure
-        if told is None:
+        reported = self._failure
+        if reported is None:
             return self.link
         # Each gets an exception of its own: a shared one would collect the tracebacks of all.
-        raise ServerUnavailableError(told.server, told.reason, told.stderr) from told.__cause__
+        raise ServerUnavailableError(
+            reported.server, reported.reason, reported.stderr
+        ) from reported.__cause__

@@ -198,15 +198,15 @@ def _written(message: JSONRPCMessage) -> bytes | None:
 class _Waiting:
     """Somebody who waits for an answer."""
 
-    __slots__ = ("outcome", "told")
+    __slots__ = ("outcome", "reported")
 
     def __init__(self) -> None:
-        self.told = anyio.Event()
+        self.reported = anyio.Event()
         self.outcome: dict[str, Any] | ErrorData = _CLOSED
 
     def tell(self, outcome: dict[str, Any] | ErrorData) -> None:
         self.outcome = outcome
-        self.told.set()
+        self.reported.set()
 
 
 class Dispatcher(JSONRPCDispatcher[TransportContext]):
@@ -245,13 +245,13 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         if not self._running or _is_traced():
             return await self.send_raw_request(method, params, {"headers": headers})
         number = self._allocate_id()
-        said = {"params": params} if params else {}
-        message = JSONRPCRequest(jsonrpc="2.0", id=number, method=method, **said)
+        payload = {"params": params} if params else {}
+        message = JSONRPCRequest(jsonrpc="2.0", id=number, method=method, **payload)
         await anyio.lowlevel.checkpoint_if_cancelled()
         waiting = self._asked[number] = _Waiting()
         try:
             await self._write(message, ClientMessageMetadata(headers=headers))
-            await waiting.told.wait()
+            await waiting.reported.wait()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             waiting.outcome = _CLOSED
         except anyio.get_cancelled_exc_class():
@@ -282,7 +282,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     def _fan_out_closed(self) -> None:
         super()._fan_out_closed()
         for waiting in self._asked.values():
-            waiting.told.set()
+            waiting.reported.set()
         self._asked.clear()
 
 

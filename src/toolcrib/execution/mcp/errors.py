@@ -201,7 +201,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ServerUnavailableError):
         return error.reason
     if isinstance(error, MCPError):
-        return next((said for start, said in _SAID.items() if error.message.startswith(start)), error.message)
+        return next((text for start, text in _SAID.items() if error.message.startswith(start)), error.message)
     if isinstance(error, httpx2.HTTPStatusError):
         return reason_of_status(error.response.status_code, error.request)
     if isinstance(error, httpx2.RequestError):

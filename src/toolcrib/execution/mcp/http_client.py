@@ -107,8 +107,8 @@ def _without_query(record: logging.LogRecord) -> bool:
 def _without_session(record: logging.LogRecord) -> bool:
     """Cut sessions and addresses out of a record of the SDK; let every record pass."""
     if isinstance(record.msg, str) and not record.args:
-        said = _ADDRESS.sub(lambda found: place(found.group()), record.msg)
-        record.msg = _SESSION_ID.sub(r"\1 ...", said)
+        text = _ADDRESS.sub(lambda found: place(found.group()), record.msg)
+        record.msg = _SESSION_ID.sub(r"\1 ...", text)
     return True
 
 
@@ -248,10 +248,10 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
     finally:
         with anyio.CancelScope(shield=True):
             await response.aclose()
-    said = None if body is None or status < _FAILED else _error(body)
-    if status >= _FAILED and _SESSION in response.request.headers and _is_lost(status, said):
+    value = None if body is None or status < _FAILED else _error(body)
+    if status >= _FAILED and _SESSION in response.request.headers and _is_lost(status, value):
         return _answer(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
-    if body is None or (status >= _FAILED and said is None):
+    if body is None or (status >= _FAILED and value is None):
         return _refusal(response, kind)
     if status < _FAILED and _ID in response.request.extensions:
         return _own_answer(response, body, response.request.extensions[_ID])
@@ -311,23 +311,23 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
 def _error(body: bytes) -> dict[str, Any] | None:
     """Return the JSON-RPC error that a body is, which says more than the status."""
     try:
-        said = json.loads(body)
+        payload = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    is_error = isinstance(said, dict) and isinstance(said.get("error"), dict) and "jsonrpc" in said
-    return said if is_error else None
+    is_error = isinstance(payload, dict) and isinstance(payload.get("error"), dict) and "jsonrpc" in payload
+    return payload if is_error else None
 
 
-def _is_lost(status: int, said: dict[str, Any] | None) -> bool:
+def _is_lost(status: int, payload: dict[str, Any] | None) -> bool:
     """Return whether a refusal means that the server does not know the session; it has then run nothing.
 
     That is what 404 says. Many servers say it with 400 and in words; what answers no request in particular
     cannot be the answer of a tool.
     """
-    error = {} if said is None else said["error"]
+    error = {} if payload is None else payload["error"]
     if status == _NOT_FOUND:
         return error.get("code") != METHOD_NOT_FOUND
-    refused = status == _FAILED and said is not None and said.get("id") is None
+    refused = status == _FAILED and payload is not None and payload.get("id") is None
     return refused and _NO_SESSION.search(str(error.get("message"))) is not None
 
 

@@ -93,8 +93,8 @@ def describe_failure(result: dict[str, Any]) -> str:
     """
     parts = result.get("content")
     values = [_part_value(part) for part in parts] if isinstance(parts, list) else []
-    said = "\n".join(value for value in values if isinstance(value, str)).strip()
-    if not said and result.get("structuredContent") is not None:
-        said = json.dumps(result["structuredContent"], ensure_ascii=False, default=str)
-    said = said or "the tool reported an error and did not say which"
-    return said if len(said) <= _MAX_REASON else f"{said[:_MAX_REASON]}… ({len(said):,} characters)"
+    text = "\n".join(value for value in values if isinstance(value, str)).strip()
+    if not text and result.get("structuredContent") is not None:
+        text = json.dumps(result["structuredContent"], ensure_ascii=False, default=str)
+    text = text or "the tool reported an error and did not say which"
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}… ({len(text):,} characters)"

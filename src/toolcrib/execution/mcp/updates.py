@@ -84,8 +84,8 @@ def progress_update(progress: float, total: float | None, message: str | None) -
     >>> progress_update(1.0, 4.0, None).data
     {'progress': 1.0, 'total': 4.0}
     """
-    said = {"progress": progress, "total": total, "message": message}
-    return Update(kind="progress", data={key: value for key, value in said.items() if value is not None})
+    payload = {"progress": progress, "total": total, "message": message}
+    return Update(kind="progress", data={key: value for key, value in payload.items() if value is not None})
 
 
 def log_update(data: Any, level: str) -> Update:
@@ -94,9 +94,9 @@ def log_update(data: Any, level: str) -> Update:
     >>> log_update({"msg": "half way", "extra": None}, "info").data
     {'message': 'half way', 'level': 'info'}
     """
-    said = data
+    value = data
     if isinstance(data, dict):
         texts = (data.get(key) for key in ("message", "msg"))
-        said = next((text for text in texts if isinstance(text, str)), data)
-    message = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+        value = next((text for text in texts if isinstance(text, str)), data)
+    message = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return Update(kind="progress", data={"message": message, "level": level})

@@ -242,9 +242,9 @@ class Upstream:
             self._part(link, failure)
         elif self._start is start:
             self._standing.failed(self._late() if failure is None else reason_of(failure))
-            told = ServerUnavailableError(self.name, self._standing.last_error or "", self.last_words())
-            told.__cause__ = failure
-            self._told(told)
+            reported = ServerUnavailableError(self.name, self._standing.last_error or "", self.last_words())
+            reported.__cause__ = failure
+            self._told(reported)
 
     def _wants_handshake(self, failure: Exception | None) -> bool:
         """Return whether a server hung up, and may have done so because it was not greeted as it expected."""

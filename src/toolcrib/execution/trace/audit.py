@@ -83,8 +83,8 @@ class Audit:
 
     def __post_init__(self) -> None:
         if not callable(self.sink):
-            said = f"must be a function that takes a record{_advice(self.sink)}"
-            raise ConfigError("Audit", (Problem("/sink", "type", said),))
+            message = f"must be a function that takes a record{_advice(self.sink)}"
+            raise ConfigError("Audit", (Problem("/sink", "type", message),))
 
     def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
         """Note the time, and return what makes the record."""

@@ -166,15 +166,15 @@ class HttpApp:
 
     async def _ready(self, send: Send, *, known: bool) -> None:
         missing = self._served.unready()
-        said: dict[str, Any] = {"status": "unready" if missing else "ready"}
+        payload: dict[str, Any] = {"status": "unready" if missing else "ready"}
         if self._closing:
-            said["status"] = "stopping"
+            payload["status"] = "stopping"
         if known:  # whoever has no token is told no names
             states: dict[str, list[str]] = {}
             for name, status in self._served.status().items():
                 states.setdefault(status.state, []).append(name)
-            said |= {"servers": states} | ({"missing": missing} if missing else {})
-        await reply(send, 200 if said["status"] == "ready" else 503, said)
+            payload |= {"servers": states} | ({"missing": missing} if missing else {})
+        await reply(send, 200 if payload["status"] == "ready" else 503, payload)
 
     async def _metrics(self, send: Send) -> None:
         text, kind = self._served.metrics()
@@ -189,5 +189,5 @@ def _begins(scope: Scope) -> bool:
         message = json.loads(scope["toolcrib.body"])
     except ValueError:
         return True
-    said = message.keys() if isinstance(message, dict) else ()
-    return not ("method" in said if "id" not in said else "result" in said or "error" in said)
+    reported = message.keys() if isinstance(message, dict) else ()
+    return not ("method" in reported if "id" not in reported else "result" in reported or "error" in reported)

@@ -43,9 +43,11 @@ STREAM: Headers = [
 """What says that an answer is a stream of events."""
 
 
-async def reply(send: Send, status: int, said: str | dict[str, Any], headers: Headers | None = None) -> None:
+async def reply(
+    send: Send, status: int, content: str | dict[str, Any], headers: Headers | None = None
+) -> None:
     """Answer with JSON: a fault as `{"error": ...}`, or what is given."""
-    body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
+    body = json.dumps({"error": content} if isinstance(content, str) else content).encode()
     await send_bytes(send, status, body, _JSON, headers)
 
 
@@ -58,9 +60,9 @@ async def send_bytes(
     await send({"type": "http.response.body", "body": body})
 
 
-def error(request_id: Any, said: str) -> dict[str, Any]:
+def error(request_id: Any, text: str) -> dict[str, Any]:
     """Return what a JSON-RPC request is answered with that is broken off."""
-    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": CONNECTION_CLOSED, "message": said}}
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": CONNECTION_CLOSED, "message": text}}
 
 
 def event(message: dict[str, Any]) -> bytes:
@@ -84,16 +86,16 @@ class ResponseSender:
             self._whole = True
         await self._send(message)
 
-    async def break_off(self, asked: bytes, said: str) -> None:
+    async def break_off(self, asked: bytes, text: str) -> None:
         """End it in the middle; a JSON-RPC request that waits for its answer is told why."""
         if self._whole:
             return
         request_id = _id_of(asked)
         if self._begun is None:
-            told: Any = said if request_id is None else error(request_id, said)
-            await reply(self, 503, told, CLOSE)
+            value: Any = text if request_id is None else error(request_id, text)
+            await reply(self, 503, value, CLOSE)
         elif STREAM[0] in _kinds(self._begun):
-            last = b"" if request_id is None else event(error(request_id, said))
+            last = b"" if request_id is None else event(error(request_id, text))
             await self({"type": "http.response.body", "body": last})
 
 

@@ -67,8 +67,8 @@ class Guard:
             return
         scope["toolcrib.known"] = rules.allows_token(headers.get(b"authorization"))
         if not scope["toolcrib.known"] and scope["path"] not in _OPEN:
-            said = "send the token as 'Authorization: Bearer ...'"
-            await _refuse(send, headers, 401, said, _challenge(headers))
+            message = "send the token as 'Authorization: Bearer ...'"
+            await _refuse(send, headers, 401, message, _challenge(headers))
             return
         body = await _body(headers, receive, send, settings)
         if body is not None:
@@ -86,9 +86,9 @@ def _refusal(headers: dict[bytes, str], rules: AccessRules) -> _Refusal | None:
     return None
 
 
-async def _refuse(send: Send, headers: dict[bytes, str], status: int, said: str, more: Headers) -> None:
+async def _refuse(send: Send, headers: dict[bytes, str], status: int, text: str, more: Headers) -> None:
     """Refuse a request; its body, where it has one, is not read."""
-    await reply(send, status, said, [*more, *(CLOSE if _has_body(headers) else ())])
+    await reply(send, status, text, [*more, *(CLOSE if _has_body(headers) else ())])
 
 
 def _has_body(headers: dict[bytes, str]) -> bool:
@@ -125,12 +125,12 @@ async def _body(
             if not large:
                 return body
     if large:
-        said = f"a request may have {settings.request_bytes:,} bytes; see gateway.request_bytes"
-        await reply(send, 413, said, CLOSE)
+        message = f"a request may have {settings.request_bytes:,} bytes; see gateway.request_bytes"
+        await reply(send, 413, message, CLOSE)
     else:
         limit = settings.request_timeout
-        said = f"the request did not arrive within {limit:g} s; see gateway.request_timeout"
-        await reply(send, 408, said, CLOSE)
+        message = f"the request did not arrive within {limit:g} s; see gateway.request_timeout"
+        await reply(send, 408, message, CLOSE)
     return None
 
 
@@ -149,13 +149,13 @@ async def _collected(receive: Receive, limit: int) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    told = False
+    value = False
 
     async def again() -> Message:
-        nonlocal told
-        if told:
+        nonlocal value
+        if value:
             return await receive()
-        told = True
+        value = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again

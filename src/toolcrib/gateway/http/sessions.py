@@ -144,19 +144,21 @@ class _Session(StreamableHTTPServerTransport):
         finally:
             await self._clean_up_memory_streams(answering)
 
-    async def _stream(self, call: RequestId, message: JSONRPCMessage | None, told: _Told, send: Send) -> None:
+    async def _stream(
+        self, call: RequestId, message: JSONRPCMessage | None, value: _Told, send: Send
+    ) -> None:
         session = (MCP_SESSION_ID_HEADER.encode(), str(self.mcp_session_id).encode())
         await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, session]})
         while not isinstance(message, JSONRPCResponse | JSONRPCError):
             await send({"type": "http.response.body", "body": _event(message), "more_body": True})
-            message = await self._next(call, told)
+            message = await self._next(call, value)
         await send({"type": "http.response.body", "body": _event(message), "more_body": False})
 
-    async def _next(self, call: RequestId, told: _Told) -> JSONRPCMessage | None:
+    async def _next(self, call: RequestId, value: _Told) -> JSONRPCMessage | None:
         """Return the next message of a call; None where there is none for a while."""
         try:
             with anyio.move_on_after(self._patience):
-                return (await told.receive()).message
+                return (await value.receive()).message
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             ended = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the call did")
             return JSONRPCError(jsonrpc="2.0", id=call, error=ended)
@@ -239,11 +241,11 @@ def _read(request: Request) -> tuple[JSONRPCRequest, InboundModernRoute] | None:
     if b"tools/call" not in body or find_duplicated_routing_header(headers) is not None:
         return None
     try:
-        said = from_json(body)
-        call = JSONRPCRequest.model_validate(said)
+        payload = from_json(body)
+        call = JSONRPCRequest.model_validate(payload)
     except ValueError:
         return None
-    verdict = classify_inbound_request(said, headers=dict(headers))
+    verdict = classify_inbound_request(payload, headers=dict(headers))
     if call.method != "tools/call" or not isinstance(verdict, InboundModernRoute):
         return None
     return call, verdict

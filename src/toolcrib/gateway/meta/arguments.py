@@ -46,11 +46,11 @@ class Arguments:
             ValidationError: with every problem found.
         """
         notes: list[str] = []
-        said = _as_object(given, notes)
+        reported = _as_object(given, notes)
         known = definition.arguments
-        args = {name: value for name, value in said.items() if name in known and value is not None}
-        unknown = islice((name for name in said if name not in known), MAX_PROBLEMS)
-        problems = [_unknown(name, definition, said) for name in unknown]
+        args = {name: value for name, value in reported.items() if name in known and value is not None}
+        unknown = islice((name for name in reported if name not in known), MAX_PROBLEMS)
+        problems = [_unknown(name, definition, reported) for name in unknown]
         repairs = _Repairs(notes, problems)
         args = {name: repairs.of(name, value, known[name]) for name, value in args.items()}
         if too_large := [*_too_large(args, known)]:  # looking at what is in them would take long
@@ -103,8 +103,8 @@ def _parsed(text: str, name: str, notes: list[str]) -> Any:
     try:
         value = parse_json(text)
     except ValueError as error:
-        said = f"is text that is not JSON: {error}; pass it as JSON itself, not as text"
-        raise ValidationError((Problem(f"/{name}", "json", said[:500]),)) from error
+        message = f"is text that is not JSON: {error}; pass it as JSON itself, not as text"
+        raise ValidationError((Problem(f"/{name}", "json", message[:500]),)) from error
     notes.append(f"{name} came as text, and was read as JSON")
     return value
 
@@ -172,11 +172,11 @@ class _Repairs:
         return read | {"args": args or {}} if args is None or isinstance(args, str) else read
 
 
-def _unknown(name: str, definition: Definition, said: Mapping[str, Any]) -> Problem:
+def _unknown(name: str, definition: Definition, payload: Mapping[str, Any]) -> Problem:
     """Return what to say of an argument that the tool does not have."""
     tool, known = definition.tool.name, definition.arguments
     meant = _MEANT.get(name)
-    if meant in known and meant not in said:
+    if meant in known and meant not in payload:
         hint = f"; did you mean {meant!r}?"
     elif "args" in known and name not in _MEANT:
         hint = "; the arguments of the tool that is to run go into 'args'"

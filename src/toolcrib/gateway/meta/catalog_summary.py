@@ -92,12 +92,12 @@ class CatalogSummary:
             return ""
         named = [name for name in counts if name]
         begin = f"The catalogue has {_tools(total)}"
-        said = f"{begin} in {len(named)} namespace{'s' if len(named) > 1 else ''}" if named else begin
+        message = f"{begin} in {len(named)} namespace{'s' if len(named) > 1 else ''}" if named else begin
         listed = _joined([f"{name} ({counts[name]})" for name in named], _MAX_TEXT // 2)
         samples = [sample for name in [*counts][:_SAMPLED] if (sample := self._sample(name))]
-        said = f"{said}: {listed}" if listed else said
-        shown = _joined(samples, _MAX_TEXT - len(said) - 20, sign="; ", more="")
-        return f"{said}. For example: {shown}." if shown else f"{said}."
+        message = f"{message}: {listed}" if listed else message
+        shown = _joined(samples, _MAX_TEXT - len(message) - 20, sign="; ", more="")
+        return f"{message}. For example: {shown}." if shown else f"{message}."
 
     def _sample(self, namespace: str) -> str:
         """Return what one of the tools of a namespace is for."""
@@ -128,10 +128,10 @@ def _joined(parts: list[str], room: int, *, sign: str = ", ", more: str = ", …
     >>> _joined(["github (43)", "files (14)"], 15)
     'github (43), …'
     """
-    said = ""
+    message = ""
     for part in parts:
-        longer = f"{said}{sign}{part}" if said else part
+        longer = f"{message}{sign}{part}" if message else part
         if len(longer) + len(more) > room:
-            return f"{said}{more}" if said else ""
-        said = longer
-    return said
+            return f"{message}{more}" if message else ""
+        message = longer
+    return message

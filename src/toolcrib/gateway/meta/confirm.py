@@ -93,8 +93,8 @@ async def ask(
         return
     verdict = await client.confirm(_question(tools, given, what, places))
     if verdict is ConfirmationResult.DECLINED:
-        said = "the user declined; do not try again unless the user asks for it"
-        raise PolicyDeniedError(tool_id=", ".join(tools), reason=said)
+        message = "the user declined; do not try again unless the user asks for it"
+        raise PolicyDeniedError(tool_id=", ".join(tools), reason=message)
 
 
 def _question(tools: Sequence[str], given: Any, what: str, places: Sequence[str]) -> Confirmation:

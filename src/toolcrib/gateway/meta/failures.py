@@ -36,14 +36,14 @@ def failure(error: Exception) -> dict[str, Any]:
     """Return an error as the object that clients get under `error`."""
     if not isinstance(error, ToolcribError):
         return _internal(error)
-    said = _cleaned(explain(error))
-    if said["code"] == "internal":
+    reported = _cleaned(explain(error))
+    if reported["code"] == "internal":
         return _internal(error)
     if isinstance(error, ServerUnavailableError):  # what the server wrote may say anything of this machine
-        said["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
-    said["message"] = _advised(said["message"], _advice(error, said))
-    details = said.pop("details", {}) | _more(error)
-    return said | {"details": details} if details else said
+        reported["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
+    reported["message"] = _advised(reported["message"], _advice(error, reported))
+    details = reported.pop("details", {}) | _more(error)
+    return reported | {"details": details} if details else reported
 
 
 def _internal(error: Exception) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def _internal(error: Exception) -> dict[str, Any]:
     return {"code": "internal", "message": message, "retryable": True}
 
 
-def _cleaned(said: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if value is not None}
+def _cleaned(payload: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def _advised(message: str, advice: str) -> str:
@@ -62,9 +62,9 @@ def _advised(message: str, advice: str) -> str:
     return f"{message} {advice[0].upper()}{advice[1:]}" if message.endswith("?") else f"{message}; {advice}"
 
 
-def _advice(error: ToolcribError, said: dict[str, Any]) -> str:
+def _advice(error: ToolcribError, payload: dict[str, Any]) -> str:
     """Return what to do next."""
-    code: str = said["code"]
+    code: str = payload["code"]
     if isinstance(error, ChainError):
         return ""
     if isinstance(error, InvalidCursorError):
@@ -72,9 +72,9 @@ def _advice(error: ToolcribError, said: dict[str, Any]) -> str:
     if isinstance(error, RuntimeUnavailableError):
         return "use run_tool or run_chain"
     if isinstance(error, CodeError):
-        return "correct the code and run it again" if not said.get("details", {}).get("tool_calls") else ""
-    if code == "validation_input" and "tool_id" in said:
-        return f"call describe_tool with tool_id {said['tool_id']!r} to see what it takes"
+        return "correct the code and run it again" if not payload.get("details", {}).get("tool_calls") else ""
+    if code == "validation_input" and "tool_id" in payload:
+        return f"call describe_tool with tool_id {payload['tool_id']!r} to see what it takes"
     return _NEXT.get(code, "")
 
 

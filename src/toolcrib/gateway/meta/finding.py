@@ -34,50 +34,56 @@ class FindHandlers:
         """Return the tools that fit a question."""
         args = call.args
         page = await self._view.search(**args)
-        said: dict[str, Any] = {"tools": [_found(result) for result in page.items]}
+        payload: dict[str, Any] = {"tools": [_found(result) for result in page.items]}
         if page.next_cursor is not None:
-            said["nextCursor"] = page.next_cursor
-        return self._noted(call, said, {"tools": []}, *self._about(args, page), *self._absent())
+            payload["nextCursor"] = page.next_cursor
+        return self._noted(call, payload, {"tools": []}, *self._about(args, page), *self._absent())
 
     async def list_tools(self, call: MetaCall) -> Reply:
         """Return the tools in the order of their ids."""
         page = await self._view.tools(**{"limit": 20} | call.args)
-        said: dict[str, Any] = {"tools": [summary.to_json() for summary in page.items], "total": page.total}
+        payload: dict[str, Any] = {
+            "tools": [summary.to_json() for summary in page.items],
+            "total": page.total,
+        }
         if page.next_cursor is not None:
-            said["nextCursor"] = page.next_cursor
+            payload["nextCursor"] = page.next_cursor
         nothing = () if page.total else (self._none(call.args),)
-        return self._noted(call, said, {"tools": []}, *nothing, *self._absent())
+        return self._noted(call, payload, {"tools": []}, *nothing, *self._absent())
 
     async def list_namespaces(self, call: MetaCall) -> Reply:
         """Return the namespaces, and how many tools each has."""
         names = await self._view.namespaces()
         counts = self._portrait.counts()
-        said = {"namespaces": list(names), "counts": {name: counts[name] for name in names if name in counts}}
+        payload = {
+            "namespaces": list(names),
+            "counts": {name: counts[name] for name in names if name in counts},
+        }
         nothing = () if names else ("the catalogue is empty",)
-        return self._noted(call, said, {"namespaces": []}, *nothing, *self._absent())
+        return self._noted(call, payload, {"namespaces": []}, *nothing, *self._absent())
 
     async def describe_tool(self, call: MetaCall) -> Reply:
         """Return what is known about a tool."""
         args = call.args
         doc = await self._view.describe(args["tool_id"], args.get("detail_level", "schema"))
-        said = doc.to_json(without={"tool"})
+        payload = doc.to_json(without={"tool"})
         if doc.tool is not None:
-            said["tool"] = {"id": str(doc.tool.id), **doc.tool.to_json(without={"backend"})}
-        smaller = {name: part for name, part in said.items() if name in _BRIEF}
-        return self._noted(call, said, smaller)
+            payload["tool"] = {"id": str(doc.tool.id), **doc.tool.to_json(without={"backend"})}
+        smaller = {name: part for name, part in payload.items() if name in _BRIEF}
+        return self._noted(call, payload, smaller)
 
     async def list_tool_examples(self, call: MetaCall) -> Reply:
         """Return calls of a tool that are known to be right."""
         examples = await self._view.examples(call.args["tool_id"], call.args.get("max", MAX_EXAMPLES))
-        said = {"examples": [example.to_json() for example in examples]}
+        payload = {"examples": [example.to_json() for example in examples]}
         nothing = "there are no examples; describe_tool tells what the tool takes"
-        return self._noted(call, said, {"examples": []}, *(() if examples else (nothing,)))
+        return self._noted(call, payload, {"examples": []}, *(() if examples else (nothing,)))
 
-    def _noted(self, call: MetaCall, said: dict[str, Any], smaller: dict[str, Any], *notes: str) -> Reply:
-        told = [*call.notes, *notes]
-        if told:
-            said["note"] = ". ".join(note[:1].upper() + note[1:] for note in told) + "."
-        return self._fitting.whole(Reply(said), smaller)
+    def _noted(self, call: MetaCall, payload: dict[str, Any], smaller: dict[str, Any], *notes: str) -> Reply:
+        parts = [*call.notes, *notes]
+        if parts:
+            payload["note"] = ". ".join(note[:1].upper() + note[1:] for note in parts) + "."
+        return self._fitting.whole(Reply(payload), smaller)
 
     def _about(self, args: dict[str, Any], page: Page[Result]) -> tuple[str, ...]:
         """Return what to say of results of which none fits."""
@@ -91,11 +97,11 @@ class FindHandlers:
         near = unsure.near[:_NAMED]
         which = "the nearest namespaces are" if len(near) > 1 else "the nearest namespace is"
         where = f"; {which} {', '.join(near)}" if near else ""
-        said = (
+        message = (
             f"nothing here clearly fits this question, these are guesses{where}. Ask in other words, look "
             "through a namespace with list_tools, or tell the user that there is no such tool"
         )
-        return (said,)
+        return (message,)
 
     def _look(self, names: Sequence[str]) -> str:
         """Return which namespaces are worth a look."""
@@ -121,12 +127,12 @@ class FindHandlers:
         absent = self._view.absent()
         asked = [each.name for each in absent if each.state != "failed" and not each.kept]
         failed = [each.name for each in absent if each.state == "failed"]
-        told = []
+        parts = []
         if asked:
-            told.append(f"still asking for their tools: {self._named(asked)}; ask again in a moment")
+            parts.append(f"still asking for their tools: {self._named(asked)}; ask again in a moment")
         if failed:
-            told.append(f"unavailable at the moment: {self._named(failed)}")
-        return told
+            parts.append(f"unavailable at the moment: {self._named(failed)}")
+        return parts
 
     def _named(self, servers: Sequence[str]) -> str:
         """Return servers by name; of those that a toolset neither names nor has tools of, how many."""

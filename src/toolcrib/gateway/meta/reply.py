@@ -77,10 +77,10 @@ class ResultLimiter:
 
     def _replace(self, reply: Reply, smaller: dict[str, Any], text: str, size: int, kind: str) -> None:
         uri = self._kept.keep(text, kind)
-        told = truncated(text, uri, size)
-        reply.structured = smaller | {"truncated": told}
+        reported = truncated(text, uri, size)
+        reply.structured = smaller | {"truncated": reported}
         others = [block for block in reply.content if not (reply.held and block.get("type") == "text")]
-        reply.content = [{"type": "text", "text": _said(told)}, *others]
+        reply.content = [{"type": "text", "text": _said(reported)}, *others]
         if uri:
             reply.content.append(_link(uri, kind, size))
 
@@ -140,6 +140,6 @@ def _link(uri: str, kind: str, size: int) -> dict[str, Any]:
     }
 
 
-def _said(told: Mapping[str, Any]) -> str:
-    where = f"read the whole at {told['uri']}" if told["uri"] else "ask for less"
-    return f"{told['preview']}…\n(This is the beginning of {told['bytes']:,} bytes; {where}.)"
+def _said(payload: Mapping[str, Any]) -> str:
+    where = f"read the whole at {payload['uri']}" if payload["uri"] else "ask for less"
+    return f"{payload['preview']}…\n(This is the beginning of {payload['bytes']:,} bytes; {where}.)"

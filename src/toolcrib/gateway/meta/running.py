@@ -98,14 +98,14 @@ class RunHandlers:
             except ChainError as error:
                 return self._broken(error)
         steps = _steps(result.results)
-        said = {
+        payload = {
             "results": steps,
             "final": result.final,
             **_took(perf_counter() - began),
             **_notes(call.notes),
         }
-        smaller = said | {"results": _without_values(steps), "final": None}
-        return self._fitting.whole(Reply(said), smaller)
+        smaller = payload | {"results": _without_values(steps), "final": None}
+        return self._fitting.whole(Reply(payload), smaller)
 
     async def execute_code(self, call: MetaCall) -> Reply:
         """Run code that calls tools."""
@@ -120,7 +120,7 @@ class RunHandlers:
                 timeout=_seconds(args),
                 limits={"max_tool_calls": min(args.get("max_tool_calls", most), most)},
             )
-        said = {
+        payload = {
             "value": ran.value,
             "stdout": ran.stdout,
             "stderr": ran.stderr,
@@ -128,8 +128,8 @@ class RunHandlers:
             **_took(ran.duration),
             **_notes([*call.notes, *ran.notes]),
         }
-        smaller = said | {"value": None, "stdout": "", "stderr": "", "toolCalls": []}
-        return self._fitting.whole(Reply(said), smaller)
+        smaller = payload | {"value": None, "stdout": "", "stderr": "", "toolCalls": []}
+        return self._fitting.whole(Reply(payload), smaller)
 
     async def _resolved(self, reference: str, limit: float | None) -> Tool:
         """Return the tool that a reference means, once its server has listed its tools.
@@ -181,8 +181,8 @@ class RunHandlers:
     def _broken(self, error: ChainError) -> Reply:
         """Return what is told of a chain that stopped, with what its steps gave until then."""
         steps = _steps(error.results)
-        said = {"error": failure(error), "results": steps}
-        reply = self._fitting.whole(Reply(said), said | {"results": _without_values(steps)})
+        payload = {"error": failure(error), "results": steps}
+        reply = self._fitting.whole(Reply(payload), payload | {"results": _without_values(steps)})
         reply.is_error = True
         return reply
 
@@ -202,8 +202,8 @@ def _took(seconds: float) -> dict[str, float]:
 
 
 def _notes(notes: Iterable[str]) -> dict[str, list[str]]:
-    told = list(notes)
-    return {"notes": told} if told else {}
+    parts = list(notes)
+    return {"notes": parts} if parts else {}
 
 
 def _ran(ran: RunResult, repaired: Iterable[str]) -> Reply:
@@ -212,10 +212,10 @@ def _ran(ran: RunResult, repaired: Iterable[str]) -> Reply:
     is_own = raw.get("structuredContent") is None
     blocks = _blocks(raw, ran.structured, is_own=is_own)
     value = _pointing(ran.structured, blocks) if is_own and blocks else ran.structured
-    said: dict[str, Any] = {"structured": value, **_took(ran.duration), "toolId": str(ran.tool.id)}
+    payload: dict[str, Any] = {"structured": value, **_took(ran.duration), "toolId": str(ran.tool.id)}
     if ran.tool.annotations is not None:
-        said["annotations"] = ran.tool.annotations.to_json()
-    return Reply(said | _notes([*repaired, *ran.notes]), blocks, held=is_own)
+        payload["annotations"] = ran.tool.annotations.to_json()
+    return Reply(payload | _notes([*repaired, *ran.notes]), blocks, held=is_own)
 
 
 def _blocks(raw: Mapping[str, Any], value: Any, *, is_own: bool) -> list[Mapping[str, Any]]:
@@ -241,12 +241,12 @@ def _pointing(value: Any, blocks: list[Mapping[str, Any]]) -> Any:
 def _pointer(value: Any, block: Mapping[str, Any], at: int) -> Any:
     if block.get("type") == "text" or value != block:
         return value
-    said = {name: member for name, member in block.items() if name != "data"}
-    if isinstance(said.get("resource"), Mapping):
-        said["resource"] = {
-            name: part for name, part in said["resource"].items() if name not in {"blob", "text"}
+    payload = {name: member for name, member in block.items() if name != "data"}
+    if isinstance(payload.get("resource"), Mapping):
+        payload["resource"] = {
+            name: part for name, part in payload["resource"].items() if name not in {"blob", "text"}
         }
-    return said | {"content": at}
+    return payload | {"content": at}
 
 
 def _steps(results: Iterable[Any]) -> list[dict[str, Any]]:
@@ -258,11 +258,11 @@ def _step(result: StepResult) -> dict[str, Any]:
     return _named(result.to_json(without={"args", "backend"})) | {"structured": result.structured}
 
 
-def _named(said: dict[str, Any]) -> dict[str, Any]:
-    named: dict[str, Any] = {"index": said.pop("index")}
-    if "toolId" in said:
-        named["tool_id"] = said.pop("toolId")
-    named |= _took(said.pop("duration", 0.0)) | said
+def _named(payload: dict[str, Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {"index": payload.pop("index")}
+    if "toolId" in payload:
+        named["tool_id"] = payload.pop("toolId")
+    named |= _took(payload.pop("duration", 0.0)) | payload
     if "parts" in named:
         named["parts"] = [_named(part) for part in named["parts"]]
     return named
@@ -277,8 +277,8 @@ def _without_values(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _call(record: ToolCallRecord) -> dict[str, Any]:
-    said = record.to_json()
-    return said | _took(said.pop("duration"))
+    payload = record.to_json()
+    return payload | _took(payload.pop("duration"))
 
 
 def _destructive(plan: Plan) -> Iterable[str]:

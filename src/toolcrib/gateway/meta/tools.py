@@ -180,8 +180,12 @@ class MetaTools:
             reply.text = encoded(reply.structured)
         texts = [block.get("text") for block in reply.content] or [reply.text]
         response = sum(estimated_tokens(text) for text in texts if isinstance(text, str))
-        said = {"direct": self._receipts.direct()[0], "surface": self._definitions()[1], "response": response}
-        return {TOKENS: said}
+        payload = {
+            "direct": self._receipts.direct()[0],
+            "surface": self._definitions()[1],
+            "response": response,
+        }
+        return {TOKENS: payload}
 
 
 def _handlers(finding: FindHandlers, running: RunHandlers) -> Mapping[str, _Handler]:
@@ -282,12 +286,12 @@ def _block(block: Mapping[str, Any]) -> mcp_types.ContentBlock:
 
 def described(name: str, sight: CatalogSnapshot) -> str:
     """Return the description of a meta-tool."""
-    said = DEFINITIONS[name].description
+    reported = DEFINITIONS[name].description
     if name == "search_tools":
-        return f"{said} {_WHEN} {sight.text or _EMPTY}"
+        return f"{reported} {_WHEN} {sight.text or _EMPTY}"
     if name == "execute_code":
         guide = " ".join(GUIDE.split("\n\n")[:_GUIDE_PARTS])
-        return f"{said} {guide}"
+        return f"{reported} {guide}"
     if sight.read_only and DEFINITIONS[name].runs:
-        return f"{said} All tools here are read-only."
-    return said
+        return f"{reported} All tools here are read-only."
+    return reported

@@ -184,10 +184,10 @@ def _bound(code: str, names: Iterable[str]) -> list[str]:
 
 def _error(problems: list[CodeProblem]) -> CodeError:
     first = problems[0]
-    more = [f"line {problem.line}: {problem.said}" for problem in problems[1:_MAX_PROBLEMS]]
+    more = [f"line {problem.line}: {problem.message}" for problem in problems[1:_MAX_PROBLEMS]]
     rest = [f"and {len(problems) - _MAX_PROBLEMS} more"] if len(problems) > _MAX_PROBLEMS else []
     return CodeError(
-        "\n".join([first.said, *more, *rest]),
+        "\n".join([first.message, *more, *rest]),
         first.line,
         first.column,
         unsupported=all(problem.unsupported for problem in problems),

@@ -118,5 +118,5 @@ def plainly(written: str, limit: int = 80) -> str:
     if written.startswith("CoroutineType["):
         return "a coroutine"
     values = _values(written) if written.startswith("Literal[") and len(arms(written)) == 1 else []
-    said = values[0] if len(values) == 1 else written.replace("Unknown", "Any")
-    return said if len(said) <= limit else f"{said[: limit - 1]}…"
+    value = values[0] if len(values) == 1 else written.replace("Unknown", "Any")
+    return value if len(value) <= limit else f"{value[: limit - 1]}…"

@@ -164,7 +164,7 @@ class CodeProblem:
 
     line: int
     column: int
-    said: str
+    message: str
     unsupported: bool = False
     """Whether a full Python has what this engine lacks."""
 
@@ -188,9 +188,9 @@ class Diagnostic:
         """What it names first."""
         return self.ticked[0] if self.ticked else ""
 
-    def say(self, said: str, *, unsupported: bool = False) -> CodeProblem:
+    def say(self, text: str, *, unsupported: bool = False) -> CodeProblem:
         """Return a problem at this place."""
-        return CodeProblem(self.line, self.column, said, unsupported)
+        return CodeProblem(self.line, self.column, text, unsupported)
 
 
 @dataclass(frozen=True)

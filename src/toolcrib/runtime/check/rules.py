@@ -185,14 +185,14 @@ def _guessed(guess: str | None) -> str:
 
 def bad_syntax(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:  # noqa: ARG001 - the rules share a signature
     """Tell of code that is no Python."""
-    said = finding.message
-    if "__future__" in said or "outside of an asynchronous function" in said:
+    reported = finding.message
+    if "__future__" in reported or "outside of an asynchronous function" in reported:
         return (
             None  # the first line is ours, so that theirs is the second; and all of the code is asynchronous
         )
-    if said.startswith("`return`"):
+    if reported.startswith("`return`"):
         return finding.say("`return` outside of a function; leave the value in `__out`")
-    return finding.say(f"syntax: {said[:1].lower()}{said[1:]}")
+    return finding.say(f"syntax: {reported[:1].lower()}{reported[1:]}")
 
 
 def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
@@ -235,11 +235,11 @@ def _member(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
 
 def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a tool that a namespace does not have, or of a key that is read like an attribute."""
-    words, said = context.words, finding.message
-    if len(finding.ticked) < 2 or not said.startswith(("Module ", "Object of type ", "Function ")):  # noqa: PLR2004
+    words, text = context.words, finding.message
+    if len(finding.ticked) < 2 or not text.startswith(("Module ", "Object of type ", "Function ")):  # noqa: PLR2004
         return None
     kind, name = finding.ticked[:2]
-    if said.startswith("Module "):
+    if text.startswith("Module "):
         return _member(finding, context)
     if kind in words.spaces:
         space = words.spaces[kind]
@@ -323,5 +323,5 @@ def judge(context: CheckContext) -> list[CodeProblem]:
         RULES[finding.rule][0](finding, context) for finding in context.findings if finding.rule in RULES
     ]
     problems = dict.fromkeys(problem for problem in (*found, *left_over(context)) if problem is not None)
-    kept = [problem for problem in problems if (problem.line, problem.said) not in context.echoes]
+    kept = [problem for problem in problems if (problem.line, problem.message) not in context.echoes]
     return sorted(kept, key=lambda problem: (problem.line, problem.column))

@@ -87,10 +87,10 @@ class CheckerSessions:
         sources = ((self._stubs.name(stub), names), (_ANYTHING, shadowed), (_GUEST, own))
         first = [f"from {module} import {', '.join(wanted)}" for module, wanted in sources if wanted]
         session = self._take()
-        said = session.check("; ".join([*first, _SENTINEL]) + "\n" + code)
+        reported = session.check("; ".join([*first, _SENTINEL]) + "\n" + code)
         if session.usable:
             self._free.append(session)
-        return _read(said)
+        return _read(reported)
 
     def _take(self) -> "_Session":
         try:
@@ -140,10 +140,10 @@ def _told(error: Exception) -> str:
     return f"the type checker ended: {type(error).__name__}: {str(error)[:200]}"
 
 
-def _read(said: str) -> list[Diagnostic]:
-    if len(said) > _MAX_ANSWER:
-        raise CheckSkipped(f"the answer of the type checker has {len(said):,} characters")
-    found = json.loads(said)
+def _read(text: str) -> list[Diagnostic]:
+    if len(text) > _MAX_ANSWER:
+        raise CheckSkipped(f"the answer of the type checker has {len(text):,} characters")
+    found = json.loads(text)
     return [
         Diagnostic(item["code"], item["message"], item["location"]["row"] - 1, item["location"]["column"])
         for item in found

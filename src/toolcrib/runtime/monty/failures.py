@@ -101,15 +101,15 @@ def failure(error: MontyError, job: Job, *, before: int = 0) -> ToolcribError:
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
         return CodeError(_cut(str(error)))
     frames = _own_frames(error, before)
-    said = f"SyntaxError: {error}" if isinstance(error, MontySyntaxError) else str(error)
+    message = f"SyntaxError: {error}" if isinstance(error, MontySyntaxError) else str(error)
     own = bool(frames) and _raised(frames[-1])
-    if not own and (limit := _limit(said, job)):
+    if not own and (limit := _limit(message, job)):
         return limit
-    missing = None if own else _missing(error, said, code)
+    missing = None if own else _missing(error, message, code)
     lines = code.splitlines()
     line, column = _place(frames[-1], lines) if frames else (None, None)
-    trace = _traceback(frames, lines, said)
-    reason = _cut(said) + _hint(said) if missing is None else lacks(_cut(missing))
+    trace = _traceback(frames, lines, message)
+    reason = _cut(message) + _hint(message) if missing is None else lacks(_cut(missing))
     return CodeError(reason, line=line, column=column, traceback=trace, unsupported=missing is not None)
 
 
@@ -138,9 +138,9 @@ def _crash(error: MontyCrashedError, job: Job) -> ToolcribError:
     return SandboxViolationError("its worker died")
 
 
-def _limit(said: str, job: Job) -> LimitExceededError | None:
+def _limit(text: str, job: Job) -> LimitExceededError | None:
     for pattern, name in _LIMITS:
-        if re.match(pattern, said):
+        if re.match(pattern, text):
             return LimitExceededError(name, _told(name, job))
     return None
 
@@ -163,9 +163,9 @@ def _own_frames(error: MontyRuntimeError | MontySyntaxError, before: int) -> lis
     ]
 
 
-def _hint(said: str) -> str:
+def _hint(text: str) -> str:
     """Return how else to reach a tool: those of a namespace are known by where the code names them."""
-    found = _NO_TOOL.match(said)
+    found = _NO_TOOL.match(text)
     return f"; write `.{found[1]}` after its name, or call run_tool" if found else ""
 
 
@@ -176,9 +176,9 @@ def _raised(frame: _Place) -> bool:
     return re.search(r"\braise\s*\(*$", before) is not None or re.match(r"raise\b", after) is not None
 
 
-def _missing(error: MontyError, said: str, code: str) -> str | None:
+def _missing(error: MontyError, text: str, code: str) -> str | None:
     if not isinstance(error, MontySyntaxError):
-        return lacking(said)
+        return lacking(text)
     return f"this: {error}" if is_unread(error) and lacking_syntax(code) else None
 
 
@@ -200,14 +200,14 @@ def _place(frame: _Place, lines: Sequence[str]) -> tuple[int, int]:
     return max(1, len(lines)), len(lines[-1]) + 1 if lines else 1
 
 
-def _traceback(frames: Sequence[_Place], lines: Sequence[str], said: str) -> str:
+def _traceback(frames: Sequence[_Place], lines: Sequence[str], text: str) -> str:
     half = _MAX_FRAMES // 2
     hidden = max(0, len(frames) - _MAX_FRAMES)
-    told = ["Traceback (most recent call last):"] if frames else []
-    told += [_shown(frame, lines) for frame in frames[:half]]
-    told += [f"  [{hidden} more]"] * bool(hidden)
-    told += [_shown(frame, lines) for frame in frames[half + hidden :]]
-    return "\n".join([*told, _cut(said)])
+    parts = ["Traceback (most recent call last):"] if frames else []
+    parts += [_shown(frame, lines) for frame in frames[:half]]
+    parts += [f"  [{hidden} more]"] * bool(hidden)
+    parts += [_shown(frame, lines) for frame in frames[half + hidden :]]
+    return "\n".join([*parts, _cut(text)])
 
 
 def _shown(frame: _Place, lines: Sequence[str]) -> str:
@@ -220,7 +220,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... [{len(text):,} characters]"
 
 
-def lacking(said: str) -> str | None:
+def lacking(text: str) -> str | None:
     """Return what the engine lacks, where that is why an exception was raised; None where it is not.
 
     The code may have made the message up: it is compared with tables only, and nothing is imported, called or
@@ -230,9 +230,9 @@ def lacking(said: str) -> str | None:
     "the module 'statistics'"
     >>> lacking("ModuleNotFoundError: No module named 'statistik'")
     """
-    for pattern, told in _MESSAGES:
-        if found := re.match(pattern, said[:_MAX_SAID], re.DOTALL):
-            return told(found)
+    for pattern, reported in _MESSAGES:
+        if found := re.match(pattern, text[:_MAX_SAID], re.DOTALL):
+            return reported(found)
     return None
 
 

@@ -126,7 +126,7 @@ class WorkerPool:
         session = await self._session(job)
         printed = Printed(job.output)
         try:
-            told = await _told(session, job, calls, printed)
+            reported = await _told(session, job, calls, printed)
         except BaseException:
             with anyio.move_on_after(_PATIENCE, shield=True):  # a worker in the middle of something is killed
                 await session.__aexit__(None, None, None)
@@ -136,7 +136,7 @@ class WorkerPool:
         finally:
             printed.close()
             await calls.close()
-        return told
+        return reported
 
     async def _session(self, job: Job) -> AsyncMontySession:
         session = self._engine.checkout(
@@ -188,7 +188,7 @@ async def _failure(session: AsyncMontySession, error: MontyError, job: Job) -> T
     return failure(error, job)
 
 
-async def _read(told: Any, limit: int) -> Any:
-    if type(told) is tuple and any(type(part) is str and len(part) > _LARGE for part in told[:2]):
-        return await to_thread.run_sync(read_value, told, limit)
-    return read_value(told, limit)
+async def _read(value: Any, limit: int) -> Any:
+    if type(value) is tuple and any(type(part) is str and len(part) > _LARGE for part in value[:2]):
+        return await to_thread.run_sync(read_value, value, limit)
+    return read_value(value, limit)

@@ -132,8 +132,8 @@ class MontySandbox:
 
     def _check(self, profile: SecurityProfile) -> None:
         if profile not in self._profiles():
-            said = f"the profile {profile.value!r} needs bubblewrap and seccomp: apt install bubblewrap"
-            raise RuntimeUnavailableError(self.kind, said)
+            message = f"the profile {profile.value!r} needs bubblewrap and seccomp: apt install bubblewrap"
+            raise RuntimeUnavailableError(self.kind, message)
 
     def _remedy(self) -> str:
         """Return what to do where it cannot run."""

@@ -91,16 +91,16 @@ def with_value(code: str) -> str:
     return code + _TAIL
 
 
-def read_value(told: object, limit: int) -> Any:
+def read_value(value: object, limit: int) -> Any:
     """Return the value that the guest wrote as JSON; what it says instead is a place and a reason.
 
     Raises:
         LimitExceededError: it is too large.
         CodeError: something in it is not JSON, or it is too deep, or it is not what our own code tells.
     """
-    if type(told) is not tuple or told[:1] != (_MARK,):
+    if type(value) is not tuple or value[:1] != (_MARK,):
         raise CodeError(RETURNED)
-    match told[1:]:
+    match value[1:]:
         case (str(text),):
             return _read(text, limit)
         case (str(place), str(reason)):
@@ -176,10 +176,10 @@ class _Reader:
         if self._room < 0:
             raise GuestError("ValueError", f"arguments hold more than {MAX_ARGUMENTS:,} characters")
         if _CYCLES.get(value, "?") in within:
-            said = (
+            message = (
                 f"what contains itself is not, nor is the text {value!r} here, which the engine writes for it"
             )
-            raise GuestError("TypeError", f"arguments must be JSON: {said}")
+            raise GuestError("TypeError", f"arguments must be JSON: {message}")
         odd = _REPRESENTED.fullmatch(value) if value.startswith("<") else None
         if odd is None:
             return value

@@ -193,8 +193,9 @@ def _seen(worker: str, *others: str) -> list[str]:
 @cache
 def _libraries(program: str) -> Sequence[str]:
     """Return the shared libraries that a program loads; none where it is a static one."""
-    told = subprocess.run(["ldd", program], capture_output=True, text=True, check=False, timeout=_PATIENCE)  # noqa: S603, S607 - programs of our own
-    words = [word for line in told.stdout.splitlines() for word in line.split()]
+    command = ["ldd", program]  # programs of our own
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)  # noqa: S603
+    words = [word for line in completed.stdout.splitlines() for word in line.split()]
     return [word for word in words if word.startswith("/") and not word.endswith(":")]
 
 

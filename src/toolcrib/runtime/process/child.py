@@ -183,7 +183,7 @@ def spawn(
     return Child(process, Channel(ours, limit=limit), cgroup, cleanup)
 
 
-async def boot(child: Child, kind: str, told: Mapping[str, Any]) -> Child:
+async def boot(child: Child, kind: str, payload: Mapping[str, Any]) -> Child:
     """Tell a started guest what to become, and wait until it is ready; where it is not, it is disposed of.
 
     Raises:
@@ -192,17 +192,17 @@ async def boot(child: Child, kind: str, told: Mapping[str, Any]) -> Child:
     child.kind = kind
     try:
         with anyio.move_on_after(_BOOT_TIME), suppress(OSError, FrameError):
-            await child.channel.send(encode(dict(told), 1 << 20))
+            await child.channel.send(encode(dict(payload), 1 << 20))
             if await child.channel.receive() == ({"ready": True}, 14):
                 return child
-        said = Output(limit=2_000)
-        child.drain(said)
+        reported = Output(limit=2_000)
+        child.drain(reported)
         await child.gone(1.0)
     except BaseException:
         await child.dispose()
         raise
     await child.dispose()
-    reason = said.text("stderr").strip()[-500:] or f"exit status {child.process.returncode}"
+    reason = reported.text("stderr").strip()[-500:] or f"exit status {child.process.returncode}"
     raise RuntimeUnavailableError(kind, f"a guest did not start ({reason})")
 
 

@@ -129,8 +129,8 @@ class Conversation:
         if len(self._calls) >= MAX_IN_FLIGHT:
             raise self._bridge.violation(f"it had more than {MAX_IN_FLIGHT} calls under way")
         if self._held + size > self._limits.memory_bytes // _UNREAD:
-            said = f"its calls under way hold more than {self._limits.memory_bytes // _UNREAD:,} bytes"
-            raise LimitExceededError("memory_bytes", said)
+            text = f"its calls under way hold more than {self._limits.memory_bytes // _UNREAD:,} bytes"
+            raise LimitExceededError("memory_bytes", text)
         self._held += size
         self._last = number
         self._calls[number] = anyio.CancelScope()
@@ -179,8 +179,8 @@ class Conversation:
         try:
             return encode(reply, self._limits.memory_bytes // _UNREAD)
         except FrameError as error:
-            said = {"kind": "RuntimeError", "message": f"the result cannot be passed on: {error}"}
-            return encode({"answer": number, "error": said}, self._limits.memory_bytes)
+            payload = {"kind": "RuntimeError", "message": f"the result cannot be passed on: {error}"}
+            return encode({"answer": number, "error": payload}, self._limits.memory_bytes)
 
     def _fail(self, failure: BaseException) -> None:
         if self._failure is None:
@@ -200,16 +200,16 @@ class Conversation:
         return message["done"]
 
 
-def _told_error(told: Any, limits: Limits) -> CodeError | LimitExceededError | None:
+def _told_error(value: Any, limits: Limits) -> CodeError | LimitExceededError | None:
     """Return the failure that a guest tells of; None where it is none."""
-    if not isinstance(told, dict) or not isinstance(told.get("reason"), str):
+    if not isinstance(value, dict) or not isinstance(value.get("reason"), str):
         return None
-    reason = _clean(told["reason"][:_TEXT])
-    if isinstance(told.get("limit"), str) and told["limit"] in _ALLOWED:
-        return _limit(told["limit"], reason, limits)
-    trace = told.get("traceback")
+    reason = _clean(value["reason"][:_TEXT])
+    if isinstance(value.get("limit"), str) and value["limit"] in _ALLOWED:
+        return _limit(value["limit"], reason, limits)
+    trace = value.get("traceback")
     text = _clean(trace[:_TRACE]) if isinstance(trace, str) else ""
-    return CodeError(reason, _place(told.get("line")), _place(told.get("column")), text)
+    return CodeError(reason, _place(value.get("line")), _place(value.get("column")), text)
 
 
 def _limit(name: str, reason: str, limits: Limits) -> LimitExceededError:

@@ -192,8 +192,8 @@ def _plain(value: Any, at: str, depth: int = 0) -> Any:  # noqa: C901, PLR0911 -
     if isinstance(value, int | float):
         number, most = (int(value), _INTEGERS) if isinstance(value, int) else (float(value), _FLOATS)
         if not -most <= number <= most:
-            said = repr(number) if most is _FLOATS else "an integer of more than 4,300 digits"
-            raise TypeError(f"{at} is {said}, which is not JSON")
+            text = repr(number) if most is _FLOATS else "an integer of more than 4,300 digits"
+            raise TypeError(f"{at} is {text}, which is not JSON")
         return number
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
@@ -237,14 +237,14 @@ def _key(name: Any, at: str) -> str:
     raise TypeError(f"a key of {at} is a {type(name).__name__}, which is not JSON")
 
 
-def _boot(told: dict[str, Any]) -> None:
+def _boot(payload: dict[str, Any]) -> None:
     """Give up every privilege, for good."""
-    if told.get("uid") is not None:
+    if payload.get("uid") is not None:
         os.setgroups([])
-        os.setresgid(told["gid"], told["gid"], told["gid"])
-        os.setresuid(told["uid"], told["uid"], told["uid"])
+        os.setresgid(payload["gid"], payload["gid"], payload["gid"])
+        os.setresuid(payload["uid"], payload["uid"], payload["uid"])
         _drop_capabilities()
-    if told.get("mortal"):
+    if payload.get("mortal"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(_SIGKILL))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name in _PREPARED:
@@ -252,8 +252,8 @@ def _boot(told: dict[str, Any]) -> None:
             importlib.import_module(name)
     for name in os.environ.keys() - {"HOME", "PATH"}:
         del os.environ[name]
-    if told.get("filter"):
-        _close_the_door(base64.b64decode(told["filter"]))
+    if payload.get("filter"):
+        _close_the_door(base64.b64decode(payload["filter"]))
 
 
 def _drop_capabilities() -> None:
@@ -299,25 +299,25 @@ def _failure(error: BaseException) -> dict[str, Any]:
     """Return what the host is told of an exception that nobody caught."""
     if isinstance(error, MemoryError):
         return {"reason": "MemoryError", "limit": "memory_bytes", "line": _line_of(error)}
-    told = {"reason": _described(error), "line": _line_of(error), **_where(error)}
+    payload = {"reason": _described(error), "line": _line_of(error), **_where(error)}
     if isinstance(error, SyntaxError) and error.filename == _FILE:
-        told |= {"line": error.lineno, "column": error.offset}
+        payload |= {"line": error.lineno, "column": error.offset}
     if isinstance(error, OSError) and error.errno in _LIMITS:
-        told["limit"] = _LIMITS[error.errno]
+        payload["limit"] = _LIMITS[error.errno]
     elif isinstance(error, RuntimeError) and "can't start new thread" in str(error)[:100]:
-        told["limit"] = "pids"
-    return told
+        payload["limit"] = "pids"
+    return payload
 
 
 def _described(error: BaseException) -> str:
     name = type(error).__name__
     try:
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
     except BaseException:  # noqa: BLE001 - the text is made by the guest's own code
-        said = "(its text cannot be made)"
-    cut = f"... ({len(said):,} characters)" if len(said) > _TEXT else ""
-    said = (said[:_TEXT] + cut).encode("utf-8", "replace").decode()
-    return f"{name}: {said}" if said else name
+        text = "(its text cannot be made)"
+    cut = f"... ({len(text):,} characters)" if len(text) > _TEXT else ""
+    text = (text[:_TEXT] + cut).encode("utf-8", "replace").decode()
+    return f"{name}: {text}" if text else name
 
 
 def _line_of(error: BaseException) -> int | None:
@@ -335,9 +335,9 @@ def _where(error: BaseException) -> dict[str, Any]:
     if len(kept) < len(frames):
         lines.insert(_FRAMES // 2, f"  ... {len(frames) - len(kept)} more\n")
     lines = ["Traceback (most recent call last):\n", *(line[:500] for line in lines), _described(error)]
-    said, last = "".join(lines)[:_TRACE].encode("utf-8", "replace").decode(), frames[-1]
+    text, last = "".join(lines)[:_TRACE].encode("utf-8", "replace").decode(), frames[-1]
     before = linecache.getline(_FILE, last.lineno or 0).encode()[: last.colno]
-    return {"traceback": said, "column": None if last.colno is None else len(before.decode()) + 1}
+    return {"traceback": text, "column": None if last.colno is None else len(before.decode()) + 1}
 
 
 def _done(value: Any, most: int) -> dict[str, Any]:

@@ -191,7 +191,7 @@ async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, in
         SandboxViolationError: it broke the rules, or died.
         RuntimeUnavailableError: the sandbox was closed meanwhile.
     """
-    told = {
+    payload = {
         "code": job.code,
         "names": list(job.names),
         "functions": list(job.functions),
@@ -208,7 +208,7 @@ async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, in
             readers.start_soon(child.read, "stdout", job.output)
             readers.start_soon(child.read, "stderr", job.output)
             try:
-                value = await Conversation(child.channel, bridge, job.limits, stop=child.kill).run(told)
+                value = await Conversation(child.channel, bridge, job.limits, stop=child.kill).run(payload)
             except GuestGoneError:
                 failure = await _fate(child, job, bridge, started)
             except Exception as error:  # noqa: BLE001 - a task group would wrap it; it is raised below
@@ -238,8 +238,8 @@ def why_gone(
     if number in _TIME_IS_UP and computed >= limits.cpu / _ROUGHLY:
         return LimitExceededError("cpu", f"the code computed for more than {limits.cpu:g} s")
     if number in _CRASHES:
-        said = "as it does when code recurses deeper than its stack or misuses memory"
-        return bridge.violation(f"the interpreter crashed with {signal.Signals(number).name}, {said}")
+        message = "as it does when code recurses deeper than its stack or misuses memory"
+        return bridge.violation(f"the interpreter crashed with {signal.Signals(number).name}, {message}")
     if number is not None:
         return bridge.violation(f"the interpreter was ended by signal {number}")
     return bridge.violation(

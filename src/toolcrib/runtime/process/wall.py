@@ -154,8 +154,8 @@ def _tried() -> Wall:
     if program is None:
         raise RuntimeUnavailableError("process", "install bubblewrap: apt install bubblewrap")
     if not os.access(interpreter()[0], os.R_OK | os.X_OK):
-        said = f"the interpreter {interpreter()[0]} is out of reach of user {os.geteuid()}; use another"
-        raise RuntimeUnavailableError("process", said)
+        message = f"the interpreter {interpreter()[0]} is out of reach of user {os.geteuid()}; use another"
+        raise RuntimeUnavailableError("process", message)
     filtered, cgroups, problem = filter_program(), find_cgroups(), ""
     version = _run([program, "--version"])[1].split()
     for as_root in [True, False] if os.geteuid() == 0 else [False]:

@@ -150,6 +150,6 @@ def _listing(paths: list[str], budget: int) -> str:
 
 
 def _listed(paths: list[str], count: int) -> str:
-    said = ", ".join(paths[:count])
-    rest = f"{'; and ' if said else ''}{len(paths) - count} more" if count < len(paths) else ""
-    return f"# tools: {said}{rest}\n# left out: signatures\n"
+    text = ", ".join(paths[:count])
+    rest = f"{'; and ' if text else ''}{len(paths) - count} more" if count < len(paths) else ""
+    return f"# tools: {text}{rest}\n# left out: signatures\n"

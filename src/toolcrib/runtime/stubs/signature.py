@@ -63,10 +63,10 @@ def signature(path: str, tool: Tool, types: Types, *, shadowed: Collection[str] 
         written.append(f"**{_spare(order)}: {reader.word('Any')}")
     result = _result(tool, types, name, shadowed)
     indent = "    " * bool(space)
-    said = _docs(tool, fields, order, others, reader)
+    reported = _docs(tool, fields, order, others, reader)
     reader.write()
     head = f"{indent}async def {name}({', '.join(written)}) -> {result}:"
-    doc = docstring(said, f"{indent}    ")
+    doc = docstring(reported, f"{indent}    ")
     return f"{head}\n{doc}" if doc else f"{head} ..."
 
 
@@ -114,16 +114,16 @@ def _docs(
     tool: Tool, fields: Fields, order: tuple[str, ...], others: list[str], reader: TypeReader
 ) -> list[str]:
     detail = reader.detail
-    said = [paragraph(tool.description or tool.title, _MAX_SUMMARY)] if detail.summary else []
+    parts = [paragraph(tool.description or tool.title, _MAX_SUMMARY)] if detail.summary else []
     if detail.docs:
-        said += [_argument(key, fields.properties.get(key)) for key in order]
+        parts += [_argument(key, fields.properties.get(key)) for key in order]
     if others:
         more = [f"and {len(others) - _MAX_OTHERS:,} more"] * (len(others) > _MAX_OTHERS)
         listed = [_other(key, fields, reader) for key in others[:_MAX_OTHERS]]
-        said.append("others: " + ", ".join(listed + more))
+        parts.append("others: " + ", ".join(listed + more))
     if detail.docs:
-        said.append(", ".join(_hints(tool)))
-    return said
+        parts.append(", ".join(_hints(tool)))
+    return parts
 
 
 def _argument(key: str, schema: Any) -> str:
@@ -131,9 +131,9 @@ def _argument(key: str, schema: Any) -> str:
         return ""
     default = schema.get("default")
     shown = f"default {one_line(repr(default), 40)}" if isinstance(default, list | dict) and default else ""
-    said = [one_line(schema.get("description"), _MAX_NOTE), *facts(schema), shown]
-    told = "; ".join(part for part in said if part)
-    return f"{key}: {told}" if told else ""
+    parts = [one_line(schema.get("description"), _MAX_NOTE), *facts(schema), shown]
+    text = "; ".join(part for part in parts if part)
+    return f"{key}: {text}" if text else ""
 
 
 def _other(key: str, fields: Fields, reader: TypeReader) -> str:
@@ -144,6 +144,6 @@ def _other(key: str, fields: Fields, reader: TypeReader) -> str:
 
 def _hints(tool: Tool) -> list[str]:
     annotations = tool.annotations
-    said = [word for hint, word in _HINTS if annotations is not None and getattr(annotations, hint) is True]
+    parts = [word for hint, word in _HINTS if annotations is not None and getattr(annotations, hint) is True]
     places = (tool.meta or {}, tool.model_extra or {}, annotations.model_extra or {} if annotations else {})
-    return said + ["deprecated"] * any(place.get("deprecated") is True for place in places)
+    return parts + ["deprecated"] * any(place.get("deprecated") is True for place in places)

@@ -19,8 +19,8 @@ def one_line(text: Any, limit: int) -> str:
     if not isinstance(text, str):
         return ""
     cut = text[:_MAX_READ]
-    said = " ".join((cut if cut.isprintable() else _printable(cut)).split())
-    return said if len(said) <= limit else f"{said[: limit - 1].rstrip()}…"
+    message = " ".join((cut if cut.isprintable() else _printable(cut)).split())
+    return message if len(message) <= limit else f"{message[: limit - 1].rstrip()}…"
 
 
 def _printable(text: str) -> str:
@@ -39,8 +39,8 @@ def paragraph(text: str | None, limit: int) -> str:
 
 def comment(parts: Sequence[str]) -> str:
     """Return a comment at the end of a line, or nothing where there is nothing to say."""
-    said = "; ".join(part for part in parts if part)
-    return f"  # {said}" if said else ""
+    text = "; ".join(part for part in parts if part)
+    return f"  # {text}" if text else ""
 
 
 def docstring(lines: Sequence[str], indent: str) -> str:
@@ -73,6 +73,6 @@ def literal(value: Any) -> str | None:
             return None
         return json.dumps(value, ensure_ascii=False) if value.isprintable() else repr(value)
     if value is None or isinstance(value, bool | int | float):
-        said = repr(value)
-        return said if len(said) <= _MAX_LITERAL else None
+        text = repr(value)
+        return text if len(text) <= _MAX_LITERAL else None
     return None

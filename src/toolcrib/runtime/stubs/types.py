@@ -147,8 +147,8 @@ class TypeReader:
         kinds = [typed(part) if isinstance(part, dict) else [] for part in leading]
         if any(kind == ["object"] for kind in kinds):
             return self._object(schema, hint, depth)
-        said = [part for part, kind in zip(parts, kinds, strict=True) if kind]
-        return self.read(said[0], hint, depth + 1) if said else self.word("Any")
+        items = [part for part, kind in zip(parts, kinds, strict=True) if kind]
+        return self.read(items[0], hint, depth + 1) if items else self.word("Any")
 
     def _plain(self, name: str, schema: dict[str, Any], hint: str, depth: int) -> str:
         if name == "object":
@@ -228,8 +228,8 @@ class TypeReader:
         ]
         if len(values) > _MAX_VALUES or len(plain) < len(values):
             return self._union([self.word(kind) for kind in dict.fromkeys(map(_kind, values[:1_000]))])
-        said = [text for text in dict.fromkeys(plain) if text != "None"]
-        arms = [f"{self.word('Literal')}[{', '.join(said)}]"] if said else []
+        parts = [text for text in dict.fromkeys(plain) if text != "None"]
+        arms = [f"{self.word('Literal')}[{', '.join(parts)}]"] if parts else []
         return self._union(arms + ["None"] * ("None" in plain))
 
     def _union(self, arms: Sequence[str]) -> str:
@@ -273,20 +273,20 @@ def facts(schema: dict[str, Any]) -> list[str]:
     """Return what a schema demands of a value beyond its type, in a few words each."""
     if _FACTS.isdisjoint(schema):
         return []
-    said = [one_line(schema.get("format"), 20)]
+    parts = [one_line(schema.get("format"), 20)]
     for low, high, unit in (
         ("minimum", "maximum", ""),
         ("minLength", "maxLength", " characters"),
         ("minItems", "maxItems", " items"),
     ):
-        said.append(_range(schema.get(low), schema.get(high), unit))
+        parts.append(_range(schema.get(low), schema.get(high), unit))
     if isinstance(pattern := schema.get("pattern"), str) and len(pattern) <= _MAX_NAME:
-        said.append(f"matches {one_line(pattern, _MAX_NAME)}")
+        parts.append(f"matches {one_line(pattern, _MAX_NAME)}")
     if schema.get("deprecated") is True:
-        said.append("deprecated")
+        parts.append("deprecated")
     if isinstance(properties := schema.get("properties"), dict) and len(properties) > _MAX_FIELDS:
-        said.append(f"has {len(properties):,} keys")
-    return [part for part in said if part]
+        parts.append(f"has {len(properties):,} keys")
+    return [part for part in parts if part]
 
 
 def _range(low: Any, high: Any, unit: str) -> str:

@@ -117,13 +117,13 @@ def _enabled(settings: Settings) -> dict[str, ServerConfig]:
 
 def _counted(settings: Settings) -> str:
     servers, apis = len(settings.servers), len(settings.openapi)
-    said = f"{servers} server{'' if servers == 1 else 's'}"
-    return f"{said}, {apis} API{'' if apis == 1 else 's'}" if apis else said
+    message = f"{servers} server{'' if servers == 1 else 's'}"
+    return f"{message}, {apis} API{'' if apis == 1 else 's'}" if apis else message
 
 
-def _broken(failure: ConfigError, said: str) -> Finding:
-    remedy = "mend it there" if "did you mean" not in said else "write what was meant"
-    return error("configuration", said, f"in {failure.source}", remedy)
+def _broken(failure: ConfigError, text: str) -> Finding:
+    remedy = "mend it there" if "did you mean" not in text else "write what was meant"
+    return error("configuration", text, f"in {failure.source}", remedy)
 
 
 async def _on_thread(checks: Callable[[], Iterator[Finding]]) -> list[Finding]:
@@ -228,8 +228,8 @@ def check_python() -> Iterator[Finding]:
     yield good("python", f"{implementation} {platform.python_version()} at {sys.executable}")
     if sys.platform == "linux":
         found = shutil.which("bwrap")
-        said = f"bubblewrap at {found}" if found else "bubblewrap is not installed"
-        yield good("machine", f"{platform.system()} {platform.machine()}, {said}")
+        message = f"bubblewrap at {found}" if found else "bubblewrap is not installed"
+        yield good("machine", f"{platform.system()} {platform.machine()}, {message}")
 
 
 def check_sandboxes(settings: Settings) -> Iterator[Finding]:
@@ -294,9 +294,9 @@ def _opened(path: Path) -> Finding:
         return error("catalogue", f"{path} cannot be written", "nothing can be kept", f"chmod u+rw {path}")
     try:
         with closing(sqlite3.connect(path, timeout=_LOCK_TIME, isolation_level=None)) as database:
-            said = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if said != "ok":
-                return _corrupt(path, said)
+            value = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if value != "ok":
+                return _corrupt(path, value)
             database.execute("BEGIN IMMEDIATE")
             database.execute("ROLLBACK")
     except sqlite3.OperationalError as failure:

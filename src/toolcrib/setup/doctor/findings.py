@@ -29,8 +29,8 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form; what is empty is left out."""
         facts = {"severity": self.severity, "subject": self.subject, "what": self.what, "why": self.why}
-        told = {**facts, "remedy": self.remedy, "details": self.details}
-        return {key: value for key, value in told.items() if value}
+        payload = {**facts, "remedy": self.remedy, "details": self.details}
+        return {key: value for key, value in payload.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ def good(subject: str, what: str, **details: Any) -> Finding:
     return _made("ok", subject, (what, "", ""), details)
 
 
-def _made(severity: Severity, subject: str, said: tuple[str, str, str], details: dict[str, Any]) -> Finding:
+def _made(severity: Severity, subject: str, items: tuple[str, str, str], details: dict[str, Any]) -> Finding:
     """Return a finding without secrets."""
-    what, why, remedy = map(hide_secrets, said)
+    what, why, remedy = map(hide_secrets, items)
     clean = {key: hide_secrets(value) if isinstance(value, str) else value for key, value in details.items()}
     return Finding(severity, subject, what, why, remedy, {key: each for key, each in clean.items() if each})

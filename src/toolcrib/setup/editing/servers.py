@@ -62,8 +62,8 @@ def add_server(path: Path, name: str, server: Mapping[str, Any], *, replace: boo
         raise file_refusal(path, f"there is a server {written!r} already; --force replaces it", "name")
     carried = name if is_toml(path) else carried_name(name)
     if written is None and carried != name:
-        said = f"the name {name!r} would become {carried!r} when this file is read; use that one"
-        raise file_refusal(path, said, "name")
+        message = f"the name {name!r} would become {carried!r} when this file is read; use that one"
+        raise file_refusal(path, message, "name")
     changes = {written or name: own_entry(path, server, place)}
     return edit_servers(path, changes, place=place, check=load_text)
 
@@ -98,8 +98,8 @@ def _of_opencode(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
     if entry.pop("disabled", False):
         made["enabled"] = False
     if entry:
-        said = f"it is opencode's, which has no way to say {', '.join(map(repr, entry))}; leave that out"
-        raise file_refusal(path, said, "edit")
+        message = f"it is opencode's, which has no way to say {', '.join(map(repr, entry))}; leave that out"
+        raise file_refusal(path, message, "edit")
     return made
 
 
@@ -260,5 +260,5 @@ def _plain_lines(text: str) -> tuple[str, Callable[[str], str]]:
 
 
 def _unsafe(path: Path, reason: str) -> ConfigError:
-    said = f"it cannot be edited without harm, and is left as it is: {reason}; edit it by hand"
-    return file_refusal(path, said[:500], "edit")
+    message = f"it cannot be edited without harm, and is left as it is: {reason}; edit it by hand"
+    return file_refusal(path, message[:500], "edit")

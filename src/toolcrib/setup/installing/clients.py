@@ -98,8 +98,8 @@ def _moved(variable: str, usual: str, name: str) -> _Folders:
     """Return where a file is whose folder a variable may name."""
 
     def find(environ: Mapping[str, str], _platform: str, home: Path | None) -> Path:
-        said = environ.get(variable)
-        return (Path(said).expanduser() if said else home_folder(home) / usual) / name
+        value = environ.get(variable)
+        return (Path(value).expanduser() if value else home_folder(home) / usual) / name
 
     return find
 
@@ -231,8 +231,8 @@ def _with_variables(client: Client, entry: dict[str, Any]) -> tuple[dict[str, An
     if not left:
         return made, ()
     names = sorted({name for text in left for name in re.findall(r"\$\{(?:env:)?(\w+)", text)})
-    said = f"{client.title} does not fill in variables: write the value of {', '.join(names)} there"
-    return made, (said,)
+    message = f"{client.title} does not fill in variables: write the value of {', '.join(names)} there"
+    return made, (message,)
 
 
 def _mapped(value: Any, write: Callable[[str], str]) -> Any:

@@ -58,8 +58,8 @@ class LintFinding:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         facts = {"toolId": self.tool_id, "severity": self.severity, "rule": self.rule}
-        told = {"path": self.path, "target": self.target}
-        return {**facts, "message": self.message, **{key: value for key, value in told.items() if value}}
+        payload = {"path": self.path, "target": self.target}
+        return {**facts, "message": self.message, **{key: value for key, value in payload.items() if value}}
 
 
 def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None) -> tuple[LintFinding, ...]:
@@ -81,8 +81,8 @@ def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None)
     known = list(tools)
     for target in targets or ():
         if target not in TARGETS:
-            said = f"there is no target {target!r}{choose(target, TARGETS)}"
-            raise ConfigError("lint", (Problem("", "target", said),))
+            message = f"there is no target {target!r}{choose(target, TARGETS)}"
+            raise ConfigError("lint", (Problem("", "target", message),))
     names = program_names(name for tool in known for name in (tool.name, tool.namespace) if name)
     registry = default_registry()
     by_tool: dict[str, list[LintFinding]] = {str(tool.id): [] for tool in known}
@@ -108,21 +108,23 @@ def _finding(tool: Tool, severity: Severity, rule: str, message: str, path: str 
 
 def _words(tool: Tool) -> Iterator[LintFinding]:
     """Yield what hides in any text of a tool, and what speaks to the model; the first of each."""
-    hidden = told = False
+    hidden = value = False
     shown = tool.to_json(without={"meta", "backend", "icons"})
     for path, text in _texts(shown, ()):
         if not hidden and (found := next(hidden_characters(text), None)):
             place, what = found
-            said = f"{what} hides at character {place}; remove it, or do not trust this tool"
-            yield _finding(tool, "error", "hidden-characters", said, pointer(path))
+            message = f"{what} hides at character {place}; remove it, or do not trust this tool"
+            yield _finding(tool, "error", "hidden-characters", message, pointer(path))
             hidden = True
-        if not told and (words := next(instructions(text), None)):
-            said = f"it tells the model {words[:80]!r}, which no definition should; do not trust this tool"
-            yield _finding(tool, "error", "instructions", said, pointer(path))
-            told = True
+        if not value and (words := next(instructions(text), None)):
+            message = f"it tells the model {words[:80]!r}, which no definition should; do not trust this tool"
+            yield _finding(tool, "error", "instructions", message, pointer(path))
+            value = True
     if order := steering(tool.description or ""):
-        said = f"it says {order!r}, which competes with the other tools; say what it does, and when it helps"
-        yield _finding(tool, "warning", "steering", said, "/description")
+        message = (
+            f"it says {order!r}, which competes with the other tools; say what it does, and when it helps"
+        )
+        yield _finding(tool, "warning", "steering", message, "/description")
 
 
 def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -142,24 +144,24 @@ def _description(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
     path = "/description"
     text = (tool.description or "").strip()
     if not text:
-        said = "there is no description, and a model cannot know what it does; say it in one sentence"
-        yield _finding(tool, "warning", "description-missing", said, path)
+        message = "there is no description, and a model cannot know what it does; say it in one sentence"
+        yield _finding(tool, "warning", "description-missing", message, path)
         return
     if _letters(text) in {_letters(tool.name), _letters(tool.title or tool.name)}:
-        said = "the description says no more than the name; say what it does, and with what"
+        message = "the description says no more than the name; say what it does, and with what"
         severity: Severity = "info" if " " in text else "warning"
-        yield _finding(tool, severity, "description-empty", said, path)
+        yield _finding(tool, severity, "description-empty", message, path)
     first = first_sentence(text)
     if len(first) > MAX_FIRST_SENTENCE:
-        said = f"the first sentence has {len(first)} characters; let it have at most {MAX_FIRST_SENTENCE}"
-        yield _finding(tool, "warning", "first-sentence", said, path)
+        message = f"the first sentence has {len(first)} characters; let it have at most {MAX_FIRST_SENTENCE}"
+        yield _finding(tool, "warning", "first-sentence", message, path)
     known = names | program_names(_properties(tool))
     if inside := identifiers(first, known):
-        said = f"the first sentence speaks of {_listed(inside)}; say what that is in plain words"
-        yield _finding(tool, "warning", "internal-names", said, path)
+        message = f"the first sentence speaks of {_listed(inside)}; say what that is in plain words"
+        yield _finding(tool, "warning", "internal-names", message, path)
     elif later := identifiers(text, known):
-        said = f"the description speaks of {_listed(later)}; parameters describe themselves in the schema"
-        yield _finding(tool, "info", "internal-names", said, path)
+        message = f"the description speaks of {_listed(later)}; parameters describe themselves in the schema"
+        yield _finding(tool, "info", "internal-names", message, path)
 
 
 def _letters(text: str) -> str:
@@ -181,8 +183,8 @@ def _parameters(tool: Tool) -> Iterator[LintFinding]:
     references = LocalReferences(tool.input_schema)
     silent = [name for name, schema in _properties(tool).items() if not _says(schema, references)]
     if silent:
-        said = f"nothing is said about {_listed(silent)}; describe each parameter"
-        yield _finding(tool, "warning", "parameter-description", said, path)
+        message = f"nothing is said about {_listed(silent)}; describe each parameter"
+        yield _finding(tool, "warning", "parameter-description", message, path)
 
 
 def _says(schema: Any, references: LocalReferences) -> bool:
@@ -214,23 +216,23 @@ def _definition(tool: Tool) -> Iterator[LintFinding]:
         try:
             validator.validate(schema, {})
         except InvalidSchemaError as error:
-            said = f"the schema cannot be used, and the tool will be refused: {error}"
-            yield _finding(tool, "error", "schema", said[:500], path)
+            message = f"the schema cannot be used, and the tool will be refused: {error}"
+            yield _finding(tool, "error", "schema", message[:500], path)
         except ToolcribError:
             continue  # an empty object need not fit
     required = tool.input_schema.get("required")
     if isinstance(required, list) and tool.input_schema.get("additionalProperties") is False:
         lost = [name for name in required if isinstance(name, str) and name not in _properties(tool)]
         if lost:
-            said = f"it requires {_listed(lost)}, which it does not allow; no call can be right"
-            yield _finding(tool, "error", "schema", said, "/inputSchema/required")
+            message = f"it requires {_listed(lost)}, which it does not allow; no call can be right"
+            yield _finding(tool, "error", "schema", message, "/inputSchema/required")
     if len(tool.name) > _MAX_NAME:
-        said = f"the name has {len(tool.name)} characters; providers take {_MAX_NAME}, and it is shortened"
-        yield _finding(tool, "warning", "name-length", said, "/name")
+        message = f"the name has {len(tool.name)} characters; providers take {_MAX_NAME}, and it is shortened"
+        yield _finding(tool, "warning", "name-length", message, "/name")
     hints = tool.annotations
     if hints is not None and hints.read_only_hint and hints.destructive_hint:
-        said = "it says that it is read-only and destructive; it cannot be both"
-        yield _finding(tool, "warning", "annotations", said, "/annotations")
+        message = "it says that it is read-only and destructive; it cannot be both"
+        yield _finding(tool, "warning", "annotations", message, "/annotations")
 
 
 def _portable(
@@ -253,22 +255,22 @@ def _reported(tool: Tool, target: str, report: Report, *, named: bool) -> Iterat
     if not report.accepted:
         why = "; ".join(str(problem) for problem in report.problems[:_SHOWN])
         severity: Severity = "error" if named else "warning"
-        said = f"{target} does not take it: {why}"[:500]
-        yield LintFinding(tool_id, severity, "portability", said, "", target)
+        value = f"{target} does not take it: {why}"[:500]
+        yield LintFinding(tool_id, severity, "portability", value, "", target)
     for loss in report.warnings if named else ():
         if loss.part == "definition":
             continue  # what a format has no place for, of whatever tool
-        said = f"{target}: {loss.message}"
-        yield LintFinding(tool_id, "info", "loss", said[:500], loss.path, target)
+        value = f"{target}: {loss.message}"
+        yield LintFinding(tool_id, "info", "loss", value[:500], loss.path, target)
 
 
 def _together(tools: list[Tool]) -> Iterator[LintFinding]:
     for tool, others in same_names(tools):
-        said = f"the name is also that of {_listed(others)}; the descriptions must tell them apart"
-        yield _finding(tool, "info", "same-name", said, "/name")
+        message = f"the name is also that of {_listed(others)}; the descriptions must tell them apart"
+        yield _finding(tool, "info", "same-name", message, "/name")
     for one, other in alike(tools):
-        said = f"it is described like {str(one.id)!r}; say what sets them apart"
-        yield _finding(other, "warning", "near-duplicate", said, "/description")
+        message = f"it is described like {str(one.id)!r}; say what sets them apart"
+        yield _finding(other, "warning", "near-duplicate", message, "/description")
 
 
 def same_names(tools: Sequence[Tool]) -> Iterator[tuple[Tool, list[str]]]:
@@ -310,5 +312,5 @@ def _are_alike(one: Tool, other: Tool, words: frozenset[str], others: frozenset[
 def _differ(one: Tool, other: Tool) -> bool:
     """Return whether the names say what the descriptions do not: one thing for another, `list` for `get`."""
     own, others = (set(_WORD.findall(tool.name.lower().replace("_", " "))) for tool in (one, other))
-    told = _WORD.findall(f"{one.description} {other.description}".lower())
-    return one.description != other.description and bool((own ^ others) & set(told))
+    reported = _WORD.findall(f"{one.description} {other.description}".lower())
+    return one.description != other.description and bool((own ^ others) & set(reported))

@@ -183,8 +183,8 @@ class HttpEmbedder:
         if status in _SUCCESS:
             return body
         hint = "; check the API key" if status in _DENIED else ""
-        said = read_refusal(self._hide(body.decode(errors="replace"))) or "no reason given"
-        refusal = self._error(f"HTTP {status}: {said}{hint}", status)
+        reported = read_refusal(self._hide(body.decode(errors="replace"))) or "no reason given"
+        refusal = self._error(f"HTTP {status}: {reported}{hint}", status)
         if status in _BUSY or status >= _SERVER_ERROR:
             return _Setback(refusal, wait=seconds_to_wait(retry_after))
         raise refusal
@@ -290,12 +290,12 @@ def read_refusal(text: str) -> str:
     ('no such model', 'Bad Gateway')
     """
     try:
-        said = json.loads(text)
+        payload = json.loads(text)
     except (ValueError, RecursionError):
         return _cut(text)
     for key in ("error", "message", "detail"):
-        said = said.get(key, said) if isinstance(said, dict) else said
-    return _cut(said if isinstance(said, str) else text)
+        payload = payload.get(key, payload) if isinstance(payload, dict) else payload
+    return _cut(payload if isinstance(payload, str) else text)
 
 
 def seconds_to_wait(retry_after: str | None) -> float | None:

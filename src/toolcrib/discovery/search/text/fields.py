@@ -50,12 +50,12 @@ class Analysis:
 
 def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
     """Return the terms of a tool and of the questions it is known to answer."""
-    said: dict[str, list[str]] = {}
+    payload: dict[str, list[str]] = {}
     for field, text in field_texts(tool, examples):
-        said.setdefault(field, []).append(text)
+        payload.setdefault(field, []).append(text)
     terms: dict[str, float] = {}
     length = 0.0
-    for field, texts in said.items():
+    for field, texts in payload.items():
         weight = FIELD_WEIGHTS[field]
         for word, count in Counter(islice(words("\n".join(texts)), _MAX_WORDS)).items():
             filed = forms(word)

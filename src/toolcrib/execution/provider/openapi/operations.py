@@ -180,8 +180,8 @@ def _path(path: str, inputs: list[Input]) -> tuple[str, str]:
 
 
 def _description(raw: Mapping[str, Any], *, deprecated: bool) -> str:
-    said = _text(raw.get("description")) or _text(raw.get("summary"))
-    return f"Deprecated. {said}".strip() if deprecated else said
+    reported = _text(raw.get("description")) or _text(raw.get("summary"))
+    return f"Deprecated. {reported}".strip() if deprecated else reported
 
 
 def _text(value: Any) -> str:

@@ -116,9 +116,11 @@ def _schema(document: dict[str, Any], raw: dict[str, Any]) -> tuple[Any, bool]:
 
 def _described(schema: Any, raw: dict[str, Any]) -> Any:
     """Return a schema with what is said of the parameter itself."""
-    said = dict(_said(raw))
+    payload = dict(_said(raw))
     return (
-        {**(schema if isinstance(schema, dict) else {}), **said} if said and schema is not False else schema
+        {**(schema if isinstance(schema, dict) else {}), **payload}
+        if payload and schema is not False
+        else schema
     )
 
 
