@@ -2,7 +2,7 @@
 
 from discovery.doubles import spoil
 
-from toolcrib.discovery.facts import own
+from toolcrib.discovery.facts import deep_copy
 from toolcrib.model import Icon, LocalBackend, Tool, ToolAnnotations
 from toolcrib.model.record import Record
 
@@ -13,8 +13,8 @@ def rich() -> Tool:
         input_schema={"properties": {"n": {"enum": [1]}}},
         output_schema={"items": [{}]},
         meta={"a": [{}]},
-        annotations=ToolAnnotations(read_only_hint=True, own={"b": [1]}),
-        icons=(Icon(src="x", own=[[1]]),),
+        annotations=ToolAnnotations(read_only_hint=True, deep_copy={"b": [1]}),
+        icons=(Icon(src="x", deep_copy=[[1]]),),
         tags=("git",),
         backend=LocalBackend(name="log"),
         execution={"taskSupport": ["optional"]},
@@ -31,7 +31,7 @@ def spoil_record(record: Record) -> None:
 
 def test_a_copy_is_equal_and_of_the_same_type() -> None:
     tool = rich()
-    copied = own(tool)
+    copied = deep_copy(tool)
     assert copied == tool
     assert copied.model_fields_set == tool.model_fields_set
     assert copied.to_json() == tool.to_json()
@@ -39,12 +39,12 @@ def test_a_copy_is_equal_and_of_the_same_type() -> None:
 
 def test_a_copy_can_be_spoilt_without_the_original() -> None:
     tool = rich()
-    spoil_record(own(tool))
+    spoil_record(deep_copy(tool))
     assert tool == rich()
 
 
 def test_the_original_can_be_spoilt_without_the_copy() -> None:
     tool = rich()
-    copied = own(tool)
+    copied = deep_copy(tool)
     spoil_record(tool)
     assert copied == rich()

@@ -14,7 +14,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.runtime import ExecuteRequest, GuestError, Limits, LimitsEnforced, Output, SecurityProfile
-from toolcrib.runtime.guest_errors import told
+from toolcrib.runtime.guest_errors import as_guest_error
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_output_that_is_no_text_is_shown_as_well_as_can_be() -> None:
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_guest_is_told_of_a_failure_by_a_builtin_exception(error: Exception, kind: str) -> None:
-    assert told(error).kind == kind
+    assert as_guest_error(error).kind == kind
 
 
 def test_what_a_guest_is_told_shows_no_paths_but_its_own() -> None:
     error: ToolcribError = ToolExecutionError(
         tool_id="a:b", reason="no /srv/data/x, no /mine/y; token=4f8a91c2d7"
     )
-    said = told(error, {"path": "/mine/y"})
+    said = as_guest_error(error, {"path": "/mine/y"})
     assert isinstance(said, GuestError)
     assert "/srv" not in said.message
     assert "/mine/y" in said.message

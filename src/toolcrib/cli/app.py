@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import click
 
 import toolcrib
-from toolcrib.cli.exits import exit_code, heedless, report
+from toolcrib.cli.exits import exit_code, ignore_broken_pipe, report
 from toolcrib.cli.state import State, shared
 
 __all__ = ["LAZY", "SECTIONS", "Verbs", "app"]
@@ -104,7 +104,7 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb."""
-        with heedless():
+        with ignore_broken_pipe():
             return super().invoke(ctx)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **settings: Any) -> NoReturn:
@@ -118,7 +118,7 @@ class Verbs(click.Group):
             ended = super().main(args, obj=state, **settings)
         except Exception as error:  # noqa: BLE001 - the boundary to people, who are told everything in a few words
             value = args[: args.index("--")] if "--" in args else args
-            with heedless():
+            with ignore_broken_pipe():
                 report(error, as_json=state.json or "--json" in value, debug=state.debug)
             return exit_code(error)
         return ended if isinstance(ended, int) else 0

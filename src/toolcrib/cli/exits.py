@@ -27,10 +27,10 @@ __all__ = [
     "USAGE",
     "FailedError",
     "NotFoundError",
+    "error_payload",
     "exit_code",
-    "heedless",
+    "ignore_broken_pipe",
     "report",
-    "told",
 ]
 
 FAILED, USAGE, NOT_FOUND, UNAVAILABLE, REFUSED = 1, 2, 3, 4, 5
@@ -113,7 +113,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
     if as_json:
         from toolcrib.cli.screen import show_json  # noqa: PLC0415 - an error while starting must be light
 
-        show_json({"error": told(error)})
+        show_json({"error": error_payload(error)})
         return code
     _tell(error)
     return code
@@ -128,7 +128,7 @@ def _single(error: BaseException) -> BaseException:
     return error
 
 
-def told(error: BaseException) -> dict[str, Any]:
+def error_payload(error: BaseException) -> dict[str, Any]:
     """Return what an error is in JSON, with the last words of a server, which its owner reads."""
     if isinstance(error, ToolcribError):
         return _with_last_words(error)
@@ -151,7 +151,7 @@ def _tell(error: BaseException) -> None:
         click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err=True)
     heading = click.style("error:", fg="red", bold=True)
     reported = _last_words(error)
-    message = clean(f"{told(error)['message']}{f'; its last words: {reported}' if reported else ''}")
+    message = clean(f"{error_payload(error)['message']}{f'; its last words: {reported}' if reported else ''}")
     click.echo(f"{heading} {click.style(message, fg='red')}", err=True)
 
 
@@ -171,7 +171,7 @@ def _last_words(error: BaseException) -> str:
 
 
 @contextmanager
-def heedless() -> Iterator[None]:
+def ignore_broken_pipe() -> Iterator[None]:
     """Do without whoever read standard output and has stopped: having had enough is no failure."""
     try:
         yield

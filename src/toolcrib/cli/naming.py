@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.execution.mcp import ServerStatus
 
-__all__ = ["meant", "not_there", "note_absent", "tell_absent", "why_failed"]
+__all__ = ["not_there", "note_absent", "resolve_ids", "tell_absent", "why_failed"]
 
 _KINDS = ("mcp", "local", "provider")
 _STATES = {
@@ -24,7 +24,7 @@ _STATES = {
 }
 
 
-async def meant(view: "View", named: Iterable[str]) -> tuple[str, ...]:
+async def resolve_ids(view: "View", named: Iterable[str]) -> tuple[str, ...]:
     """Return the ids of tools that are named by an id, or by a name alone.
 
     Raises:

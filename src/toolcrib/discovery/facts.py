@@ -19,11 +19,11 @@ __all__ = [
     "aliases",
     "category",
     "cut",
+    "deep_copy",
     "document_of",
     "examples_of",
     "input_modes",
     "output_modes",
-    "own",
     "search_doc",
     "security_summary",
     "short",
@@ -205,7 +205,7 @@ def _count_flag_halves(text: str, place: int) -> int:
     return place - start
 
 
-def own(record: R) -> R:
+def deep_copy(record: R) -> R:
     """Return a copy of a record, of the records in it and of the JSON in them.
 
     >>> from toolcrib.model import ToolExample
@@ -222,7 +222,7 @@ def own(record: R) -> R:
 
 def _own(value: Any) -> Any:
     if isinstance(value, Record):
-        return own(value)
+        return deep_copy(value)
     if isinstance(value, tuple):
         return tuple(map(_own, value))
     return copy_json(value) if isinstance(value, dict | list) else value

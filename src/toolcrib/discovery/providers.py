@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
-from toolcrib.discovery.facts import own
+from toolcrib.discovery.facts import deep_copy
 from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.errors import InvalidToolError, Problem, ProviderNotFoundError
 from toolcrib.model.canonical import CanonicalProvider
@@ -45,7 +45,7 @@ class ProviderStore:
         Raises:
             InvalidToolError: it is no provider, has no name, or the id cannot be one.
         """
-        owned = own(_provider(provider))
+        owned = deep_copy(_provider(provider))
         if not owned.name.strip():
             raise _refusal(owned, "/name", "must not be empty")
         default = f"{owned.name}:{owned.version}" if owned.version else owned.name
@@ -63,7 +63,7 @@ class ProviderStore:
         Raises:
             ProviderNotFoundError: there is none, with suggestions.
         """
-        return own(self._known(id))
+        return deep_copy(self._known(id))
 
     def ids(self) -> tuple[str, ...]:
         """Return the ids, in order."""
@@ -74,7 +74,7 @@ class ProviderStore:
         """Return the ids and their providers, in the order of the ids."""
         with self._lock:
             listed = sorted(self._providers.items(), key=lambda item: item[0])
-        return tuple((key, own(provider)) for key, provider in listed)
+        return tuple((key, deep_copy(provider)) for key, provider in listed)
 
     def remove(self, id: str) -> None:  # noqa: A002 - the word for it
         """Forget a provider.

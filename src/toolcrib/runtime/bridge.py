@@ -19,7 +19,7 @@ from toolcrib.execution.chain.chain import invalid, read_chain
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.model.plain import measure
 from toolcrib.redaction import said_by
-from toolcrib.runtime.guest_errors import GuestError, told
+from toolcrib.runtime.guest_errors import GuestError, as_guest_error
 from toolcrib.runtime.plain import VALUE_BYTES, bound, found_tools, plain, read_arguments, room_for
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.stubs.guest import FUNCTIONS
@@ -124,7 +124,7 @@ class Bridge:
         except Exception as error:  # whatever a gateway raises, the guest is told, and may go on
             if self.failure is not None:
                 raise self.failure from error
-            raise told(error, given) from error
+            raise as_guest_error(error, given) from error
 
     def _meant(self, path: str) -> tuple[str, Sequence[str]]:
         """Return the function or the tool that a name stands for, and the names of what it takes."""

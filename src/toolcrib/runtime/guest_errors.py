@@ -15,7 +15,7 @@ from toolcrib.errors import (
 )
 from toolcrib.redaction import said_by, scrub
 
-__all__ = ["ELSEWHERE", "GuestError", "lacks", "told"]
+__all__ = ["ELSEWHERE", "GuestError", "as_guest_error", "lacks"]
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (ToolNotFoundError, "LookupError"),
@@ -43,7 +43,7 @@ class GuestError(Exception):
         return f"{self.kind}: {self.message}"
 
 
-def told(error: BaseException, args: Any = None) -> GuestError:
+def as_guest_error(error: BaseException, args: Any = None) -> GuestError:
     """Return what a guest is told of an error; paths that its own arguments name are left as they are.
 
     >>> str(told(ToolNotFoundError("git:comit", ("git:commit",))))

@@ -16,7 +16,13 @@ from waiting import PATIENCE
 
 from toolcrib.errors import BackendUnavailableError, ToolExecutionError
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable, marked, own, was_answered
+from toolcrib.execution.mcp.errors import (
+    is_lost_session,
+    is_unreachable,
+    marked,
+    transport_facts,
+    was_answered,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -206,8 +212,8 @@ async def test_an_answer_is_told_though_the_server_ends_after_it() -> None:
 
 
 def test_only_marked_errors_tell_of_the_connection() -> None:
-    assert own(marked(status=503)) == {"status": 503}
-    assert own(None) is None
+    assert transport_facts(marked(status=503)) == {"status": 503}
+    assert transport_facts(None) is None
     assert is_lost_session(MCPError(-32600, "x", marked(lost=True)))
     assert is_unreachable(MCPError(-32000, "x", marked(sent=False)))
     assert not is_unreachable(MCPError(-32000, "x", {"sent": False}))

@@ -27,7 +27,7 @@ from servers.launch import closed_port
 from waiting import PATIENCE, until
 
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.errors import never_sent, own
+from toolcrib.execution.mcp.errors import never_sent, transport_facts
 from toolcrib.execution.mcp.http import http_transport, reason_of, sse_transport
 from toolcrib.execution.mcp.http_client import AnsweringClient, client_settings, tls_context
 
@@ -329,7 +329,7 @@ async def test_a_connection_that_breaks_off_fails_its_request_alone(answer: byte
         for _ in range(2):
             with pytest.raises(MCPError) as caught, anyio.fail_after(PATIENCE):
                 await found.send_discover("2026-07-28")
-            assert (caught.value.code, own(caught.value.error.data)) == (-32000, {"sent": True})
+            assert (caught.value.code, transport_facts(caught.value.error.data)) == (-32000, {"sent": True})
             assert reason_of(caught.value) == f"{address}/mcp {reason}"
 
 
@@ -430,7 +430,7 @@ async def goes_away_and_comes_back(port: int, kind: str) -> None:
             }
             return
         assert reason_of(caught.value) == f"nothing listens at {address}/mcp"
-        assert own(caught.value.error.data) == {"sent": False}
+        assert transport_facts(caught.value.error.data) == {"sent": False}
         assert never_sent(caught.value)
         with serving(app(kind), port=port):
             assert await call(found, "echo", text="back") == "back"

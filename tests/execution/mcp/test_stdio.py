@@ -18,7 +18,7 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.errors import own
+from toolcrib.execution.mcp.errors import transport_facts
 from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.stdio import stdio_transport
 
@@ -305,7 +305,7 @@ async def test_a_call_is_refused_when_too_much_waits_for_a_server_that_does_not_
                 tasks.start_soon(ask)
             await until(lambda: len(refusals) == 2)
             tasks.cancel_scope.cancel()
-    assert all(own(error.data) == {"sent": False} for error in refusals)
+    assert all(transport_facts(error.data) == {"sent": False} for error in refusals)
     assert refusals[0].message.startswith("it does not read its input")
 
 

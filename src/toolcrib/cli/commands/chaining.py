@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.commands.running import TIMEOUT, show_value
-from toolcrib.cli.exits import FailedError, exit_code, told
+from toolcrib.cli.exits import FailedError, error_payload, exit_code
 from toolcrib.cli.inputs import read_document
 from toolcrib.cli.screen import clean, note, progress, show_json, show_table
 from toolcrib.cli.state import State, shared, wait_for
@@ -56,7 +56,7 @@ async def _run(state: State, view: "View", steps: Any, limit: float | None) -> "
         if not state.json:
             _tell_steps(error.results)
             raise
-        payload = {"error": told(error), "results": [step.to_json() for step in error.results]}
+        payload = {"error": error_payload(error), "results": [step.to_json() for step in error.results]}
         show_json(payload)
         raise FailedError(exit_code(error)) from error
 

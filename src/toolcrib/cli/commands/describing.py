@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.naming import meant
+from toolcrib.cli.naming import resolve_ids
 from toolcrib.cli.screen import clean, heading, note, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
@@ -52,7 +52,7 @@ def describe(state: State, tool_id: str, level: str) -> None:
     async def work() -> None:
         async with state.view() as view:
             with waiting("asking the servers"):
-                (meant_id,) = await meant(view, [tool_id])
+                (meant_id,) = await resolve_ids(view, [tool_id])
                 doc = await view.describe(meant_id, level)
             if state.json:
                 show_json(doc.to_json())

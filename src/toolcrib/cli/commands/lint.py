@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.exits import FailedError
-from toolcrib.cli.naming import meant, tell_absent
+from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
@@ -48,7 +48,7 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
     async def work() -> "tuple[list[Tool], set[str], dict[str, Any]]":
         async with state.view() as view:
             with waiting("asking the servers"):
-                named = [await view.describe(each) for each in await meant(view, ids)]
+                named = [await view.describe(each) for each in await resolve_ids(view, ids)]
                 await view.tools(limit=1)
             tools = [view.index.get(each.id) for each in view.index.every()]  # all, because they are compared
             wanted = [each.tool for each in named if each.tool is not None] if ids else tools

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.inputs import read_args, read_pairs
-from toolcrib.cli.naming import meant
+from toolcrib.cli.naming import resolve_ids
 from toolcrib.cli.screen import clean, note, progress, show_json, show_text
 from toolcrib.cli.state import State, shared, wait_for
 
@@ -56,7 +56,7 @@ def run(
 
     async def work() -> None:
         async with state.view() as view:
-            (meant_id,) = await meant(view, [tool_id])
+            (meant_id,) = await resolve_ids(view, [tool_id])
             filled = {**given, **await _pairs(view, meant_id, pairs)} if pairs else given
             if stream:
                 await _stream(state, view, meant_id, filled, timeout)

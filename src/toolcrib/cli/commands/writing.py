@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.naming import meant, not_there, tell_absent
+from toolcrib.cli.naming import not_there, resolve_ids, tell_absent
 from toolcrib.cli.screen import note, show_json, show_text, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
@@ -65,7 +65,7 @@ def _check_target(target: str) -> None:
 
 async def _be_there(view: "View", ids: tuple[str, ...]) -> tuple[str, ...]:
     """Wait for the servers of tools, or of all, and return their ids; refuse tools that are not there."""
-    found = await meant(view, ids)
+    found = await resolve_ids(view, ids)
     for each in found:
         await view.describe(each, "summary")
     if not found:

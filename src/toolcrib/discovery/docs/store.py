@@ -11,7 +11,7 @@ from toolcrib.discovery import facts
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
 from toolcrib.discovery.docs.glance import schema_info
 from toolcrib.discovery.docs.observed import ObservedShape
-from toolcrib.discovery.facts import own
+from toolcrib.discovery.facts import deep_copy
 from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
@@ -226,7 +226,7 @@ class DocStore:
 
     def _shown(self, entry: DocEntry, limit: int | None) -> tuple[ToolExample, ...]:
         limits = [count for count in (limit, self._max_examples) if count is not None]
-        return tuple(own(example) for example in entry.examples[: min(limits, default=None)])
+        return tuple(deep_copy(example) for example in entry.examples[: min(limits, default=None)])
 
     def _find(self, tool_id: str | ToolId) -> _Found:
         """Return what a reference means; a tool that is not there is not an error yet."""
@@ -276,7 +276,7 @@ class DocStore:
     def _definition(self, tool: Tool, key: str) -> dict[str, Any]:
         """Return what tells how a tool is called, and what it gives back."""
         observed = self._learnt.of(key) if tool.output_schema is None else None
-        return {"tool": own(tool), "schema_info": self._glance(tool, key), "observed_output": observed}
+        return {"tool": deep_copy(tool), "schema_info": self._glance(tool, key), "observed_output": observed}
 
     def _glance(self, tool: Tool, key: str) -> SchemaInfo:
         known, info = self._glances.get(key, (None, None))
@@ -287,7 +287,7 @@ class DocStore:
                 if len(self._glances) >= _MAX_GLANCES:
                     del self._glances[next(iter(self._glances))]
                 self._glances[key] = tool, info
-        return own(info)
+        return deep_copy(info)
 
 
 def _facts(tool: Tool) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def _facts(tool: Tool) -> dict[str, Any]:
         "input_modes": facts.input_modes(tool),
         "output_modes": facts.output_modes(tool),
         "security_summary": facts.security_summary(tool),
-        "annotations": own(tool.annotations) if tool.annotations else None,
+        "annotations": deep_copy(tool.annotations) if tool.annotations else None,
     }
 
 

@@ -27,11 +27,11 @@ __all__ = [
     "is_unreachable",
     "marked",
     "never_sent",
-    "own",
     "place",
     "reason_of",
     "reason_of_status",
     "reason_of_type",
+    "transport_facts",
     "was_answered",
 ]
 
@@ -67,12 +67,12 @@ def is_lost_session(error: MCPError) -> bool:
     >>> is_lost_session(MCPError(-32600, "Session terminated"))
     False
     """
-    return (own(error.data) or {}).get("lost") is True
+    return (transport_facts(error.data) or {}).get("lost") is True
 
 
 def is_unreachable(error: MCPError) -> bool:
     """Return whether a request never left, because there was nobody to take it."""
-    return error.code == CONNECTION_CLOSED and (own(error.data) or {}).get("sent") is False
+    return error.code == CONNECTION_CLOSED and (transport_facts(error.data) or {}).get("sent") is False
 
 
 def is_closed(error: MCPError) -> bool:
@@ -106,7 +106,7 @@ def call_failure(error: MCPError, call: Call, backend: str) -> ToolError:
 
 def _may_have_run(error: MCPError) -> bool | None:
     """Return whether a call may have run of which nothing came back; None if something did."""
-    facts = own(error.data)
+    facts = transport_facts(error.data)
     if facts is not None:
         return (
             facts.get("status") not in _DID_NOT_RUN if "status" in facts else facts.get("sent") is not False
@@ -124,7 +124,7 @@ def marked(**facts: Any) -> dict[str, Any]:
     return {_MARK: _TOKEN, **facts}
 
 
-def own(data: Any) -> dict[str, Any] | None:
+def transport_facts(data: Any) -> dict[str, Any] | None:
     """Return what is known of a request from the data of its error; None if a server sent the error.
 
     >>> own(marked(sent=False))
@@ -155,7 +155,7 @@ def never_sent(error: BaseException) -> bool:
     """Return whether a request that failed like this certainly did not reach the server."""
     return all(
         isinstance(leaf, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-        or (isinstance(leaf, MCPError) and (own(leaf.error.data) or {}).get("sent") is False)
+        or (isinstance(leaf, MCPError) and (transport_facts(leaf.error.data) or {}).get("sent") is False)
         for leaf in _leaves(error)
     )
 

@@ -157,8 +157,8 @@ class Conversation:
                 value = await self._bridge.call(message["path"], message["args"], message["kwargs"])
                 reply = {"answer": number, "value": value}
                 del value
-        except GuestError as told:
-            reply = {"answer": number, "error": {"kind": told.kind, "message": told.message}}
+        except GuestError as error:
+            reply = {"answer": number, "error": {"kind": error.kind, "message": error.message}}
         except Exception as error:  # noqa: BLE001 - it is raised where the run is
             self._fail(error)
             tasks.cancel_scope.cancel()
