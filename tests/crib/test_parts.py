@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from waiting import PATIENCE
 
-from toolcrib import Tool
+from toolcrib import DefaultValidator, SyncCrib, Tool
 from toolcrib.crib import Crib
 from toolcrib.crib.sources.catalogue import CatalogueWriter, keep_only
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Origin
 from toolcrib.discovery import Discovery, MemoryStore, StaticEmbedder, StoredTool
-from toolcrib.errors import EmbeddingError, ServerUnavailableError, StoreError
+from toolcrib.errors import EmbeddingError, InputValidationError, ServerUnavailableError, StoreError
 from toolcrib.execution import Outcome
 from toolcrib.model import McpBackend
 
@@ -324,3 +324,33 @@ async def test_giving_up_while_a_crib_opens_closes_it(tmp_path: Path) -> None:
         await crib.__aenter__()
     assert scope.cancelled_caught
     assert "closed" in repr(crib)
+
+
+class Counting(DefaultValidator):
+    """Counts what it is asked to validate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def validate_input(self, tool: Tool, args: Any) -> None:
+        self.asked.append(f"{tool.name} input")
+        super().validate_input(tool, args)
+
+    def validate_output(self, tool: Tool, value: Any) -> None:
+        self.asked.append(f"{tool.name} output")
+        super().validate_output(tool, value)
+
+
+def test_a_validator_of_ones_own_checks_every_call() -> None:
+    validator = Counting()
+    crib = SyncCrib(validator=validator)
+
+    @crib.add(namespace="math")
+    def double(number: int) -> int:
+        return 2 * number
+
+    assert crib.run("math:double", {"number": 2}).structured == 4
+    assert validator.asked == ["double input", "double output"]
+    with pytest.raises(InputValidationError):
+        crib.run("math:double", {"number": "two"})

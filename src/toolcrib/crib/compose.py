@@ -25,6 +25,7 @@ from toolcrib.errors import EmbeddingError, MissingExtraError, StoreError
 from toolcrib.execution import Middleware, Observer
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
 from toolcrib.execution.trace import Audit, JsonLines, OpenTelemetry, available
+from toolcrib.model import SchemaValidator
 
 __all__ = [
     "can_do_without",
@@ -60,10 +61,10 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
 
 
 def make_discovery(
-    settings: Settings, store: Store | None, why: Why
+    settings: Settings, store: Store | None, why: Why, validator: SchemaValidator
 ) -> tuple[Discovery, AvailabilityResolver]:
     """Return the catalogue on a store, and the resolver that knows which servers are not there."""
-    index = Index(_searcher(settings.search, store), store=store)
+    index = Index(_searcher(settings.search, store), store=store, validator=validator)
     reach = AvailabilityResolver(index, why)
     return Discovery(index, DocStore(reach, texts=store), store=store), reach
 

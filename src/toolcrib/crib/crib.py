@@ -14,7 +14,7 @@ from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
-from toolcrib.model import LocalBackend, LocalTool, Tool, tool
+from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, tool
 
 __all__ = ["Crib"]
 
@@ -41,7 +41,7 @@ class Crib(View):
 
     _way_in: ClassVar[str] = "async with crib:"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a program may replace, each by its name
         self,
         config: Config = None,
         *,
@@ -50,6 +50,7 @@ class Crib(View):
         observers: Sequence[Observer] = (),
         environ: Mapping[str, str] | None = None,
         on_input: OnInput | None = None,
+        validator: SchemaValidator | None = None,
     ) -> None:
         """Read a configuration; nothing is started.
 
@@ -60,12 +61,13 @@ class Crib(View):
             observers: watch each call.
             environ: where variables in the configuration are looked up, instead of the process's environment.
             on_input: gives a server what it asks for in the middle of a call.
+            validator: checks arguments and results against their schemas, instead of a `DefaultValidator`.
 
         Raises:
             ConfigError: with every problem found.
         """
-        doors = Hooks(policy, tuple(middleware), tuple(observers), environ, on_input)
-        super().__init__(SharedState(Engine(load(config), doors, self._way_in)))
+        hooks = Hooks(policy, tuple(middleware), tuple(observers), environ, on_input, validator)
+        super().__init__(SharedState(Engine(load(config), hooks, self._way_in)))
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"

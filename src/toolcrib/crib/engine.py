@@ -27,7 +27,7 @@ from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, 
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.config import OnInput
-from toolcrib.model import DefaultValidator, McpBackend, Resolver, Tool, ToolBackend
+from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend
 
 __all__ = ["Engine", "Hooks"]
 
@@ -50,6 +50,7 @@ class Hooks:
     observers: Sequence[Observer] = ()
     environ: Mapping[str, str] | None = None
     on_input: OnInput | None = None
+    validator: SchemaValidator | None = None
 
 
 class Engine:
@@ -59,9 +60,9 @@ class Engine:
     opens and which one closes.
     """
 
-    def __init__(self, settings: Settings, doors: Hooks, way_in: str) -> None:
+    def __init__(self, settings: Settings, hooks: Hooks, way_in: str) -> None:
         """Put the parts together; `way_in` is what a user writes to open it."""
-        self.settings, self._itself = itself_off(settings, doors.environ)
+        self.settings, self._itself = itself_off(settings, hooks.environ)
         settings = self.settings
         self.waiting = Waiting(self, way_in)
         self.handlers = LocalHandlers()
@@ -69,13 +70,14 @@ class Engine:
         """The namespaces whose tools come from servers and APIs; another set after a reload."""
         self.listing: ToolLister | None = None
         self.servers: McpServers | None = None
-        self._doors = doors
+        self._hooks = hooks
+        self.validator: SchemaValidator = hooks.validator or DefaultValidator()
+        """The one validator of the crib: it compiles each schema once, whoever asks."""
         self._depth = 0
-        self._apis = Apis(settings, doors.environ)
+        self._apis = Apis(settings, hooks.environ)
         self._own: dict[str, tuple[Tool, ToolBackend]] = {}
         self._observers = make_observers(settings)
         self._middleware = make_middleware(settings)
-        self._validator = DefaultValidator()
         self._catalogue: CatalogueWriter | None = None
         self._opened = settings
         self._changing = anyio.Lock(fast_acquire=True)
@@ -87,7 +89,7 @@ class Engine:
         self._set_runner()
 
     def _set_catalogue(self, store: Store | None) -> None:
-        self.discovery, self._reach = make_discovery(self.settings, store, self.why_absent)
+        self.discovery, self._reach = make_discovery(self.settings, store, self.why_absent, self.validator)
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
 
@@ -101,10 +103,10 @@ class Engine:
             local=self.handlers,
             mcp=self.servers if self.settings.servers else None,
             providers=self._apis.executors,
-            validator=self._validator,
-            policy=self._doors.policy,
-            middleware=(*self._middleware, *self._doors.middleware),
-            observers=(*self._observers, self._learning, *self._doors.observers),
+            validator=self.validator,
+            policy=self._hooks.policy,
+            middleware=(*self._middleware, *self._hooks.middleware),
+            observers=(*self._observers, self._learning, *self._hooks.observers),
             timeout=self.settings.timeout,
             timeout_of=self._timeout_of,
             prepare=(waiting or self.waiting).for_tool,
@@ -147,7 +149,7 @@ class Engine:
         async with self._changing:
             if self._closing.is_set() or self._ended.is_set():
                 raise CribStateError("this crib is closed; make another")
-            settings, itself = itself_off(settings, self._doors.environ)
+            settings, itself = itself_off(settings, self._hooks.environ)
             reported = differences(self.settings, settings)
             same_audit = settings.audit == self.settings.audit
             observers = self._observers if same_audit else make_observers(settings)
@@ -175,7 +177,7 @@ class Engine:
                 self.settings = before
                 raise
         self.names = names_of(settings)
-        self._apis = Apis(settings, self._doors.environ)
+        self._apis = Apis(settings, self._hooks.environ)
         self._observers, self._middleware = observers, make_middleware(settings)
         self._set_runner()
 
@@ -239,14 +241,14 @@ class Engine:
             self._ended.set()
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        self._depth = depth_of(self._doors.environ)
+        self._depth = depth_of(self._hooks.environ)
         self._leave_out(self._itself)
         self.servers = servers = McpServers(
             deeper(self.settings.servers, self._depth),
-            environ=self._doors.environ,
+            environ=self._hooks.environ,
             max_result_bytes=self.settings.limits.result_bytes,
             on_tools=self._note,
-            on_input=self._doors.on_input,
+            on_input=self._hooks.on_input,
         )
         origins = self._origins(servers).values()
         self._catalogue = catalogue = await to_thread.run_sync(self._open_catalogue, origins)
@@ -284,7 +286,7 @@ class Engine:
         self, identities: Mapping[str, str]
     ) -> tuple[dict[str, StoredSource], frozenset[str]]:
         """Take up what the store holds of these origins, if there is a store, and who did not answer it."""
-        store = open_store(self.settings, self._doors.environ)
+        store = open_store(self.settings, self._hooks.environ)
         if store is None:
             return {}, frozenset()
         try:

@@ -50,9 +50,9 @@ class SyncCrib:
     Ctrl-C, cancels the tool. For views of a part of the tools there is `Crib.view`.
     """
 
-    def __init__(self, config: Config = None, **doors: Any) -> None:
+    def __init__(self, config: Config = None, **hooks: Any) -> None:
         """Read a configuration; nothing is started. What is taken is what `Crib` takes."""
-        self._crib = _Inner(config, **doors)
+        self._crib = _Inner(config, **hooks)
         self._loop = LoopThread()
         self._is_open = False
 

@@ -21,7 +21,7 @@ from toolcrib.execution import Runner, RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.progress import Progress
-from toolcrib.model import Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
 from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
@@ -77,6 +77,11 @@ class View:
     def settings(self) -> Settings:
         """The configuration of the crib."""
         return self._engine.settings
+
+    @property
+    def validator(self) -> SchemaValidator:
+        """The validator of the crib."""
+        return self._engine.validator
 
     @property
     def index(self) -> Index | IndexView:

@@ -23,7 +23,7 @@ from toolcrib.gateway.signals import stop_signals
 from toolcrib.gateway.stdio import serve_streams, taken_over
 from toolcrib.gateway.watch import mark_of
 from toolcrib.gateway.watch import watch as watch_file
-from toolcrib.model import LocalTool, Tool
+from toolcrib.model import LocalTool, SchemaValidator, Tool
 from toolcrib.model.suggest import choose
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Gateway:
         watch: bool | None = None,
         environ: Mapping[str, str] | None = None,
         frontends: Frontends | None = None,
+        validator: SchemaValidator | None = None,
     ) -> None:
         """Read a configuration; nothing is started.
 
@@ -72,6 +73,7 @@ class Gateway:
             watch: whether the configuration is read again when its file changes; None: as it says itself.
             environ: where variables in the configuration are looked up, instead of the process's environment.
             frontends: makes what clients see, instead of the meta-tools.
+            validator: as for `Crib`.
 
         Raises:
             ConfigError: with every problem found.
@@ -86,6 +88,7 @@ class Gateway:
             observers=(self._metrics,),
             environ=environ,
             on_input=relay_input,
+            validator=validator,
         )
         for each in tools:
             self.crib.add(each)

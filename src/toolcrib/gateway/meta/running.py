@@ -27,7 +27,7 @@ from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.confirm import agreed, ask, is_destructive
 from toolcrib.gateway.meta.failures import failure
 from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
-from toolcrib.model import DefaultValidator, RunResult, Tool, ToolCallRecord
+from toolcrib.model import RunResult, Tool, ToolCallRecord
 from toolcrib.runtime.stubs.naming import identifier
 from toolcrib.runtime.surface import mentioned
 
@@ -57,7 +57,7 @@ class RunHandlers:
         self._portrait = portrait
         self._fitting = fitting
         self._no_code = code
-        self._validator = DefaultValidator()
+        self._validator = view.validator
 
     async def run_tool(self, call: MetaCall) -> Reply:
         """Run one tool."""
