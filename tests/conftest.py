@@ -136,9 +136,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Save what a worker measured while it is waited for: xdist kills one that takes long to end after this."""
-    if (measured := coverage.Coverage.current()) is not None:
+    measured = coverage.Coverage.current()
+    if measured is not None and hasattr(session.config, "workerinput"):
         measured.save()
 
 

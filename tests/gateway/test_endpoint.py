@@ -242,7 +242,7 @@ import anyio
 from gateway.little_face import LittleFace
 from mcp import Client
 from opentelemetry import trace
-from toolcrib.gateway.endpoint import Endpoint
+from toolcrib.gateway.endpoint import McpEndpoint
 
 spans = []
 
@@ -256,7 +256,7 @@ class Provider(trace.NoOpTracerProvider):
         return Tracer()
 
 async def main():
-    async with Client(Endpoint(LittleFace()).server) as client:
+    async with Client(McpEndpoint(LittleFace()).server) as client:
         await client.call_tool("echo", {})
         assert spans == []
         trace.set_tracer_provider(Provider())

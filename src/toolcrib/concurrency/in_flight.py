@@ -8,7 +8,7 @@ __all__ = ["InFlight"]
 class InFlight:
     """Counts those within its `with` blocks.
 
-    >>> visits = Visits()
+    >>> visits = InFlight()
     >>> with visits:
     ...     len(visits)
     1

@@ -210,7 +210,7 @@ def deep_copy(record: R) -> R:
 
     >>> from toolcrib.model import ToolExample
     >>> example = ToolExample(args={"labels": ["bug"]})
-    >>> own(example).args["labels"].append("wontfix")
+    >>> deep_copy(example).args["labels"].append("wontfix")
     >>> example.args
     {'labels': ['bug']}
     """

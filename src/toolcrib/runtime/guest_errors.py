@@ -46,7 +46,7 @@ class GuestError(Exception):
 def as_guest_error(error: BaseException, args: Any = None) -> GuestError:
     """Return what a guest is told of an error; paths that its own arguments name are left as they are.
 
-    >>> str(told(ToolNotFoundError("git:comit", ("git:commit",))))
+    >>> str(as_guest_error(ToolNotFoundError("git:comit", ("git:commit",))))
     "LookupError: no tool named 'git:comit'; did you mean 'git:commit'?"
     """
     kind = next((name for known, name in _KINDS if isinstance(error, known)), "RuntimeError")

@@ -64,6 +64,7 @@ class Looked:
     def __init__(self) -> None:
         self.index = CountingIndex()
         self.settings = Crib().settings
+        self.validator = DefaultValidator()
 
 
 def descriptions(face: MetaTools) -> dict[str, str]:

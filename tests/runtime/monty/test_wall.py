@@ -93,8 +93,8 @@ def test_the_filter_looks_at_options_and_flags(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from toolcrib.runtime.monty.wall import Wall
-print(Wall(()).__enter__().script.parent, flush=True)
+from toolcrib.runtime.monty.wall import WorkerFolder
+print(WorkerFolder(()).__enter__().script.parent, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -137,9 +137,7 @@ def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.Mo
 @needs_bubblewrap
 def test_where_nobody_tells_who_is_alive_nothing_is_swept(tmp_path: Path) -> None:
     left = killed(tmp_path)
-    code = (
-        "from toolcrib.runtime.monty.wall import Wall\nwith Wall(()) as wall:\n    print(wall.script.parent)"
-    )
+    code = "from toolcrib.runtime.monty.wall import WorkerFolder\nwith WorkerFolder(()) as wall:\n    print(wall.script.parent)"
     blind = ["bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--tmpfs", "/proc"]
     given = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
@@ -175,7 +173,9 @@ def told_with(path: Path, code: str) -> str:
 
 def test_without_bubblewrap_there_is_no_wall(tmp_path: Path) -> None:
     assert told_with(tmp_path, "print(wall.wall_here())") == "()"
-    assert told_with(tmp_path, "print(wall.Wall(()).__enter__().script.read_text())").endswith('monty "$@"')
+    assert told_with(tmp_path, "print(wall.WorkerFolder(()).__enter__().script.read_text())").endswith(
+        'monty "$@"'
+    )
 
 
 def test_a_bubblewrap_that_does_not_work_is_none(tmp_path: Path) -> None:

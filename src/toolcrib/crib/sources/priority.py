@@ -10,7 +10,7 @@ __all__ = ["PriorityLimiter"]
 class PriorityLimiter:
     """Lets those who join have their turn in the order they came, so many at once.
 
-    >>> turns = Turns(1)
+    >>> turns = PriorityLimiter(1)
     >>> first, second = turns.join("a"), turns.join("b")
     >>> first.is_set(), second.is_set()
     (True, False)

@@ -1,13 +1,16 @@
 """Measuring search on labelled questions: how often the right tool is found, at what cost, and how surely.
 
->>> from toolcrib.discovery.evaluation import Catalogue, LabelledSet, Question, evaluate
+>>> from toolcrib.discovery.evaluation import EvaluationCatalogue, LabelledQuery, LabelledSet, evaluate
 >>> from toolcrib.discovery.protocols import Hit
 >>> from toolcrib.model import Tool
 >>> class AlwaysDrill:
 ...     def search(self, query, *, limit):
 ...         return [Hit("drill", 1.0, 0.9)]
->>> tools = Catalogue.of([Tool(name="drill", input_schema={}), Tool(name="saw", input_schema={})])
->>> asked = (Question(query="make a hole", relevant=["drill"]), Question(query="cut", relevant=["saw"]))
+>>> tools = EvaluationCatalogue.of([Tool(name="drill", input_schema={}), Tool(name="saw", input_schema={})])
+>>> asked = (
+...     LabelledQuery(query="make a hole", relevant=["drill"]),
+...     LabelledQuery(query="cut", relevant=["saw"]),
+... )
 >>> evaluate(AlwaysDrill(), LabelledSet("shop", tools, asked)).hit1
 0.5
 """

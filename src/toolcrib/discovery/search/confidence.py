@@ -72,7 +72,7 @@ def doubt(page: Page[Result], query: str, known: Iterable[str] = ()) -> NoMatch 
     `known` are the namespaces there are, those that are worth a look first.
 
     >>> doubt(Page(items=(), total=0), "send a male", ["git", "mail"])
-    Doubt(guesses=False, near=('mail',), others=('git',))
+    NoMatch(guesses=False, near=('mail',), others=('git',))
     """
     best = max((result.confidence for result in page.items), default=0.0)
     if not query.strip() or best >= LOW_CONFIDENCE:

@@ -127,9 +127,9 @@ def marked(**facts: Any) -> dict[str, Any]:
 def transport_facts(data: Any) -> dict[str, Any] | None:
     """Return what is known of a request from the data of its error; None if a server sent the error.
 
-    >>> own(marked(sent=False))
+    >>> transport_facts(marked(sent=False))
     {'sent': False}
-    >>> own({"sent": False}) is None
+    >>> transport_facts({"sent": False}) is None
     True
     """
     if not isinstance(data, dict) or data.get(_MARK) != _TOKEN:

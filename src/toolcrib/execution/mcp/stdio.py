@@ -203,7 +203,7 @@ class _Link:
 class NonProtocolOutput:
     """Tells servers that log to standard output until they speak from programs that do not speak MCP at all.
 
-    >>> chatter = Chatter()
+    >>> chatter = NonProtocolOutput()
     >>> {chatter.verdict(b"garbage") for _ in range(19)}
     {None}
     >>> chatter.verdict(b"garbage")

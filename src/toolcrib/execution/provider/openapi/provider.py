@@ -166,7 +166,7 @@ def _operations(document: dict[str, Any], skipped: list[Skipped]) -> Iterator[Op
 class OperationNames:
     """Gives each operation a name of its own: its id, else its method and path.
 
-    >>> names = Names()
+    >>> names = OperationNames()
     >>> names.take("list pets", "get", "/pets"), names.take(None, "get", "/pets/{id}")
     ('list_pets', 'get_pets_id')
     >>> names.take("list_pets", "get", "/dogs")
