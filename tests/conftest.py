@@ -27,6 +27,8 @@ HANGS = Settings(timeout=300, method="signal", func_only=True, disable_debugger_
 """The limit of one example of a law, as pyproject.toml has it for other tests: for hangs alone."""
 ATTACKS_APART = 8
 """Of a table of attacks, `make test` runs one row in so many, and `make proof` all."""
+TRACED_ROWS = 8
+"""Of a table, the coverage of so many rows is measured, and none of a law: they go through the same lines again."""
 WAITING = (
     "gateway",
     "execution/test_deaths",
@@ -64,8 +66,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_further_row = item.get_closest_marker("attack") and rows[table] % ATTACKS_APART != 1
         if is_further_row or "public_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.proof)
-        if hasattr(getattr(item, "obj", None), "hypothesis"):
+        is_law = hasattr(getattr(item, "obj", None), "hypothesis")
+        if is_law:
             _limit_each_example(item)
+        if is_law or rows[table] > TRACED_ROWS:
+            item.add_marker(pytest.mark.untraced)
 
 
 def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
