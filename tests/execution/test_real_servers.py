@@ -108,7 +108,7 @@ class TestEverything:
     async def test_links_to_resources_are_kept_in_order(self, shop: Shop) -> None:
         result = await shop.run("everything:get-resource-links", count=3)
         links = [part["uri"] for part in objects(result) if part["type"] == "resource_link"]
-        assert [link.rpartition("/")[2] for link in links] == ["1", "2", "3"]
+        assert [connection.rpartition("/")[2] for connection in links] == ["1", "2", "3"]
 
     async def test_a_long_operation_tells_of_its_steps(self, shop: Shop) -> None:
         told: list[tuple[float, float | None]] = []

@@ -218,8 +218,8 @@ def write_head(tool: CanonicalTool, called: str, losses: Losses) -> dict[str, An
 
 def description_of(tool: CanonicalTool) -> str | None:
     """Return what a tool says of itself, at whatever length it does."""
-    reported = tool.description or tool.summary or tool.display_name
-    return tool.description if reported is None else reported
+    text = tool.description or tool.summary or tool.display_name
+    return tool.description if text is None else text
 
 
 def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None:

@@ -117,9 +117,9 @@ class Verbs(click.Group):
         try:
             ended = super().main(args, obj=state, **settings)
         except Exception as error:  # noqa: BLE001 - the boundary to people, who are told everything in a few words
-            value = args[: args.index("--")] if "--" in args else args
+            options = args[: args.index("--")] if "--" in args else args
             with ignore_broken_pipe():
-                report(error, as_json=state.json or "--json" in value, debug=state.debug)
+                report(error, as_json=state.json or "--json" in options, debug=state.debug)
             return exit_code(error)
         return ended if isinstance(ended, int) else 0
 

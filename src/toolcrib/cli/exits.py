@@ -150,14 +150,15 @@ def _tell(error: BaseException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err=True)
     heading = click.style("error:", fg="red", bold=True)
-    reported = _last_words(error)
-    message = clean(f"{error_payload(error)['message']}{f'; its last words: {reported}' if reported else ''}")
+    last_words = _last_words(error)
+    suffix = f"; its last words: {last_words}" if last_words else ""
+    message = clean(f"{error_payload(error)['message']}{suffix}")
     click.echo(f"{heading} {click.style(message, fg='red')}", err=True)
 
 
 def _with_last_words(error: ToolcribError) -> dict[str, Any]:
-    text, words = explain(error), _last_words(error)
-    return {**text, "details": {**text.get("details", {}), "stderr": words}} if words else text
+    payload, words = explain(error), _last_words(error)
+    return {**payload, "details": {**payload.get("details", {}), "stderr": words}} if words else payload
 
 
 def _last_words(error: BaseException) -> str:

@@ -174,7 +174,7 @@ def progress(text: str) -> Iterator[Advance]:
         task = shown.add_task(text, total=None)
 
         def advance(done: float, total: float | None, word: str | None) -> None:
-            value = text if word is None else f"{text}: {clean(word)[:60]}"
-            shown.update(task, completed=done, total=total, description=value)
+            line = text if word is None else f"{text}: {clean(word)[:60]}"
+            shown.update(task, completed=done, total=total, description=line)
 
         yield advance

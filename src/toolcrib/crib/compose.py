@@ -65,8 +65,8 @@ def make_discovery(
 ) -> tuple[Discovery, AvailabilityResolver]:
     """Return the catalogue on a store, and the resolver that knows which servers are not there."""
     index = Index(_searcher(settings.search, store), store=store, validator=validator)
-    reach = AvailabilityResolver(index, why)
-    return Discovery(index, DocStore(reach, texts=store), store=store), reach
+    resolver = AvailabilityResolver(index, why)
+    return Discovery(index, DocStore(resolver, texts=store), store=store), resolver
 
 
 def make_embedder(settings: SearchSettings) -> LocalEmbedder:

@@ -150,8 +150,8 @@ class Crib(View):
         labels: Any = tags
         if isinstance(labels, Iterable) and not isinstance(labels, str):
             labels = tuple(labels)  # it may give them once only, and a decorator be used again
-        payload = {"namespace": namespace, "version": version, "tags": labels}
-        changes = {name: value for name, value in payload.items() if value}
+        options = {"namespace": namespace, "version": version, "tags": labels}
+        changes = {name: value for name, value in options.items() if value}
         if function is None:
             return lambda decorated: self.add(decorated, **changes)
         self._check_open()

@@ -89,12 +89,12 @@ class Engine:
         self._set_runner()
 
     def _set_catalogue(self, store: Store | None) -> None:
-        self.discovery, self._reach = make_discovery(self.settings, store, self.why_absent, self.validator)
+        self.discovery, self._resolver = make_discovery(self.settings, store, self.why_absent, self.validator)
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
 
     def _set_runner(self) -> None:
-        self.runner = self.runner_for(self._reach)
+        self.runner = self.runner_for(self._resolver)
 
     def runner_for(self, resolver: Resolver, waiting: Waiting | None = None) -> Runner:
         """Return a runner of the tools that a resolver knows, good for as long as `runner` is the same."""
@@ -150,22 +150,22 @@ class Engine:
             if self._closing.is_set() or self._ended.is_set():
                 raise CribStateError("this crib is closed; make another")
             settings, itself = itself_off(settings, self._hooks.environ)
-            reported = differences(self.settings, settings)
+            changes = differences(self.settings, settings)
             same_audit = settings.audit == self.settings.audit
             observers = self._observers if same_audit else make_observers(settings)
             if self.listing is None or self.servers is None:
                 self._become(settings, observers)
                 self._itself = itself
                 on_switched()
-                return reported
+                return changes
             self._leave_out(itself - self._itself)
             self._itself = itself
             self._observers = observers
-            renewed, dropped = self._take_up(settings, reported, self.listing, self.servers)
+            renewed, dropped = self._take_up(settings, changes, self.listing, self.servers)
             on_switched()
             await dropped.wait()
-            changed = tuple(sorted({*reported.changed, *renewed}))
-            return reported.replace(changed=changed, later=left_for_later(self._opened, settings))
+            changed = tuple(sorted({*changes.changed, *renewed}))
+            return changes.replace(changed=changed, later=left_for_later(self._opened, settings))
 
     def _become(self, settings: Settings, observers: Sequence[Observer]) -> None:
         """Be as if made of other settings; nothing is running."""
@@ -267,14 +267,14 @@ class Engine:
         tasks.start_soon(self._learning.run)
 
     def _open_catalogue(self, origins: Collection[Origin]) -> CatalogueWriter:
-        before = self.discovery, self._reach, self._learning
+        before = self.discovery, self._resolver, self._learning
         try:
             kept, missed = self._read_catalogue({origin.key: origin.identity for origin in origins})
         except StoreError as error:
             if self.settings.store is not None:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
-            self.discovery, self._reach, self._learning = before
+            self.discovery, self._resolver, self._learning = before
             kept, missed = {}, frozenset()
         self._set_runner()
         for origin in origins:
@@ -346,8 +346,8 @@ class Engine:
         """Return which server or API does not give the tools of a namespace, and why; None where it does."""
         if namespace in self.settings.servers and namespace not in self.names:
             is_off = f"server {namespace!r} is disabled in the configuration"
-            value = _ITSELF if namespace in self._itself else is_off
-            return f"mcp:{namespace}", ServerUnavailableError(namespace, value)
+            reason = _ITSELF if namespace in self._itself else is_off
+            return f"mcp:{namespace}", ServerUnavailableError(namespace, reason)
         origin = self.listing.origins.get(namespace) if self.listing else None
         if origin is None or self.listing is None or origin.is_well:
             return None

@@ -30,7 +30,7 @@ class ScopedEngine:
         return self._catalogue()[1]
 
     @property
-    def reach(self) -> AvailabilityResolver:
+    def resolver(self) -> AvailabilityResolver:
         """The catalogue as a resolver that knows which servers are not there."""
         return self._catalogue()[2]
 
@@ -44,9 +44,9 @@ class ScopedEngine:
     @property
     def runner(self) -> Runner:
         """Runs what is in the catalogue."""
-        reach, whole = self.reach, self._engine.runner
-        if self._runs is None or self._runs[0] is not whole or self._runs[1] is not reach:
-            self._runs = whole, reach, self._engine.runner_for(reach, self.waiting)
+        resolver, whole = self.resolver, self._engine.runner
+        if self._runs is None or self._runs[0] is not whole or self._runs[1] is not resolver:
+            self._runs = whole, resolver, self._engine.runner_for(resolver, self.waiting)
         return self._runs[2]
 
     def docs(self, docs: DocStore, tool_id: str | ToolId) -> DocStore:
@@ -55,8 +55,8 @@ class ScopedEngine:
         Raises:
             ToolNotFoundError: the tool that it is asked for is none of them, be it documented or not.
         """
-        self.reach.resolve(tool_id)
-        return docs.through(self.reach)
+        self.resolver.resolve(tool_id)
+        return docs.through(self.resolver)
 
     def only(self, statuses: dict[str, ServerStatus]) -> dict[str, ServerStatus]:
         """Return what is told of the servers that may have a tool of the scope."""

@@ -176,8 +176,8 @@ class View:
         tool_id = id_of(tool_id)
         self._waiting.check(tool_id)
         events = self._runner.stream(tool_id, args, timeout=timeout, caller=caller, defaults=defaults)
-        async with aclosing(events) as reported:
-            async for event in reported:
+        async with aclosing(events):
+            async for event in events:
                 yield event
 
     @overload
@@ -247,9 +247,9 @@ class View:
             RuntimeUnavailableError: the sandbox cannot run here, with what to install.
         """
         self._check_open()
-        payload = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
-        payload["language_fallback"] = language_fallback
-        request = self.settings.code.request(code, payload)
+        options = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
+        options["language_fallback"] = language_fallback
+        request = self.settings.code.request(code, options)
         return await self._code.execute(request, keep=self._shared.state == "open")
 
     async def stubs(
@@ -280,8 +280,8 @@ class View:
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
-        reported = self._engine.status()
-        return self._scoped.only(reported) if self._scoped else reported
+        statuses = self._engine.status()
+        return self._scoped.only(statuses) if self._scoped else statuses
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment.

@@ -171,8 +171,8 @@ class Discovery:
 
     def _search_known_examples(self, tool_id: ToolId) -> None:
         """Let a tool be found by the examples that it had before it came."""
-        if reported := self._said_by_examples(tool_id):
-            self.index.set_examples(tool_id, reported)
+        if examples := self._said_by_examples(tool_id):
+            self.index.set_examples(tool_id, examples)
 
     def _said_by_examples(self, tool_id: str | ToolId) -> list[str]:
         try:

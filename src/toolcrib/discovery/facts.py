@@ -80,8 +80,8 @@ def summary_text(tool: Tool, limit: int) -> str:
     That is `_meta.summary`, else the description, else a title.
     """
     annotated = tool.annotations.title if tool.annotations else None
-    parts = (_said(tool, "summary", _text), tool.description, tool.title, annotated)
-    shortened = (short(text, limit) for text in parts if text)
+    candidates = (_said(tool, "summary", _text), tool.description, tool.title, annotated)
+    shortened = (short(text, limit) for text in candidates if text)
     return next(filter(None, shortened), "")
 
 

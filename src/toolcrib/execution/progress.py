@@ -62,6 +62,6 @@ class Reporter:
         return self._reached if self._total is None else self._total
 
     async def _tell(self, reached: float, message: str | None) -> None:
-        reported = self._progress(reached, self._total, message)
-        if inspect.isawaitable(reported):
-            await reported
+        awaitable = self._progress(reached, self._total, message)
+        if inspect.isawaitable(awaitable):
+            await awaitable

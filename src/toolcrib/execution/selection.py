@@ -85,8 +85,8 @@ def _chosen(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolBackend
         raise InvalidBackendError(f"the selector chose more than {_MOST} backends")
     for backend in chosen:
         if not isinstance(backend, ToolBackend) or backend not in offered:
-            reported = label(backend) if isinstance(backend, ToolBackend) else f"a {type(backend).__name__}"
-            raise InvalidBackendError(f"the selector chose {reported}, which is no backend of the tool")
+            name = label(backend) if isinstance(backend, ToolBackend) else f"a {type(backend).__name__}"
+            raise InvalidBackendError(f"the selector chose {name}, which is no backend of the tool")
     return chosen
 
 

@@ -90,12 +90,8 @@ class RequestClient:
     @property
     def caller(self) -> str:
         """Who calls, for records: `mcp`, or `mcp:` and the name that the client gives itself."""
-        reported = self._session.client_params
-        name = (
-            ""
-            if reported is None
-            else " ".join(HIDDEN.sub("", reported.client_info.name[:_MAX_NAME]).split())
-        )
+        params = self._session.client_params
+        name = "" if params is None else " ".join(HIDDEN.sub("", params.client_info.name[:_MAX_NAME]).split())
         return f"mcp:{name}" if name else "mcp"
 
     @property
@@ -184,17 +180,17 @@ def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
 
 def _can_fill_forms(session: ServerSession) -> bool:
     """Return whether a client says that it can ask a person to fill in a form."""
-    reported = session.client_capabilities
-    able = None if reported is None else reported.elicitation
+    capabilities = session.client_capabilities
+    able = None if capabilities is None else capabilities.elicitation
     return able is not None and (able.form is not None or able.url is None)
 
 
 def _is_able(session: ServerSession, request: mcp_types.ServerRequest) -> bool:
     if isinstance(request, mcp_types.ElicitRequest):
         return _can_fill_forms(session)
-    reported = session.client_capabilities
+    capabilities = session.client_capabilities
     return (
         isinstance(request, mcp_types.CreateMessageRequest)
-        and reported is not None
-        and reported.sampling is not None
+        and capabilities is not None
+        and capabilities.sampling is not None
     )

@@ -255,13 +255,13 @@ class _Server(Server[Any]):
         protocol_version: str | None = None,
     ) -> mcp_types.ServerCapabilities:
         """Return what clients may ask for."""
-        reported = super().get_capabilities(
+        capabilities = super().get_capabilities(
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
-        reported.tools = mcp_types.ToolsCapability(list_changed=True)
-        if reported.resources is not None:
-            reported.resources = mcp_types.ResourcesCapability(subscribe=False, list_changed=False)
-        return reported
+        capabilities.tools = mcp_types.ToolsCapability(list_changed=True)
+        if capabilities.resources is not None:
+            capabilities.resources = mcp_types.ResourcesCapability(subscribe=False, list_changed=False)
+        return capabilities
 
 
 class _WhereTraced:

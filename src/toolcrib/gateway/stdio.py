@@ -168,12 +168,12 @@ async def _take(
 
 def _complaint(error: PydanticError) -> mcp_types.JSONRPCError:
     if error.errors(include_input=False, include_url=False)[0]["type"] == "json_invalid":
-        reported = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message="a line must be JSON")
+        data = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message="a line must be JSON")
     else:
-        reported = mcp_types.ErrorData(
+        data = mcp_types.ErrorData(
             code=mcp_types.INVALID_REQUEST, message="a line must be a JSON-RPC message"
         )
-    return mcp_types.JSONRPCError(jsonrpc="2.0", id=None, error=reported)
+    return mcp_types.JSONRPCError(jsonrpc="2.0", id=None, error=data)
 
 
 async def _lines(stdin: int) -> AsyncIterator[bytes]:

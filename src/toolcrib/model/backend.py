@@ -65,8 +65,8 @@ def _line(detail: ErrorDetails) -> InitErrorDetails:
         kind, place = "missing", ("kind",)
     elif kind == "union_tag_invalid":
         kind, message, place = "literal_error", "must be 'mcp', 'provider' or 'local'", ("kind",)
-    reported = PydanticCustomError(kind, "{reason}", {"reason": message})
-    return InitErrorDetails(type=reported, loc=place, input=detail["input"])
+    error = PydanticCustomError(kind, "{reason}", {"reason": message})
+    return InitErrorDetails(type=error, loc=place, input=detail["input"])
 
 
 AnyBackend = Annotated[

@@ -42,10 +42,10 @@ def read_docstring(text: str | None) -> Docstring:
     reader = _Reader()
     for line, following in zip(lines, [*lines[1:], ""], strict=False):
         reader.read(line, following)
-    parameters = {name: " ".join(filter(None, message)) for name, message in reader.parameters.items()}
+    parameters = {name: " ".join(filter(None, lines)) for name, lines in reader.parameters.items()}
     return Docstring(
         "\n".join(reader.description).strip(),
-        {name: message for name, message in parameters.items() if message},
+        {name: description for name, description in parameters.items() if description},
     )
 
 

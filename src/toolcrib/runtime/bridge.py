@@ -283,10 +283,10 @@ class CallEntry:
         if not isinstance(error, Exception):
             self.record = self._made(duration, error="it was cancelled")
             return
-        value = explain(error)["message"] if isinstance(error, ToolcribError) else said_by(error)
+        message = explain(error)["message"] if isinstance(error, ToolcribError) else said_by(error)
         op = error.op if isinstance(error, ToolError) else None
         kind = (getattr(error, "backend", None) or "").partition(":")[0] or None
-        self.record = self._made(duration, error=value, error_op=op, backend_kind=kind)
+        self.record = self._made(duration, error=message, error_op=op, backend_kind=kind)
 
     def _made(self, duration: float, **facts: Any) -> ToolCallRecord:
         return ToolCallRecord.of_checked(tool_id=self._tool_id, args=self._args, duration=duration, **facts)

@@ -87,10 +87,10 @@ def found_tools(page: Any) -> Any:
 
 
 def _found(item: Any) -> Any:
-    reported = plain(item)
-    if isinstance(reported, dict) and isinstance(reported.get("summary"), dict):
-        return {**reported.pop("summary"), **reported}
-    return reported
+    value = plain(item)
+    if isinstance(value, dict) and isinstance(value.get("summary"), dict):
+        return {**value.pop("summary"), **value}
+    return value
 
 
 def room_for(value: Any, limits: Limits) -> Any:

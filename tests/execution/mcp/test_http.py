@@ -287,7 +287,7 @@ async def test_a_server_without_tls_is_told_from_one_with_a_bad_one(transport: T
 
 
 @asynccontextmanager
-async def wire(*answers: bytes, hold: bool = False) -> AsyncIterator[str]:
+async def dispatcher(*answers: bytes, hold: bool = False) -> AsyncIterator[str]:
     """Answer each request with bytes, one after the other, and hang up; with `hold` only when the block ends."""
     left = list(answers)
 
@@ -325,7 +325,7 @@ def head(kind: str, *, length: int | None = None, status: str = "200 OK", **head
     ],
 )
 async def test_a_connection_that_breaks_off_fails_its_request_alone(answer: bytes, reason: str) -> None:
-    async with wire(answer, answer) as address, reached(at(address)) as found:
+    async with dispatcher(answer, answer) as address, reached(at(address)) as found:
         for _ in range(2):
             with pytest.raises(MCPError) as caught, anyio.fail_after(PATIENCE):
                 await found.send_discover("2026-07-28")
@@ -335,7 +335,7 @@ async def test_a_connection_that_breaks_off_fails_its_request_alone(answer: byte
 
 async def test_an_event_stream_that_breaks_off_fails_its_request_alone() -> None:
     answer = head("text/event-stream", length=100) + b": comment\n\n"
-    async with wire(answer, answer) as address, reached(at(address)) as found:
+    async with dispatcher(answer, answer) as address, reached(at(address)) as found:
         for _ in range(2):
             with pytest.raises(MCPError) as caught, anyio.fail_after(PATIENCE):
                 await found.send_discover("2026-07-28")
@@ -344,13 +344,16 @@ async def test_an_event_stream_that_breaks_off_fails_its_request_alone() -> None
 
 async def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
     answer = head("application/json", length=10**12) + b" " * 200_000
-    async with wire(answer, hold=True) as address, reached(at(address), max_message_bytes=100_000) as found:
+    async with (
+        dispatcher(answer, hold=True) as address,
+        reached(at(address), max_message_bytes=100_000) as found,
+    ):
         with pytest.raises(MCPError, match="more than 100000 bytes"), anyio.fail_after(PATIENCE):
             await found.send_discover("2026-07-28")
 
 
 async def test_a_server_that_never_answers_blocks_no_cancellation() -> None:
-    async with wire(b"", b"", b"", hold=True) as address, reached(at(address)) as found:
+    async with dispatcher(b"", b"", b"", hold=True) as address, reached(at(address)) as found:
         for _ in range(2):
             with anyio.fail_after(PATIENCE), anyio.move_on_after(0.05) as scope:
                 await found.send_discover("2026-07-28")
@@ -363,7 +366,7 @@ async def test_a_server_that_does_not_answer_the_farewell_is_left_all_the_same()
     answer = head("application/json", length=len(body), mcp_session_id="abc") + body
     accepted = head("text/plain", length=0, status="202 Accepted")
     with anyio.fail_after(PATIENCE):
-        async with wire(answer, accepted, hold=True) as address, reached(at(address)) as found:
+        async with dispatcher(answer, accepted, hold=True) as address, reached(at(address)) as found:
             await found.initialize()
 
 
@@ -510,7 +513,7 @@ async def test_there_is_one_tls_context_and_only_where_it_may_be_needed() -> Non
 async def test_an_event_stream_that_breaks_off_is_told_and_ends() -> None:
     hello = head("text/event-stream", length=1000) + b"data: early\n\nevent: endpoint\ndata: /post\n\n"
     seen: list[Any] = []
-    async with wire(hello) as address, sse_transport(at(address)) as streams, session(streams, seen):
+    async with dispatcher(hello) as address, sse_transport(at(address)) as streams, session(streams, seen):
         await until(lambda: bool(seen))
     assert reason_of(seen[0]) == f"{address}/mcp broke the connection off"
 

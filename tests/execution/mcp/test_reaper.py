@@ -195,7 +195,7 @@ def test_a_child_holds_no_end_of_the_line_to_the_watcher() -> None:
         watch_group(group)
         with sleeping() as later:
             links = [str(entry.readlink()) for entry in Path(f"/proc/{later}/fd").iterdir()]
-            assert not [link for link in links if link.startswith("socket:")]
+            assert not [connection for connection in links if connection.startswith("socket:")]
 
 
 def test_where_no_watcher_can_be_started_servers_run_unwatched_and_it_is_said() -> None:

@@ -51,9 +51,9 @@ async def stretched() -> AsyncIterator[tuple[Dispatcher, Far]]:
     write, hear = anyio.create_memory_object_stream[SessionMessage](10)
     with say, read, write, hear, anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
-            wire = Dispatcher(read, write, lambda: None)
-            await tasks.start(wire.run, ignore, ignore)
-            yield wire, Far(say, hear)
+            dispatcher = Dispatcher(read, write, lambda: None)
+            await tasks.start(dispatcher.run, ignore, ignore)
+            yield dispatcher, Far(say, hear)
             tasks.cancel_scope.cancel()
 
 
@@ -63,21 +63,21 @@ class Asked:
     result: Any = None
     error: MCPError | None = None
 
-    async def ask(self, wire: Dispatcher) -> None:
+    async def ask(self, dispatcher: Dispatcher) -> None:
         """Ask it."""
         try:
-            self.result = await wire.ask("tools/call", {"name": "add"}, {})
+            self.result = await dispatcher.ask("tools/call", {"name": "add"}, {})
         except MCPError as error:
             self.error = error
 
 
 async def test_each_who_asks_gets_the_answer_to_that() -> None:
-    async with stretched() as (wire, far):
+    async with stretched() as (dispatcher, far):
         first, second = Asked(), Asked()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(first.ask, wire)
+            tasks.start_soon(first.ask, dispatcher)
             one = await far.heard()
-            tasks.start_soon(second.ask, wire)
+            tasks.start_soon(second.ask, dispatcher)
             two = await far.heard()
             await far.says(id=str(two["id"]), result={"sum": 2})  # some servers write numbers as texts
             await far.says(id=one["id"], result={"sum": 1})
@@ -86,10 +86,10 @@ async def test_each_who_asks_gets_the_answer_to_that() -> None:
 
 
 async def test_the_first_of_two_answers_counts() -> None:
-    async with stretched() as (wire, far):
+    async with stretched() as (dispatcher, far):
         asked = Asked()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(asked.ask, wire)
+            tasks.start_soon(asked.ask, dispatcher)
             number = (await far.heard())["id"]
             await far.says(id=number, result={"sum": 1})
             await far.says(id=number, error={"code": -1, "message": "no"})
@@ -97,10 +97,10 @@ async def test_the_first_of_two_answers_counts() -> None:
 
 
 async def test_an_error_is_raised_as_it_came() -> None:
-    async with stretched() as (wire, far):
+    async with stretched() as (dispatcher, far):
         asked = Asked()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(asked.ask, wire)
+            tasks.start_soon(asked.ask, dispatcher)
             error = {"code": -32050, "message": "no", "data": {"why": "asked to"}}
             await far.says(id=(await far.heard())["id"], error=error)
         assert asked.error is not None
@@ -108,22 +108,22 @@ async def test_an_error_is_raised_as_it_came() -> None:
 
 
 async def test_whoever_waits_is_told_that_the_other_side_is_gone_and_whoever_comes_later() -> None:
-    async with stretched() as (wire, far):
+    async with stretched() as (dispatcher, far):
         asked, late = Asked(), Asked()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(asked.ask, wire)
+            tasks.start_soon(asked.ask, dispatcher)
             await far.heard()
             far.leaves()
-        await late.ask(wire)
+        await late.ask(dispatcher)
         for each in (asked, late):
             assert each.error is not None
             assert each.error.code == CONNECTION_CLOSED
 
 
 async def test_the_other_side_is_told_of_an_answer_that_nobody_waits_for_any_more() -> None:
-    async with stretched() as (wire, far):
+    async with stretched() as (dispatcher, far):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(Asked().ask, wire)
+            tasks.start_soon(Asked().ask, dispatcher)
             number = (await far.heard())["id"]
             tasks.cancel_scope.cancel()
         told = await far.heard()
@@ -131,19 +131,19 @@ async def test_the_other_side_is_told_of_an_answer_that_nobody_waits_for_any_mor
         await far.says(id=number, result={})  # too late, and no harm
         asked = Asked()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(asked.ask, wire)
+            tasks.start_soon(asked.ask, dispatcher)
             await far.says(id=(await far.heard())["id"], result={"sum": 1})
         assert asked.result == {"sum": 1}
 
 
 async def test_what_is_cancelled_before_it_is_sent_is_not_sent() -> None:
-    async with stretched() as (wire, far):
+    async with stretched() as (dispatcher, far):
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await Asked().ask(wire)
+            await Asked().ask(dispatcher)
         async with anyio.create_task_group() as tasks:
             asked = Asked()
-            tasks.start_soon(asked.ask, wire)
+            tasks.start_soon(asked.ask, dispatcher)
             heard = await far.heard()
             assert heard["method"] == "tools/call"
             await far.says(id=heard["id"], result={})

@@ -258,11 +258,11 @@ def _note_fields(tool: CanonicalTool, back: CanonicalTool, losses: Losses) -> No
     kept = set(tool.source_meta) if tool.source_format == back.source_format else set()
     lists = {*_LISTS.values(), "security_requirements"}
     for field in _CARRIED:
-        text, found = getattr(tool, field), getattr(back, field)
+        original, found = getattr(tool, field), getattr(back, field)
         name = FIELDS.get(field, field)
         if found:
             kept.add(name)
-            if text != found:
+            if original != found:
                 losses.note(
                     name, f"/{name}", f"is {shown(list(found) if field in lists else found)} in this format"
                 )

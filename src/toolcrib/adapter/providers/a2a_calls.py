@@ -96,8 +96,8 @@ def _arguments(parts: list[Any]) -> tuple[dict[str, Any], Any]:
 
 def _said_skill(holder: dict[str, Any]) -> str | None:
     metadata = holder.get("metadata")
-    parts = [metadata.get(key) for key in ("skillId", "skill_id")] if isinstance(metadata, dict) else []
-    return next((one for one in parts if isinstance(one, str) and one), None)
+    ids = [metadata.get(key) for key in ("skillId", "skill_id")] if isinstance(metadata, dict) else []
+    return next((one for one in ids if isinstance(one, str) and one), None)
 
 
 def _parts(outcome: ToolOutput) -> list[dict[str, Any]]:

@@ -76,11 +76,11 @@ def provider_from_card(card: Any) -> CanonicalProvider:
     except ConversionError as error:
         raise ConversionError(error.reason, error.adapter, "to_canonical_provider") from error
     provider = CanonicalProvider(source_format=_SKILLS.name, **_fields(data))
-    reported = _said(provider, Losses(_SKILLS.name))
+    kept = _said(provider, Losses(_SKILLS.name))
     rest = {
         key: value
         for key, value in data.items()
-        if key not in _FILLED and (key not in reported or reported[key] != value)
+        if key not in _FILLED and (key not in kept or kept[key] != value)
     }
     return provider.replace(source_meta=rest)
 
@@ -276,8 +276,8 @@ def _entries(extension: dict[str, Any] | None) -> Entries:
 def _schemas(entries: Entries, known: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the schemas of a skill, which are those of a skill without any if nothing is said of it."""
     entry = entries.get(known)
-    value = entry if isinstance(entry, dict) else {}
-    found = [value.get(key) for key in ("inputSchema", "outputSchema")]
+    fields = entry if isinstance(entry, dict) else {}
+    found = [fields.get(key) for key in ("inputSchema", "outputSchema")]
     given, gives = (schema if isinstance(schema, dict) else None for schema in found)
     return dict(OPEN) if given is None else given, gives
 
@@ -308,8 +308,8 @@ def _write_entries(capabilities: dict[str, Any], tools: Tools, *, schemas: bool)
         if extension is not None:
             extension["params"] = params
         else:
-            message = "JSON Schemas of what the skills take and give"
-            extension = {"uri": SCHEMAS_URI, "description": message, "params": params}
+            purpose = "JSON Schemas of what the skills take and give"
+            extension = {"uri": SCHEMAS_URI, "description": purpose, "params": params}
             capabilities["extensions"] = [*(capabilities.get("extensions") or ()), extension]
     return entries | added
 

@@ -217,30 +217,30 @@ def _texts(value: Any) -> tuple[str, ...] | None:
 def _rest(tool: CanonicalTool, *, is_own: bool) -> dict[str, Any]:
     """Return the definition without its name and schemas, as it came but for what the tool says otherwise."""
     rest: dict[str, Any] = copy_json(tool.source_meta) if is_own else {}
-    reported = CanonicalTool(name=tool.name, input_schema={}, **_fields(rest))
+    restored = CanonicalTool(name=tool.name, input_schema={}, **_fields(rest))
     for field, key in {"namespace": "namespace", "version": "version", "description": "description"}.items():
-        if getattr(tool, field) != getattr(reported, field):
+        if getattr(tool, field) != getattr(restored, field):
             rest[key] = getattr(tool, field)
-    if tool.tags != reported.tags:
+    if tool.tags != restored.tags:
         rest["tags"] = list(tool.tags)
-    if tool.display_name != reported.display_name:
+    if tool.display_name != restored.display_name:
         rest["title"] = tool.display_name
     if tool.description is None and not is_own and (tool.summary or tool.display_name):
         rest["description"] = tool.summary or tool.display_name
-    _add_annotations(rest, tool, reported)
-    _add_meta(rest, tool, reported)
+    _add_annotations(rest, tool, restored)
+    _add_meta(rest, tool, restored)
     return {key: value for key, value in rest.items() if value is not None or key in tool.source_meta}
 
 
-def _add_annotations(rest: dict[str, Any], tool: CanonicalTool, definition: CanonicalTool) -> None:
-    if tool.annotations != definition.annotations:
+def _add_annotations(rest: dict[str, Any], tool: CanonicalTool, restored: CanonicalTool) -> None:
+    if tool.annotations != restored.annotations:
         rest["annotations"] = copy_json(tool.annotations)
-    if tool.idempotent != definition.idempotent and tool.idempotent is not None:
+    if tool.idempotent != restored.idempotent and tool.idempotent is not None:
         rest["annotations"] = {**rest.get("annotations", {}), "idempotentHint": tool.idempotent}
 
 
-def _add_meta(rest: dict[str, Any], tool: CanonicalTool, definition: CanonicalTool) -> None:
-    ours, theirs = tool.to_json(), definition.to_json()
+def _add_meta(rest: dict[str, Any], tool: CanonicalTool, restored: CanonicalTool) -> None:
+    ours, theirs = tool.to_json(), restored.to_json()
     changed = {key: ours.get(key) for key in _IN_META.values() if ours.get(key) != theirs.get(key)}
     if changed:
         given = rest.get("_meta")

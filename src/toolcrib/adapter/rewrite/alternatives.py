@@ -44,8 +44,8 @@ class Alternatives:
 
     def _dialect(self) -> dict[str, Any]:
         """Return `$schema` as the original has it, if that is one that we know."""
-        value = self._root.get("$schema")
-        return {"$schema": value} if isinstance(value, str) and "draft-07" in value else {}
+        dialect = self._root.get("$schema")
+        return {"$schema": dialect} if isinstance(dialect, str) and "draft-07" in dialect else {}
 
     def _compiled(self) -> DefaultValidator:
         validator = self._validator

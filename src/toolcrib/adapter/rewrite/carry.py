@@ -77,8 +77,8 @@ def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
 
 def _complete(walk: "Walk", found: dict[str, Any], path: str) -> None:
     """Add what the provider wants every object and every array to say."""
-    value = found.get("type")
-    kinds = [value] if type(value) is str else value or ()
+    declared = found.get("type")
+    kinds = [declared] if type(declared) is str else declared or ()
     if "object" in kinds and walk.rules.needs_properties and "properties" not in found:
         found["properties"] = {}
         walk.losses.note("properties", path, "are added, empty, since the provider wants them")

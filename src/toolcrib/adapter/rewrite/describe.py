@@ -31,9 +31,9 @@ def add_text(description: Any, text: str) -> str:
 
 def hint(schema: dict[str, Any], *, left_out: frozenset[str]) -> str:
     """Return a short quotation of what a schema says; nothing if it says nothing, or refers elsewhere."""
-    payload = {word: value for word, value in schema.items() if word not in left_out}
-    text = _short(payload, MAX_HINT)
-    return f" that fits {text}" if payload and '"$ref"' not in text else ""
+    kept = {word: value for word, value in schema.items() if word not in left_out}
+    text = _short(kept, MAX_HINT)
+    return f" that fits {text}" if kept and '"$ref"' not in text else ""
 
 
 def _short(value: Any, limit: int) -> str:

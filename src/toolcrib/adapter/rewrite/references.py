@@ -182,8 +182,8 @@ class References:
                     kinds |= self._kinds[reference]
                 else:
                     pending.append(target)
-            value = schema.get("type", ())
-            kinds.update([value] if type(value) is str else value)
+            declared = schema.get("type", ())
+            kinds.update([declared] if type(declared) is str else declared)
             if schema.get("nullable"):
                 kinds.add("null")
             pending += schema.get("anyOf", ())

@@ -64,7 +64,7 @@ def _show(state: State, result: "ExecuteResult") -> None:
         show_text(result.stdout)
     if result.stderr:
         click.echo(clean(result.stderr).rstrip("\n"), err=True)
-    for reported in result.notes:
-        note(reported)
+    for text in result.notes:
+        note(text)
     if result.value is not None:
         show_value(result.value)

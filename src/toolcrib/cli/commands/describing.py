@@ -131,11 +131,11 @@ def _rows(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield what is to be known of each property of a schema, those of an object under it."""
     required = _list(schema, "required")
-    for name, text in _properties(schema).items():
-        inner = _resolved(text, root)
+    for name, phrase in _properties(schema).items():
+        inner = _resolved(phrase, root)
         default = json.dumps(inner["default"], ensure_ascii=False) if "default" in inner else ""
         needed = "required" if name in required else default
-        yield f"{_INDENT * depth}{name}", _type(text), needed, str(inner.get("description", ""))
+        yield f"{_INDENT * depth}{name}", _type(phrase), needed, str(inner.get("description", ""))
         if depth < _MAX_DEPTH:
             yield from _rows(_part(inner, root), root, depth + 1)
 

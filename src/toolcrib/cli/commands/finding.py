@@ -58,16 +58,16 @@ def search(
         async with state.view() as view:
             with waiting("searching"):
                 page = await view.search(asked, **options)
-                reported = await _about(view, asked, page)
-            reported += "" if page.items else not_there(view, options)
+                message = await _about(view, asked, page)
+            message += "" if page.items else not_there(view, options)
             absent = tell_absent(view, namespace)
             if state.json:
                 found: dict[str, Any] = {"tools": [_flat(result) for result in page], "total": page.total}
-                show_json({**found, **({"note": reported} if reported else {}), **absent})
+                show_json({**found, **({"note": message} if message else {}), **absent})
             elif page.items:
-                _show_found(page, reported)
+                _show_found(page, message)
             else:
-                click.echo(reported)
+                click.echo(message)
 
     wait_for(work)
 

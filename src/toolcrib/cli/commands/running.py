@@ -78,8 +78,8 @@ def _show_result(state: State, result: "RunResult") -> None:
         payload = result.to_json(without={"tool", "mcp_result"})
         show_json({"toolId": str(result.tool.id), "structured": None, **payload})
         return
-    for reported in result.notes:
-        note(reported)
+    for text in result.notes:
+        note(text)
     show_value(result.structured)
 
 
@@ -124,8 +124,8 @@ async def _stream(state: State, view: "View", tool_id: str, args: Any, limit: fl
         if not state.json:
             _tell(event)
     if state.json:
-        parts = [event.to_json() for event in events]
-        show_json({"toolId": tool_id, "structured": events[-1].data, "events": parts})
+        records = [event.to_json() for event in events]
+        show_json({"toolId": tool_id, "structured": events[-1].data, "events": records})
 
 
 def _tell(event: "StreamEvent") -> None:

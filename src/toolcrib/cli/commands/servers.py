@@ -51,7 +51,7 @@ def own_file(state: State, *, user: bool) -> Path:
 def carry_out(edit: "Edit", *, dry_run: bool, notes: Iterable[str] = ()) -> dict[str, Any]:
     """Write a change, unless it is only to be shown, and return what is told of it."""
     facts: dict[str, Any] = {"file": str(edit.path), "changed": edit.changes, "dryRun": dry_run}
-    facts |= {"notes": parts} if (parts := [*notes, *edit.notes]) else {}
+    facts |= {"notes": all_notes} if (all_notes := [*notes, *edit.notes]) else {}
     if dry_run:
         return {**facts, "diff": edit.diff}
     backup = edit.write()

@@ -74,8 +74,8 @@ def config_folder(
         ConfigError: what the variable says can be no folder; or there is no variable, and no home.
     """
     known = os.environ if environ is None else environ
-    if value := known.get(HOME):
-        return anchored(value, HOME)
+    if folder := known.get(HOME):
+        return anchored(folder, HOME)
     try:
         return platform_folder("config", known, platform, home) / _APP
     except RuntimeError as error:

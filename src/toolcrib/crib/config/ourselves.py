@@ -74,10 +74,10 @@ def _told_module(words: list[str]) -> list[str] | None:
 
 def _told_by_shell(words: list[str]) -> list[str] | None:
     try:
-        parts = shlex.split(" ".join(words).replace(";", " ; "))
+        tokens = shlex.split(" ".join(words).replace(";", " ; "))
     except ValueError:  # a quote that does not end
-        parts = " ".join(words).split()
-    begins = [place + 1 for place, word in enumerate(parts) if word in {"&&", "||", ";", "exec"}]
-    first = [place for place, word in enumerate(parts) if not word.startswith(("-", "/c", "/C"))][:1]
-    found = (told_us(parts[place:]) for place in [*first, *begins])
-    return next((reported for reported in found if reported is not None), None)
+        tokens = " ".join(words).split()
+    begins = [place + 1 for place, word in enumerate(tokens) if word in {"&&", "||", ";", "exec"}]
+    first = [place for place, word in enumerate(tokens) if not word.startswith(("-", "/c", "/C"))][:1]
+    found = (told_us(tokens[place:]) for place in [*first, *begins])
+    return next((arguments for arguments in found if arguments is not None), None)

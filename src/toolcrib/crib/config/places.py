@@ -40,8 +40,8 @@ def data_folder(
         StoreError: there is no variable, and no home.
     """
     known = os.environ if environ is None else environ
-    if value := known.get(HOME):
-        return anchored(value, HOME)
+    if folder := known.get(HOME):
+        return anchored(folder, HOME)
     try:
         return platform_folder("data", known, platform, home) / _APP
     except RuntimeError as error:
@@ -75,8 +75,8 @@ def platform_folder(
     if platform == "darwin":
         return home_folder(home) / "Library" / "Application Support"
     variable, below = _XDG[kind]
-    reported = Path(environ.get(variable) or "")
-    return reported if reported.is_absolute() else home_folder(home) / below
+    folder = Path(environ.get(variable) or "")
+    return folder if folder.is_absolute() else home_folder(home) / below
 
 
 def home_folder(home: Path | None = None) -> Path:

@@ -139,7 +139,7 @@ class CodeSettings(Section):
     allow_unsafe: bool = False
     """Whether code may run without any wall, where a caller asks for that too."""
 
-    def request(self, code: str, payload: dict[str, Any]) -> ExecuteRequest:
+    def request(self, code: str, options: dict[str, Any]) -> ExecuteRequest:
         """Return what is asked of a runtime: what a caller says, and for the rest what stands here.
 
         Raises:
@@ -147,7 +147,7 @@ class CodeSettings(Section):
         """
         fields = ExecuteRequest.model_fields.keys() & type(self).model_fields.keys()
         usual = {name: getattr(self, name) for name in fields}
-        asked = {name: value for name, value in payload.items() if value is not None}
+        asked = {name: value for name, value in options.items() if value is not None}
         limits = asked.get("limits")
         if isinstance(limits, Limits):
             limits = limits.model_dump(include=limits.model_fields_set)

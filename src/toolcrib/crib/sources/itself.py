@@ -85,8 +85,8 @@ def depth_of(environ: Mapping[str, str] | None = None) -> int:
     Raises:
         ConfigError: these are too many.
     """
-    value = (os.environ if environ is None else environ).get(DEPTH, "")
-    depth = int(value) if value.isdecimal() and value.isascii() else 0
+    text = (os.environ if environ is None else environ).get(DEPTH, "")
+    depth = int(text) if text.isdecimal() and text.isascii() else 0
     if depth > DEEPEST:
         fault = f"is {depth}: toolcrib is started by toolcrib too often; does a configuration name itself?"
         raise ConfigError("environment", (Problem(f"/{DEPTH}", "limit", fault),))

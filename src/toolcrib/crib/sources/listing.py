@@ -228,9 +228,9 @@ class ToolLister:
     def absent(self) -> tuple[Absence, ...]:
         """Return of whom tools may be missing, in the order of the names."""
         return tuple(
-            reported
+            absence
             for name in sorted(self.origins)
-            if (reported := self._absence(self.origins[name])) is not None
+            if (absence := self._absence(self.origins[name])) is not None
         )
 
     def _absence(self, origin: Origin) -> Absence | None:

@@ -118,10 +118,10 @@ class _Glance:
                 pending += [(branch, False) for branch in _branches(schema)]
             pending += [(member, is_sure) for member in self._references.all_of(schema)]
 
-    def _note(self, schema: dict[str, Any], payload: dict[str, list[Any]]) -> None:
+    def _note(self, schema: dict[str, Any], collected: dict[str, list[Any]]) -> None:
         properties = schema.get("properties")
         for name, described in properties.items() if isinstance(properties, dict) else ():
-            places = payload.setdefault(name, [])
+            places = collected.setdefault(name, [])
             if len(places) < _MAX_PLACES:
                 places.append(described)
 

@@ -72,14 +72,14 @@ def tool_facets(tool: Tool) -> tuple[str, ...]:
     >>> tool_facets(Tool(name="add", namespace="math", tags=["sum"], input_schema={}))
     ('namespace=math', 'tag=sum')
     """
-    payload = tool.annotations.to_json() if tool.annotations else {}
+    hints = tool.annotations.to_json() if tool.annotations else {}
     label = category(tool)
     return (
         f"{NAMESPACE}{tool.namespace or ''}",
         *(f"tag={tag}" for tag in tool.tags),
         *((f"category={_folded(label)}",) if label else ()),
         *(f"alias={alias}" for alias in aliases(tool)),
-        *(f"{hint}={payload[hint]}" for hint in _HINTS.values() if hint in payload),
+        *(f"{hint}={hints[hint]}" for hint in _HINTS.values() if hint in hints),
     )
 
 

@@ -66,9 +66,9 @@ class Names:
         """
         text = question[:_READ].strip()
         tokens = _TOKEN.findall(text)[:_MAX_WORDS]
-        parts = [token for token in tokens if _bare(token).lower() not in _ARTICLES]
+        kept = [token for token in tokens if _bare(token).lower() not in _ARTICLES]
         known = self._by_name if among is None else _Among(self._by_name, among)
-        named = _named_by(known, text, parts) or _listed(known, parts)
+        named = _named_by(known, text, kept) or _listed(known, kept)
         if not named:
             quoted = ("".join(found) for found in _QUOTED.findall(text))
             written = [token for token in tokens if _WRITTEN.search(token)] if _WRITTEN.search(text) else ()

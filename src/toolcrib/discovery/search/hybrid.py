@@ -119,10 +119,10 @@ class Blend:
         last = np.partition(scores, -limit)[-limit] if limit < len(scores) else -np.inf
         top = np.flatnonzero(scores >= last).tolist()
         order = sorted(top, key=lambda place: (-scores[place], both.ids[place]))[:limit]
-        reported, listed = both.take(order), scores[order].tolist()
+        chosen, listed = both.take(order), scores[order].tolist()
         left = range(min(limit - len(order), len(rest.ids)))
         below = (listed[-1] if listed else 0.0) - 2.0  # so that even a cosine of 1 stays below
-        return reported.followed_by(rest.take(left)), [
+        return chosen.followed_by(rest.take(left)), [
             *listed,
             *(below + cosine for cosine in rest.cosines[left].tolist()),
         ]
@@ -236,9 +236,9 @@ class HybridSearcher:
         # What is far down both lists follows by its cosine alone, so that every page continues the last.
         left = {one: cosine for one, cosine in left.items() if one not in first}
         rest = Candidates.of(left, words, _NEVER if few else -1.0)
-        reported, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, limit)
+        chosen, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, limit)
         total = look.total + both.unsaid if few else near.total
-        return Ranking(map(Hit, reported.ids, scores, self._confidences(asked, look, reported)), total)
+        return Ranking(map(Hit, chosen.ids, scores, self._confidences(asked, look, chosen)), total)
 
     def _confidences(self, asked: "_Asked", look: Look, candidates: Candidates) -> list[float]:
         """Return how far each of some tools can be trusted to fit."""

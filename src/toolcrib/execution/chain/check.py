@@ -216,25 +216,25 @@ class _Check:
         return found
 
     def _step(self, node: StepNode) -> Iterator[Problem]:
-        fitting = TemplateChecker(
+        checker = TemplateChecker(
             self._literals, self._conflicts, lambda reference: self._sources(node, reference)
         )
         if isinstance(node.items, Reference):
-            yield from fitting.misfits(node.items, self._root(_A_LIST), node.at("for_each"))
+            yield from checker.misfits(node.items, self._root(_A_LIST), node.at("for_each"))
         tool = self._tools.get(node.slot)
         if tool is None:
             return
         args = _with_previous(node)
         if node.step.use_previous and _refuses(self._root(tool.input_schema), "previous"):
-            taken = self._taker(tool, node, fitting)
+            taken = self._taker(tool, node, checker)
             yield Problem(node.at("use_previous"), "use_previous", _unwanted(tool, node, taken))
             args = _with_previous(node, taken)
         if isinstance(args, dict):
             yield from self._plain(tool, args, node)
         else:
-            yield from fitting.misfits(args, self._root(tool.input_schema), f"{node.path}/args")
+            yield from checker.misfits(args, self._root(tool.input_schema), f"{node.path}/args")
 
-    def _taker(self, tool: Tool, node: StepNode, fitting: TemplateChecker) -> str | None:
+    def _taker(self, tool: Tool, node: StepNode, checker: TemplateChecker) -> str | None:
         """Return the one required argument that is not given and may take what the step before gave."""
         given = node.args.base if isinstance(node.args, ObjectTemplate) else node.args
         if node.top == 0 or isinstance(given, Reference):
@@ -248,7 +248,7 @@ class _Check:
                     for name in required
                     if name in declared
                     and name not in given
-                    and not fitting.reason(_PREVIOUS, place.at(declared[name]))
+                    and not checker.reason(_PREVIOUS, place.at(declared[name]))
                 }
         return free.pop() if len(free) == 1 else None
 

@@ -197,7 +197,7 @@ class _Running:
             return result.error is None
 
         refused = await run_side_by_side(work, count, node.width)
-        payload: dict[str, Any] = {
+        common: dict[str, Any] = {
             "index": node.index,
             "duration": perf_counter() - started,
             "parts": _begun(done),
@@ -205,12 +205,12 @@ class _Running:
         culprit = None if refused is None else done[refused]
         if refused is None or culprit is None or culprit.error is None:
             return _Done(
-                _result(node, **payload, structured=[each.result.structured for each in done if each])
+                _result(node, **common, structured=[each.result.structured for each in done if each])
             )
         where = f"{_part(node, refused)}: {culprit.where}"
         if node.is_group:
-            return _failed(node, culprit.error, where, **payload)
-        return _Done(_result(node, **payload, error=culprit.result.error), culprit.error, where)
+            return _failed(node, culprit.error, where, **common)
+        return _Done(_result(node, **common, error=culprit.result.error), culprit.error, where)
 
     def _broken_off(self, node: StepNode, place: int, started: float) -> StepResult:
         """Return what is told of a part that was cancelled while it ran."""
@@ -311,9 +311,9 @@ def _event(result: StepResult) -> str:
 
 async def _tell(progress: ChainProgress | None, done: int, total: int, message: str) -> None:
     if progress is not None:
-        reported = progress(done, total, message)
-        if inspect.isawaitable(reported):
-            await reported
+        awaitable = progress(done, total, message)
+        if inspect.isawaitable(awaitable):
+            await awaitable
 
 
 async def run_side_by_side(job: Callable[[int], Awaitable[bool]], count: int, width: int) -> int | None:

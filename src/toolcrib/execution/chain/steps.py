@@ -197,12 +197,8 @@ def _call_faults(step: ChainStep) -> list[str]:
 
 
 def _group_faults(step: ChainStep) -> list[str]:
-    payload = {
-        name: getattr(step, name) for name in ("tool_id", "args", "use_previous", "for_each", "timeout")
-    }
-    return [
-        f"a parallel group has no {name}; give it to the steps in it" for name in payload if payload[name]
-    ]
+    given = {name: getattr(step, name) for name in ("tool_id", "args", "use_previous", "for_each", "timeout")}
+    return [f"a parallel group has no {name}; give it to the steps in it" for name in given if given[name]]
 
 
 _NAMES = {field.alias or name: name for name, field in ChainStep.model_fields.items()}
@@ -264,18 +260,18 @@ def _spelt(value: Any, path: str, problems: list[Problem], depth: int) -> dict[s
     if depth > MAX_NESTING:
         problems.append(Problem(path, "parallel", f"groups are nested more than {MAX_NESTING} deep"))
         return None
-    payload: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     spelling = Spelling(value)
     for name, member in value.items():
         field = _NAMES.get(name)
         if field is None:
             reason = _unknown(name, spelling)
             problems.append(Problem(path + pointer([name[:100]]), "extra_forbidden", reason))
-        elif field in payload:
+        elif field in fields:
             problems.append(Problem(f"{path}/{name}", "name", "is given under both its names"))
         else:
-            payload[field] = _member(field, member, path, problems, depth)
-    return payload
+            fields[field] = _member(field, member, path, problems, depth)
+    return fields
 
 
 def _member(field: str, value: Any, path: str, problems: list[Problem], depth: int) -> Any:

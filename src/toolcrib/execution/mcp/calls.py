@@ -31,12 +31,12 @@ __all__ = ["dispatch", "read_answer", "send_call"]
 _MAX_TURNS = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _LOG_LEVEL = "info"
-_FAREWELL = 0.5
+_CLOSE_TIMEOUT = 0.5
 """Seconds to wait for the reason when a connection ends under a call."""
 
 
 async def send_call(
-    link: Connection, call: Call, tool: Tool, *, updates: Updates | None, on_input: OnInput | None
+    connection: Connection, call: Call, tool: Tool, *, updates: Updates | None, on_input: OnInput | None
 ) -> dict[str, Any]:
     """Return the raw result of a call; a server that asks for input is given it, if there is somebody to ask.
 
@@ -45,15 +45,15 @@ async def send_call(
         ToolExecutionError: it asks for input that nobody here can give, or for something unknown.
     """
     name = own_name(tool)
-    headers = link.call_headers(name, tool.input_schema, call.args)
+    headers = connection.call_headers(name, tool.input_schema, call.args)
     params: dict[str, Any] = {"name": name, "arguments": call.args}
-    if updates is not None and link.modern:
+    if updates is not None and connection.modern:
         params["_meta"] = {LOG_LEVEL_META_KEY: _LOG_LEVEL}
     progress = None if updates is None else updates.put_progress
     pause, turn = _FIRST_PAUSE, 0
     while True:
         turn += 1
-        result = await link.request("tools/call", params, headers=headers, on_progress=progress)
+        result = await connection.request("tools/call", params, headers=headers, on_progress=progress)
         kind = result.get("resultType", "complete")
         if kind == "complete":
             return result
@@ -125,16 +125,16 @@ async def dispatch(upstream: Upstream, call: Call, on_input: OnInput | None) -> 
 async def _dispatched(upstream: Upstream, call: Call, on_input: OnInput | None) -> dict[str, Any]:
     tool, lost = call.tool, False
     while True:
-        link = await _connected(upstream, call)
+        connection = await _connected(upstream, call)
         try:
-            return await _within_limit(upstream, link, call, tool, on_input)
+            return await _within_limit(upstream, connection, call, tool, on_input)
         except MCPError as error:
             if error.code == HEADER_MISMATCH and tool is call.tool:
                 tool = await _relisted(upstream, tool)
-            elif link.is_forgotten(error) and not lost:
-                lost = upstream.discarded(link, error)
+            elif connection.is_forgotten(error) and not lost:
+                lost = upstream.discarded(connection, error)
             else:
-                failure = await _failure(upstream, link, call, error)
+                failure = await _failure(upstream, connection, call, error)
                 raise failure from failure.__cause__ or error
 
 
@@ -153,26 +153,26 @@ async def _connected(upstream: Upstream, call: Call) -> Connection:
 
 
 async def _within_limit(
-    upstream: Upstream, link: Connection, call: Call, tool: Tool, on_input: OnInput | None
+    upstream: Upstream, connection: Connection, call: Call, tool: Tool, on_input: OnInput | None
 ) -> dict[str, Any]:
     """Return what the server answers within the time that its settings give a call."""
     limit = upstream.config.timeout
     if limit is None:
-        return await _noted(upstream, link, call, tool, on_input)
+        return await _noted(upstream, connection, call, tool, on_input)
     with anyio.move_on_after(limit):
-        return await _noted(upstream, link, call, tool, on_input)
+        return await _noted(upstream, connection, call, tool, on_input)
     raise ToolTimeoutError(tool_id=call.tool_id, backend=_backend_of(upstream), timeout=limit)
 
 
 async def _noted(
-    upstream: Upstream, link: Connection, call: Call, tool: Tool, on_input: OnInput | None
+    upstream: Upstream, connection: Connection, call: Call, tool: Tool, on_input: OnInput | None
 ) -> dict[str, Any]:
     """Return what the server answers, and let its updates pass meanwhile."""
     updates = None if call.emit is None else Updates()
     key, answered = object(), False
     upstream.began(key, updates)
     try:
-        send = partial(send_call, link, call, tool, updates=updates, on_input=on_input)
+        send = partial(send_call, connection, call, tool, updates=updates, on_input=on_input)
         if updates is None or call.emit is None:
             result = await send()
         else:
@@ -182,7 +182,7 @@ async def _noted(
         answered = was_answered(error)
         raise
     finally:
-        upstream.finished(key, link, answered=answered)
+        upstream.finished(key, connection, answered=answered)
     return result
 
 
@@ -196,30 +196,30 @@ async def _relisted(upstream: Upstream, tool: Tool) -> Tool:
     return next((each for each in catalogue.tools if own_name(each) == name), tool.model_copy())
 
 
-async def _failure(upstream: Upstream, link: Connection, call: Call, error: MCPError) -> ToolError:
+async def _failure(upstream: Upstream, connection: Connection, call: Call, error: MCPError) -> ToolError:
     """Return what a call has failed with."""
     backend = _backend_of(upstream)
-    if is_closed(error) and await _is_over(link):
+    if is_closed(error) and await _is_over(connection):
         if upstream.cancels:
             return ToolCancelledError(tool_id=call.tool_id, backend=backend, reason=upstream.closed or "")
-        reason = f"{link.farewell or 'the connection was lost'} during the call"
-        lost = ServerUnavailableError(upstream.name, reason, upstream.last_words())
+        reason = f"{connection.close_reason or 'the connection was lost'} during the call"
+        lost = ServerUnavailableError(upstream.name, reason, upstream.stderr_tail())
         lost.__cause__ = error
         failure = BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=hide_secrets(reason))
         failure.__cause__ = lost
         return failure
-    upstream.discarded(link, error)
-    if link.is_forgotten(error):
+    upstream.discarded(connection, error)
+    if connection.is_forgotten(error):
         reason = f"the server does not know the session, nor the one before: {error.message}"
         return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=reason, sent=False)
     return call_failure(error, call, backend)
 
 
-async def _is_over(link: Connection) -> bool:
+async def _is_over(connection: Connection) -> bool:
     """Return whether a connection has ended; if so, it is known why, unless that takes long."""
-    with anyio.move_on_after(_FAREWELL):
-        await link.over.wait()
-    return link.gone or link.over.is_set()
+    with anyio.move_on_after(_CLOSE_TIMEOUT):
+        await connection.over.wait()
+    return connection.gone or connection.over.is_set()
 
 
 def _backend_of(upstream: Upstream) -> str:

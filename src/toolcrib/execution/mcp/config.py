@@ -236,9 +236,9 @@ def _normal(data: dict[str, Any]) -> dict[str, Any]:
     url = next((data[name] for name in _URL_NAMES if data.get(name) is not None), None)
     if url is not None:
         fields["url"] = url
-    given = next(iter(_said_transports(data).values()), None)
+    transport = next(iter(_said_transports(data).values()), None)
     derived = "stdio" if url is None else "http"
-    fields["transport"] = derived if given is None else _SPELLINGS.get(str(given), derived)
+    fields["transport"] = derived if transport is None else _SPELLINGS.get(str(transport), derived)
     return fields
 
 
@@ -258,19 +258,18 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
         )
     if not commanded and not urls:
         yield _detail((), "command", "it needs a 'command' to start, or a 'url' to reach")
-    reported = _said_transports(data)
-    for name, value in reported.items():
+    transports = _said_transports(data)
+    for name, value in transports.items():
         if not isinstance(value, str) or value not in _SPELLINGS:
             choice = f"choose {either(tuple(dict.fromkeys(_SPELLINGS.values())))}"
             message = f"{shown(value)} is no transport; {choice}{did_you_mean(str(value), _SPELLINGS)}"
             yield _detail((name,), "transport", message)
     known = {
-        _SPELLINGS[value] for value in reported.values() if isinstance(value, str) and value in _SPELLINGS
+        _SPELLINGS[value] for value in transports.values() if isinstance(value, str) and value in _SPELLINGS
     }
     if len(known) > 1:
-        yield _detail(
-            ("type",), "transport", f"{reported['type']!r} contradicts transport {reported['transport']!r}"
-        )
+        message = f"{transports['type']!r} contradicts transport {transports['transport']!r}"
+        yield _detail(("type",), "transport", message)
     elif known == {"stdio"} and urls and not commanded:
         yield _detail(("command",), "command", "is required by the transport 'stdio'")
     elif known - {"stdio"} and commanded and not urls:

@@ -74,7 +74,7 @@ class Connection:
     here for what is needed of them, and the runner validates the value.
     """
 
-    def __init__(self, session: ClientSession, wire: Dispatcher, *, transport: str, asks: bool) -> None:
+    def __init__(self, session: ClientSession, dispatcher: Dispatcher, *, transport: str, asks: bool) -> None:
         version = session.protocol_version or ""
         self.session = session
         self.transport = transport
@@ -88,9 +88,9 @@ class Connection:
         """Whether a call was ever answered."""
         self.over = anyio.Event()
         """Set when the connection was given up and `farewell` is known."""
-        self.farewell = ""
+        self.close_reason = ""
         """Why it ended."""
-        self._wire = wire
+        self._dispatcher = dispatcher
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: version}
         self._meta = {
             PROTOCOL_VERSION_META_KEY: version,
@@ -102,12 +102,12 @@ class Connection:
     @property
     def gone(self) -> bool:
         """Return whether the other side is gone."""
-        return self._wire.gone
+        return self._dispatcher.gone
 
     @property
     def fault(self) -> Exception | None:
         """Return what the transport last said was wrong."""
-        return self._wire.fault
+        return self._dispatcher.fault
 
     def is_forgotten(self, error: MCPError) -> bool:
         """Return whether a server does not know our session; on a pipe, and without state, there is none."""
@@ -126,14 +126,14 @@ class Connection:
         Raises:
             MCPError: the server refused it, or the connection ended.
         """
-        reported = self._headers | (headers or {})
+        sent_headers = self._headers | (headers or {})
         if self.modern:
             params = params | {"_meta": self._meta | params.get("_meta", {})}
-            reported[MCP_METHOD_HEADER] = method
+            sent_headers[MCP_METHOD_HEADER] = method
         if on_progress is None:
-            return await self._wire.ask(method, params, reported)
-        return await self._wire.send_raw_request(
-            method, params, {"headers": reported, "on_progress": on_progress}
+            return await self._dispatcher.ask(method, params, sent_headers)
+        return await self._dispatcher.send_raw_request(
+            method, params, {"headers": sent_headers, "on_progress": on_progress}
         )
 
     def call_headers(self, name: str, schema: dict[str, Any], args: dict[str, Any]) -> dict[str, str] | None:
@@ -164,9 +164,9 @@ async def open_link(
         Exception: what the transport raised, and what `agree` does.
     """
     async with streams as (read, write):
-        wire = Dispatcher(read, write, listeners.lost)
+        dispatcher = Dispatcher(read, write, listeners.lost)
         session = ClientSession(
-            dispatcher=wire,
+            dispatcher=dispatcher,
             client_info=_CLIENT,
             message_handler=_hearing(listeners),
             logging_callback=_logging(listeners),
@@ -175,10 +175,10 @@ async def open_link(
             try:
                 await agree(session, probe=probe, patience=patience)
             except MCPError as error:
-                if error.code == CONNECTION_CLOSED and wire.fault is not None:
-                    raise wire.fault from error
+                if error.code == CONNECTION_CLOSED and dispatcher.fault is not None:
+                    raise dispatcher.fault from error
                 raise
-            yield Connection(session, wire, transport=transport, asks=asks)
+            yield Connection(session, dispatcher, transport=transport, asks=asks)
 
 
 def _hearing(listeners: ConnectionListeners) -> MessageHandlerFnT:
@@ -268,15 +268,15 @@ class Start:
     """A start that is over when there is a connection, or a failure, or at a deadline."""
 
     def __init__(self, within: float) -> None:
-        self.link: Connection | None = None
+        self.connection: Connection | None = None
         self._began = anyio.current_time()
         self._deadline = self._began + within
         self._failure: ServerUnavailableError | None = None
         self._done = anyio.Event()
 
-    def succeed(self, link: Connection) -> None:
+    def succeed(self, connection: Connection) -> None:
         """Give a connection to those who wait."""
-        self.link = link
+        self.connection = connection
         self._done.set()
 
     def fail(self, failure: ServerUnavailableError) -> None:
@@ -305,10 +305,8 @@ class Start:
         margin = max(0.0, min(_MARGIN, _SHARE * (deadline - anyio.current_time())))
         with anyio.CancelScope(deadline=min(self._deadline, deadline - margin)):
             await self._done.wait()
-        reported = self._failure
-        if reported is None:
-            return self.link
+        failure = self._failure
+        if failure is None:
+            return self.connection
         # Each gets an exception of its own: a shared one would collect the tracebacks of all.
-        raise ServerUnavailableError(
-            reported.server, reported.reason, reported.stderr
-        ) from reported.__cause__
+        raise ServerUnavailableError(failure.server, failure.reason, failure.stderr) from failure.__cause__

@@ -59,7 +59,7 @@ _SPARE_CONNECTIONS = 8
 _KEEP_ALIVE = 4.0
 """Seconds that a connection stays open unused. Many servers close theirs after 5, and a request that is sent
 at that moment is lost."""
-_FAREWELL = 2.0
+_CLOSE_TIMEOUT = 2.0
 """Seconds that the end of a session may take."""
 _COURTESY = 2.0
 """Seconds that a message may take to which there is no answer."""
@@ -186,7 +186,7 @@ class AnsweringClient(QuietClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response to a request, or an error in the form of one."""
         if request.method == "DELETE":
-            with anyio.fail_after(_FAREWELL):
+            with anyio.fail_after(_CLOSE_TIMEOUT):
                 return await super().send(request, **options)
         if request.method != "POST":
             return await self._opened(request, **options)
@@ -208,14 +208,14 @@ class AnsweringClient(QuietClient):
 
     async def _posted(self, request: httpx2.Request) -> None:
         """Send a message to which there is no answer, as far as that can be done."""
-        following: httpx2.Request | None = request
+        watcher: httpx2.Request | None = request
         with anyio.move_on_after(_COURTESY), suppress(httpx2.HTTPError):
             for _ in range(self.max_redirects + 1):
-                if following is None:
+                if watcher is None:
                     return
-                response = await super().send(following, stream=True, follow_redirects=False)
+                response = await super().send(watcher, stream=True, follow_redirects=False)
                 await response.aclose()
-                following = next_request_within_origin(response)
+                watcher = next_request_within_origin(response)
 
     async def _opened(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return an event stream, when it may be opened; one that is not worth it ends with an error."""
@@ -248,10 +248,10 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
     finally:
         with anyio.CancelScope(shield=True):
             await response.aclose()
-    value = None if body is None or status < _FAILED else _error(body)
-    if status >= _FAILED and _SESSION in response.request.headers and _is_lost(status, value):
+    error = None if body is None or status < _FAILED else _error(body)
+    if status >= _FAILED and _SESSION in response.request.headers and _is_lost(status, error):
         return _answer(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
-    if body is None or (status >= _FAILED and value is None):
+    if body is None or (status >= _FAILED and error is None):
         return _refusal(response, kind)
     if status < _FAILED and _ID in response.request.extensions:
         return _own_answer(response, body, response.request.extensions[_ID])

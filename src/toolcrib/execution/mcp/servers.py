@@ -142,7 +142,7 @@ class McpServers:
             await leaving.stop(reason)
             self._retiring.discard(leaving)
 
-        upstream.following.mute()
+        upstream.watcher.mute()
         self._retiring.add(upstream)
         Context().run(self._tasks.start_soon, drain, upstream)
 
@@ -230,7 +230,7 @@ class McpServers:
             name,
             self._configs[name],
             environ=self._environ,
-            following=follow(name, self._on_tools),
+            watcher=follow(name, self._on_tools),
             breaker=self._breaker(),
             asks=self._on_input is not None,
         )

@@ -61,21 +61,21 @@ async def stdio_transport(
     """
     process = await ServerProcess.start(config, name=name)
     stderr.pid = process.pid
-    link = _Link(process, name, stderr, max_message_bytes)
+    connection = _Link(process, name, stderr, max_message_bytes)
     failure: Exception | None = None
-    with closing(link):
+    with closing(connection):
         async with anyio.create_task_group() as tasks:
-            for work in (link.read, link.write, link.watch):
+            for work in (connection.read, connection.write, connection.watch):
                 tasks.start_soon(work)
-            tasks.start_soon(link.mind, patience)
+            tasks.start_soon(connection.mind, patience)
             tasks.start_soon(process.keep_stderr, stderr)
             try:
-                yield link.inbox, link.outbox
+                yield connection.inbox, connection.outbox
             except Exception as error:  # noqa: BLE001 - the block's own, which the task group would wrap
                 failure = error
             finally:
                 with anyio.CancelScope(shield=True):
-                    await link.hang_up()
+                    await connection.hang_up()
                     await process.stop(grace=grace)
                 tasks.cancel_scope.cancel()
     if failure is not None:

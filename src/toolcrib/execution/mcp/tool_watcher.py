@@ -238,7 +238,7 @@ class ToolListWatcher:
         if self.busy:
             self._settle(None, failure)
 
-    async def follow(self, link: Connection, *, within: float) -> None:
+    async def follow(self, connection: Connection, *, within: float) -> None:
         """List a server when somebody asks for it, and when its tools have changed, until cancelled.
 
         A listing may take `within` seconds. With somebody to tell, the first is made at once. Those that a
@@ -255,11 +255,11 @@ class ToolListWatcher:
             began = anyio.current_time()
             try:
                 with anyio.fail_after(within):
-                    self.catalogue = await self._list(link)
+                    self.catalogue = await self._list(connection)
             except (MCPError, TimeoutError, ValueError) as error:
                 pause = self._failed(error)
             else:
-                self._failures, link.listed = 0, True
+                self._failures, connection.listed = 0, True
                 self._listed = anyio.current_time()
                 self._tell(self.catalogue)
                 self._settle(self.catalogue, None)
@@ -277,10 +277,10 @@ class ToolListWatcher:
         self._settle(None, error)
         return pause
 
-    async def _list(self, link: Connection) -> ToolListing:
+    async def _list(self, connection: Connection) -> ToolListing:
         async def page(cursor: str | None) -> dict[str, Any]:
             try:
-                return await link.request("tools/list", {} if cursor is None else {"cursor": cursor})
+                return await connection.request("tools/list", {} if cursor is None else {"cursor": cursor})
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND and cursor is None:
                     return {"tools": []}  # a server that has resources or prompts alone
@@ -301,15 +301,17 @@ class ToolListWatcher:
         ended.catalogue, ended.failure = catalogue, failure
         ended.done.set()
 
-    async def subscribe(self, link: Connection) -> None:
+    async def subscribe(self, connection: Connection) -> None:
         """Hear of changes from a server of the stateless era, which tells only those who listen."""
-        capabilities = link.session.server_capabilities
-        if not link.modern or not (capabilities and capabilities.tools and capabilities.tools.list_changed):
+        capabilities = connection.session.server_capabilities
+        if not connection.modern or not (
+            capabilities and capabilities.tools and capabilities.tools.list_changed
+        ):
             return
         pause, missed = _FIRST_PAUSE, False
         while True:
             try:
-                async with listen(link.session, tools_list_changed=True) as events:
+                async with listen(connection.session, tools_list_changed=True) as events:
                     pause = _FIRST_PAUSE
                     if missed:
                         self.changed()

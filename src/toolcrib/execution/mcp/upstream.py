@@ -44,13 +44,13 @@ class Upstream:
         config: ServerConfig,
         *,
         environ: Mapping[str, str],
-        following: ToolListWatcher,
+        watcher: ToolListWatcher,
         breaker: Breaker,
         asks: bool = False,
     ) -> None:
         self.name = name
         self.config = config
-        self.following = following
+        self.watcher = watcher
         self.slots = anyio.Semaphore(config.max_concurrency, fast_acquire=True)
         """Taken by calls while they run."""
         self.visits = InFlight()
@@ -63,7 +63,7 @@ class Upstream:
         """Whether calls that this ended were cancelled, rather than failed by the server."""
         self._environ = environ
         self._asks = asks
-        self._standing = ServerHealth(breaker)
+        self._health = ServerHealth(breaker)
         self._stderr = StderrTail()
         self._link: Connection | None = None
         self._start: Start | None = None
@@ -82,24 +82,24 @@ class Upstream:
         """
         if self.closed is not None:
             raise ServerUnavailableError(self.name, self.closed)
-        link = self._link
-        if link is not None and not link.gone:
-            return link
+        connection = self._link
+        if connection is not None and not connection.gone:
+            return connection
         if self._start is None:
-            if (objection := self._standing.objection) is not None:
-                raise ServerUnavailableError(self.name, objection, self.last_words())
-            self._start = Start(self._standing.pause + self.config.start_timeout)
+            if (objection := self._health.objection) is not None:
+                raise ServerUnavailableError(self.name, objection, self.stderr_tail())
+            self._start = Start(self._health.pause + self.config.start_timeout)
             self._stirred.set()
         start = self._start
         # A server that is late may take its time to end as well: that is not for callers to wait for.
-        link = await start.wait(deadline)
-        if link is None:
+        connection = await start.wait(deadline)
+        if connection is None:
             reason = f"it is still starting after {start.age:.2g} s"
             if start.overdue:
                 self._give_up(start)
                 reason = self._late()
-            raise ServerUnavailableError(self.name, reason, self.last_words())
-        return link
+            raise ServerUnavailableError(self.name, reason, self.stderr_tail())
+        return connection
 
     def adjust(self, config: ServerConfig) -> None:
         """Take up settings that need no other connection: how long, and how many at once."""
@@ -112,7 +112,7 @@ class Upstream:
         """Note that a start is late, though it may take long until what was begun before has ended."""
         if self._start is start:  # the first of those who waited for it says so
             self._start = None
-            self._standing.failed(self._late())
+            self._health.failed(self._late())
 
     async def listed(self) -> ToolListing:
         """Return what a listing gives that is made, or under way, now.
@@ -123,36 +123,36 @@ class Upstream:
         try:
             return await self._listing()
         except ServerUnavailableError as error:
-            link, cause = self._link, error.__cause__
-            if link is None or not isinstance(cause, MCPError) or not self.discarded(link, cause):
+            connection, cause = self._link, error.__cause__
+            if connection is None or not isinstance(cause, MCPError) or not self.discarded(connection, cause):
                 raise
         return await self._listing()
 
     async def _listing(self) -> ToolListing:
-        link = await self.connected()
-        while self._link is not link:  # it is over already, and so is whoever would do the listing
-            link = await self.connected()
-        catalogue = await self.following.fresh()
+        connection = await self.connected()
+        while self._link is not connection:  # it is over already, and so is whoever would do the listing
+            connection = await self.connected()
+        catalogue = await self.watcher.fresh()
         self._used = anyio.current_time()
         return catalogue
 
-    def discarded(self, link: Connection, error: MCPError) -> bool:
+    def discarded(self, connection: Connection, error: MCPError) -> bool:
         """Return whether a connection is of no use after such an error; if so, it is closed.
 
         Either its session is forgotten, or nobody can be reached, while no call that was heard needs it any
         more; then it is for the breaker to say when to try again.
         """
-        useless = link.is_forgotten(error) or (is_unreachable(error) and not self.running)
-        if useless and self._link is link:
-            self._let_go(link, error.message)
+        useless = connection.is_forgotten(error) or (is_unreachable(error) and not self.running)
+        if useless and self._link is connection:
+            self._let_go(connection, error.message)
             self._stirred.set()
         return useless
 
-    def _let_go(self, link: Connection, farewell: str) -> None:
+    def _let_go(self, connection: Connection, close_reason: str) -> None:
         """End a connection: from this step on nobody is given it, though closing it takes a while."""
-        link.farewell = farewell
+        connection.close_reason = close_reason
         self._link = None
-        self._standing.state = "stopped"
+        self._health.state = "stopped"
 
     def began(self, key: object, updates: Updates | None) -> None:
         """Note that a call runs."""
@@ -160,39 +160,39 @@ class Upstream:
         if self._link is not None:
             self._link.called = True
 
-    def finished(self, key: object, link: Connection, *, answered: bool) -> None:
+    def finished(self, key: object, connection: Connection, *, answered: bool) -> None:
         """Note that a call has ended, and whether the server answered it."""
         del self.running[key]
         self._used = anyio.current_time()
-        if answered and not link.useful:
-            link.useful = True
-            self._standing.served()
+        if answered and not connection.useful:
+            connection.useful = True
+            self._health.served()
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the last lines of its standard error."""
         return "\n".join(self._stderr.text().splitlines()[-5:])[-1000:]
 
     def status(self) -> ServerStatus:
         """Return how it is doing."""
-        link = self._link
-        info = link.session.server_info if link is not None else None
-        catalogue = self.following.catalogue
-        pause = self._standing.pause if self._standing.state == "failed" else 0.0
+        connection = self._link
+        info = connection.session.server_info if connection is not None else None
+        catalogue = self.watcher.catalogue
+        pause = self._health.pause if self._health.state == "failed" else 0.0
         return ServerStatus(
             name=self.name,
-            state=self._standing.state,
+            state=self._health.state,
             transport=self.config.transport,
             address=None if self.config.url is None else host_of(self.config.url),
-            protocol_version=link.session.protocol_version if link is not None else None,
+            protocol_version=connection.session.protocol_version if connection is not None else None,
             server_info=info.model_dump(by_alias=True, mode="json", exclude_none=True) if info else None,
             tools=None if catalogue is None else len(catalogue.tools),
-            listed_ago=self.following.age,
+            listed_ago=self.watcher.age,
             refused={} if catalogue is None else dict(catalogue.refused),
-            pid=self._stderr.pid if link is not None else None,
-            last_error=self._standing.last_error,
+            pid=self._stderr.pid if connection is not None else None,
+            last_error=self._health.last_error,
             stderr=self._stderr.text(),
             in_flight=len(self.running),
-            starts=self._standing.starts,
+            starts=self._health.starts,
             next_try_in=pause or None,
         )
 
@@ -209,10 +209,10 @@ class Upstream:
         finally:
             if self.closed is None:  # whoever entered us was cancelled
                 self.closed, self.cancels = "toolcrib is closing", True
-            self._standing.state = "closed"
+            self._health.state = "closed"
             ending = ServerUnavailableError(self.name, self.closed)
             self._told(ending)
-            self.following.over(ending)
+            self.watcher.over(ending)
             self._ended.set()
 
     async def stop(self, reason: str, *, cancels: bool = False) -> None:
@@ -223,7 +223,7 @@ class Upstream:
         if self.closed is None:
             self.closed, self.cancels = reason, cancels
         self._stirred.set()
-        if self._standing.state in {"starting", "failed"}:  # it may be late, and tried still
+        if self._health.state in {"starting", "failed"}:  # it may be late, and tried still
             self._scope.cancel()
         with anyio.move_on_after(_STOP_GRACE):
             await self._ended.wait()
@@ -232,19 +232,20 @@ class Upstream:
 
     async def _live(self) -> None:
         """Start the server, and keep it until it is gone, idle, given up or stopped."""
-        start, self._standing.state = self._start, "starting"
-        await anyio.sleep(self._standing.pause)
-        link, failure = await self._connection(probe=not self._handshake)
-        if link is None and not self._handshake and self._wants_handshake(failure):
-            link, failure = await self._connection(probe=False)
-        if link is not None:
-            self._standing.state = "stopped"
-            self._part(link, failure)
+        start, self._health.state = self._start, "starting"
+        await anyio.sleep(self._health.pause)
+        connection, failure = await self._connection(probe=not self._handshake)
+        if connection is None and not self._handshake and self._wants_handshake(failure):
+            connection, failure = await self._connection(probe=False)
+        if connection is not None:
+            self._health.state = "stopped"
+            self._part(connection, failure)
         elif self._start is start:
-            self._standing.failed(self._late() if failure is None else reason_of(failure))
-            reported = ServerUnavailableError(self.name, self._standing.last_error or "", self.last_words())
-            reported.__cause__ = failure
-            self._told(reported)
+            self._health.failed(self._late() if failure is None else reason_of(failure))
+            reason = self._health.last_error or ""
+            unavailable = ServerUnavailableError(self.name, reason, self.stderr_tail())
+            unavailable.__cause__ = failure
+            self._told(unavailable)
 
     def _wants_handshake(self, failure: Exception | None) -> bool:
         """Return whether a server hung up, and may have done so because it was not greeted as it expected."""
@@ -254,27 +255,27 @@ class Upstream:
 
     async def _connection(self, *, probe: bool) -> tuple[Connection | None, Exception | None]:
         """Have one connection, from start to end; return it, if it came to be, and what went wrong."""
-        self._standing.starts += 1
+        self._health.starts += 1
         self._stderr = StderrTail()
-        link: Connection | None = None
+        connection: Connection | None = None
         failure: Exception | None = None
         with anyio.CancelScope(deadline=anyio.current_time() + self.config.start_timeout) as scope:
             try:
                 config = self.config.expanded(self._environ)
-                async with self._linked(config, probe=probe) as link:
+                async with self._linked(config, probe=probe) as connection:
                     scope.deadline = inf
-                    await self._serve(link)
+                    await self._serve(connection)
                     scope.deadline = anyio.current_time() + _STOP_GRACE
             except Exception as error:  # noqa: BLE001 - whatever a transport raises is the failure of this server
                 failure = error
-        if scope.cancelled_caught and link is None and self.config.transport == "stdio":
+        if scope.cancelled_caught and connection is None and self.config.transport == "stdio":
             self._handshake = probe  # what it was asked may have stopped it: the next start asks otherwise
-        return link, failure
+        return connection, failure
 
     def _linked(self, config: ServerConfig, *, probe: bool) -> AbstractAsyncContextManager[Connection]:
         streams = transport_to(config, name=self.name, stderr=self._stderr)
         listeners = ConnectionListeners(
-            lost=self._lost, tools_changed=self.following.changed, logged=self._hear
+            lost=self._lost, tools_changed=self.watcher.changed, logged=self._hear
         )
         # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
         patience = min(_SILENCE, config.start_timeout / 3) if config.transport == "stdio" else inf
@@ -287,32 +288,32 @@ class Upstream:
             asks=self._asks,
         )
 
-    async def _serve(self, link: Connection) -> None:
+    async def _serve(self, connection: Connection) -> None:
         """Let callers use a connection until it is over."""
-        self._handshake = not link.modern
-        self._standing.state = "ready"
-        self._link = link
-        self._standing.last_error = None
+        self._handshake = not connection.modern
+        self._health.state = "ready"
+        self._link = connection
+        self._health.last_error = None
         self._used = anyio.current_time()
         start, self._start = self._start, None
         if start is not None:
-            start.succeed(link)
+            start.succeed(connection)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(partial(self.following.follow, link, within=self.config.start_timeout))
-                tasks.start_soon(self.following.subscribe, link)
-                await self._until_over(link)
+                tasks.start_soon(partial(self.watcher.follow, connection, within=self.config.start_timeout))
+                tasks.start_soon(self.watcher.subscribe, connection)
+                await self._until_over(connection)
                 tasks.cancel_scope.cancel()
         finally:
-            if self._link is link:
+            if self._link is connection:
                 self._link = None
 
-    async def _until_over(self, link: Connection) -> None:
-        while self._link is link and not link.gone and self.closed is None:
+    async def _until_over(self, connection: Connection) -> None:
+        while self._link is connection and not connection.gone and self.closed is None:
             self._stirred = anyio.Event()
             left = self._idle_left()
             if left <= 0:
-                self._let_go(link, "it was not used for a while")
+                self._let_go(connection, "it was not used for a while")
                 return
             with anyio.move_on_after(left):
                 await self._stirred.wait()
@@ -322,26 +323,28 @@ class Upstream:
         limit = self.config.idle_timeout
         if limit is None:
             return inf
-        if self.running or self.following.busy:
+        if self.running or self.watcher.busy:
             return limit
         return self._used + limit - anyio.current_time()
 
-    def _part(self, link: Connection, failure: Exception | None) -> None:
+    def _part(self, connection: Connection, failure: Exception | None) -> None:
         """Tell those who used a connection why it ended; one that was of no use to anybody is a failure."""
-        expected = bool(link.farewell) or self.closed is not None
-        if not link.farewell:
-            fault = failure or link.fault
-            link.farewell = self.closed or (reason_of(fault) if fault else "it closed the connection")
-        link.over.set()
-        self.following.over(ServerUnavailableError(self.name, link.farewell, self.last_words()))
+        expected = bool(connection.close_reason) or self.closed is not None
+        if not connection.close_reason:
+            fault = failure or connection.fault
+            connection.close_reason = self.closed or (
+                reason_of(fault) if fault else "it closed the connection"
+            )
+        connection.over.set()
+        self.watcher.over(ServerUnavailableError(self.name, connection.close_reason, self.stderr_tail()))
         if expected:
             return
-        if link.useful:
-            self._standing.last_error = link.farewell
-        elif link.listed or link.called:
-            self._standing.died(link.farewell)
+        if connection.useful:
+            self._health.last_error = connection.close_reason
+        elif connection.listed or connection.called:
+            self._health.died(connection.close_reason)
         else:
-            self._standing.failed(link.farewell)
+            self._health.failed(connection.close_reason)
 
     def _lost(self) -> None:
         self._stirred.set()
@@ -354,9 +357,9 @@ class Upstream:
 
     def _hear(self, data: Any, level: str) -> None:
         """Give a log message to the call that it must belong to; where several are possible, to none."""
-        link = self._link
+        connection = self._link
         heard = list(self.running.values())
-        if link is not None and link.modern:  # there only a call that asked for messages gets any
+        if connection is not None and connection.modern:  # there only a call that asked for messages gets any
             heard = [updates for updates in heard if updates is not None]
         if len(heard) == 1 and heard[0] is not None:
             heard[0].put(log_update(data, level))

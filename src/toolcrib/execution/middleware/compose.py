@@ -80,8 +80,8 @@ def require(
         limit = most if most < inf or name in endless else float_info.max
         if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= limit:
             kind = "a whole number" if name in whole else "a finite number"
-            reported = _bounds(least, most, "" if name in endless else f"{kind}, ")
-            problems.append(Problem(f"/{name}", "range", f"must be {reported}, not {shown(value)}"))
+            bounds = _bounds(least, most, "" if name in endless else f"{kind}, ")
+            problems.append(Problem(f"/{name}", "range", f"must be {bounds}, not {shown(value)}"))
     if problems:
         raise ConfigError(layer, tuple(problems))
 

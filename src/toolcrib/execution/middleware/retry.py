@@ -52,9 +52,9 @@ class Retry:
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:
         """Return the first answer of several tries."""
-        value = None if call.emit is None else _Told(call.emit)
-        if value is not None:
-            call = replace(call, emit=value)
+        watched = None if call.emit is None else _Told(call.emit)
+        if watched is not None:
+            call = replace(call, emit=watched)
         delay = min(self.first_delay, self.max_delay)
         tried = 1
         while True:
@@ -62,7 +62,7 @@ class Retry:
                 return _noted(await go_on(call), tried)
             except BackendUnavailableError as error:
                 pause = delay * (1 - self.jitter * self.chance())
-                last = tried == self.attempts or (value is not None and value.part)
+                last = tried == self.attempts or (watched is not None and watched.part)
                 harms = error.sent and not call.repeatable
                 if last or harms or pause >= _time_left():
                     if tried > 1:

@@ -120,8 +120,8 @@ def reason_of(failure: Mapping[str, Any]) -> str:
     >>> reason_of({"status": 404, "reason": "Not Found", "body": {"detail": "no such pet"}})
     'HTTP 404 Not Found: no such pet'
     """
-    reported = _message(failure["body"])
-    text = f"HTTP {failure['status']} {failure['reason']}".rstrip() + (f": {reported}" if reported else "")
+    message = _message(failure["body"])
+    text = f"HTTP {failure['status']} {failure['reason']}".rstrip() + (f": {message}" if message else "")
     return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
 
 

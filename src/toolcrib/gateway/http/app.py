@@ -189,5 +189,5 @@ def _begins(scope: Scope) -> bool:
         message = json.loads(scope["toolcrib.body"])
     except ValueError:
         return True
-    reported = message.keys() if isinstance(message, dict) else ()
-    return not ("method" in reported if "id" not in reported else "result" in reported or "error" in reported)
+    keys = message.keys() if isinstance(message, dict) else ()
+    return not ("method" in keys if "id" not in keys else "result" in keys or "error" in keys)

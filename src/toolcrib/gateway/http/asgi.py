@@ -92,8 +92,8 @@ class ResponseSender:
             return
         request_id = _id_of(asked)
         if self._begun is None:
-            value: Any = text if request_id is None else error(request_id, text)
-            await reply(self, 503, value, CLOSE)
+            content: Any = text if request_id is None else error(request_id, text)
+            await reply(self, 503, content, CLOSE)
         elif STREAM[0] in _kinds(self._begun):
             last = b"" if request_id is None else event(error(request_id, text))
             await self({"type": "http.response.body", "body": last})

@@ -149,13 +149,13 @@ async def _collected(receive: Receive, limit: int) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    value = False
+    replayed = False
 
     async def again() -> Message:
-        nonlocal value
-        if value:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        value = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again

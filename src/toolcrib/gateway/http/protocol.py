@@ -209,8 +209,8 @@ class _Bounded(HttpToolsProtocol):
             import fcntl  # noqa: PLC0415 - Windows has none
             import termios  # noqa: PLC0415 - likewise
 
-            reported = fcntl.ioctl(self._socket().fileno(), termios.TIOCOUTQ, bytes(4))
-            waiting += int.from_bytes(reported, sys.byteorder)
+            queued = fcntl.ioctl(self._socket().fileno(), termios.TIOCOUTQ, bytes(4))
+            waiting += int.from_bytes(queued, sys.byteorder)
         return waiting
 
     def _socket(self) -> Any:

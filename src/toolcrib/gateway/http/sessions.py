@@ -145,20 +145,20 @@ class _Session(StreamableHTTPServerTransport):
             await self._clean_up_memory_streams(answering)
 
     async def _stream(
-        self, call: RequestId, message: JSONRPCMessage | None, value: _Told, send: Send
+        self, call: RequestId, message: JSONRPCMessage | None, events: _Told, send: Send
     ) -> None:
         session = (MCP_SESSION_ID_HEADER.encode(), str(self.mcp_session_id).encode())
         await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, session]})
         while not isinstance(message, JSONRPCResponse | JSONRPCError):
             await send({"type": "http.response.body", "body": _event(message), "more_body": True})
-            message = await self._next(call, value)
+            message = await self._next(call, events)
         await send({"type": "http.response.body", "body": _event(message), "more_body": False})
 
-    async def _next(self, call: RequestId, value: _Told) -> JSONRPCMessage | None:
+    async def _next(self, call: RequestId, events: _Told) -> JSONRPCMessage | None:
         """Return the next message of a call; None where there is none for a while."""
         try:
             with anyio.move_on_after(self._patience):
-                return (await value.receive()).message
+                return (await events.receive()).message
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             ended = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the call did")
             return JSONRPCError(jsonrpc="2.0", id=call, error=ended)

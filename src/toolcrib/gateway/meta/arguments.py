@@ -46,11 +46,11 @@ class Arguments:
             ValidationError: with every problem found.
         """
         notes: list[str] = []
-        reported = _as_object(given, notes)
+        arguments = _as_object(given, notes)
         known = definition.arguments
-        args = {name: value for name, value in reported.items() if name in known and value is not None}
-        unknown = islice((name for name in reported if name not in known), MAX_PROBLEMS)
-        problems = [_unknown(name, definition, reported) for name in unknown]
+        args = {name: value for name, value in arguments.items() if name in known and value is not None}
+        unknown = islice((name for name in arguments if name not in known), MAX_PROBLEMS)
+        problems = [_unknown(name, definition, arguments) for name in unknown]
         repairs = _Repairs(notes, problems)
         args = {name: repairs.of(name, value, known[name]) for name, value in args.items()}
         if too_large := [*_too_large(args, known)]:  # looking at what is in them would take long

@@ -55,7 +55,7 @@ class CatalogSummary:
                 self._counts.pop(name, None)
                 self._seen = None
 
-    def sight(self) -> CatalogSnapshot:
+    def snapshot(self) -> CatalogSnapshot:
         """Return what there is to see; the same object until something has changed."""
         seen = self._seen
         if seen is not None and seen.version == self.index.version:
@@ -66,7 +66,7 @@ class CatalogSummary:
 
     def counts(self) -> Mapping[str, int]:
         """Return how many tools each namespace has, the largest first."""
-        return self.sight().counts
+        return self.snapshot().counts
 
     def destructive(self) -> tuple[Tool, ...]:
         """Return the tools that say that they may destroy something."""
@@ -92,12 +92,12 @@ class CatalogSummary:
             return ""
         named = [name for name in counts if name]
         begin = f"The catalogue has {_tools(total)}"
-        message = f"{begin} in {len(named)} namespace{'s' if len(named) > 1 else ''}" if named else begin
+        text = f"{begin} in {len(named)} namespace{'s' if len(named) > 1 else ''}" if named else begin
         listed = _joined([f"{name} ({counts[name]})" for name in named], _MAX_TEXT // 2)
         samples = [sample for name in [*counts][:_SAMPLED] if (sample := self._sample(name))]
-        message = f"{message}: {listed}" if listed else message
-        shown = _joined(samples, _MAX_TEXT - len(message) - 20, sign="; ", more="")
-        return f"{message}. For example: {shown}." if shown else f"{message}."
+        text = f"{text}: {listed}" if listed else text
+        shown = _joined(samples, _MAX_TEXT - len(text) - 20, sign="; ", more="")
+        return f"{text}. For example: {shown}." if shown else f"{text}."
 
     def _sample(self, namespace: str) -> str:
         """Return what one of the tools of a namespace is for."""
@@ -128,10 +128,10 @@ def _joined(parts: list[str], room: int, *, sign: str = ", ", more: str = ", …
     >>> _joined(["github (43)", "files (14)"], 15)
     'github (43), …'
     """
-    message = ""
+    joined = ""
     for part in parts:
-        longer = f"{message}{sign}{part}" if message else part
+        longer = f"{joined}{sign}{part}" if joined else part
         if len(longer) + len(more) > room:
-            return f"{message}{more}" if message else ""
-        message = longer
-    return message
+            return f"{joined}{more}" if joined else ""
+        joined = longer
+    return joined

@@ -108,8 +108,8 @@ def _limit(default: int) -> dict[str, Any]:
 
 
 def _input(properties: dict[str, Any], *required: str) -> dict[str, Any]:
-    payload: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    return payload | ({"required": list(required)} if required else {})
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": list(required)} if required else {})
 
 
 _TOOL_ID = _text(_ID, minLength=1, maxLength=1000)
@@ -238,10 +238,10 @@ def _output(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
     It is one object, because clients of the older protocol refuse any other schema, and check a failure
     against it too.
     """
-    payload = {**properties, "truncated": _TRUNCATED, "error": _ERROR}
+    members = {**properties, "truncated": _TRUNCATED, "error": _ERROR}
     return {
         "type": "object",
-        "properties": payload,
+        "properties": members,
         "anyOf": [{"required": list(required)}, {"required": ["error"]}],
     }
 

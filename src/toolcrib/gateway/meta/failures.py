@@ -36,14 +36,14 @@ def failure(error: Exception) -> dict[str, Any]:
     """Return an error as the object that clients get under `error`."""
     if not isinstance(error, ToolcribError):
         return _internal(error)
-    reported = _cleaned(explain(error))
-    if reported["code"] == "internal":
+    payload = _cleaned(explain(error))
+    if payload["code"] == "internal":
         return _internal(error)
     if isinstance(error, ServerUnavailableError):  # what the server wrote may say anything of this machine
-        reported["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
-    reported["message"] = _advised(reported["message"], _advice(error, reported))
-    details = reported.pop("details", {}) | _more(error)
-    return reported | {"details": details} if details else reported
+        payload["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
+    payload["message"] = _advised(payload["message"], _advice(error, payload))
+    details = payload.pop("details", {}) | _more(error)
+    return payload | {"details": details} if details else payload
 
 
 def _internal(error: Exception) -> dict[str, Any]:

@@ -25,10 +25,10 @@ _DIGITS = 4
 class FindHandlers:
     """Answers questions about the tools of a view."""
 
-    def __init__(self, view: View, portrait: CatalogSummary, fitting: ResultLimiter) -> None:
+    def __init__(self, view: View, catalog: CatalogSummary, limiter: ResultLimiter) -> None:
         self._view = view
-        self._portrait = portrait
-        self._fitting = fitting
+        self._catalog = catalog
+        self._limiter = limiter
 
     async def search_tools(self, call: MetaCall) -> Reply:
         """Return the tools that fit a question."""
@@ -54,7 +54,7 @@ class FindHandlers:
     async def list_namespaces(self, call: MetaCall) -> Reply:
         """Return the namespaces, and how many tools each has."""
         names = await self._view.namespaces()
-        counts = self._portrait.counts()
+        counts = self._catalog.counts()
         payload = {
             "namespaces": list(names),
             "counts": {name: counts[name] for name in names if name in counts},
@@ -83,13 +83,13 @@ class FindHandlers:
         parts = [*call.notes, *notes]
         if parts:
             payload["note"] = ". ".join(note[:1].upper() + note[1:] for note in parts) + "."
-        return self._fitting.whole(Reply(payload), smaller)
+        return self._limiter.whole(Reply(payload), smaller)
 
     def _about(self, args: dict[str, Any], page: Page[Result]) -> tuple[str, ...]:
         """Return what to say of results of which none fits."""
         if args.get("cursor"):
             return ()
-        unsure = doubt(page, args["query"], self._portrait.counts())
+        unsure = doubt(page, args["query"], self._catalog.counts())
         if unsure is None:
             return ()
         if not unsure.guesses:
@@ -106,13 +106,13 @@ class FindHandlers:
     def _look(self, names: Sequence[str]) -> str:
         """Return which namespaces are worth a look."""
         if not names:
-            return "ask in other words" if self._portrait.counts() else "the catalogue is empty"
+            return "ask in other words" if self._catalog.counts() else "the catalogue is empty"
         named = ", ".join(names[:_NAMED])
         return f"look through {named} with list_tools and its namespace, or ask in other words"
 
     def _none(self, args: dict[str, Any]) -> str:
         """Return what to say of a list without tools."""
-        counts = self._portrait.counts()
+        counts = self._catalog.counts()
         if not counts:
             return "the catalogue is empty"
         namespace, backend = args.get("namespace"), args.get("backend")
@@ -136,10 +136,10 @@ class FindHandlers:
 
     def _named(self, servers: Sequence[str]) -> str:
         """Return servers by name; of those that a toolset neither names nor has tools of, how many."""
-        index = self._portrait.index
+        index = self._catalog.index
         if not isinstance(index, IndexView) or index.scope.spaces is not None:
             return ", ".join(servers)
-        known = [name for name in servers if name in self._portrait.counts()]
+        known = [name for name in servers if name in self._catalog.counts()]
         others = len(servers) - len(known)
         more = f"{others} server{'s' if others > 1 else ''} that may have tools for here"
         return ", ".join([*known, more] if others else known)

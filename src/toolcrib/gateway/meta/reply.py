@@ -77,10 +77,10 @@ class ResultLimiter:
 
     def _replace(self, reply: Reply, smaller: dict[str, Any], text: str, size: int, kind: str) -> None:
         uri = self._kept.keep(text, kind)
-        reported = truncated(text, uri, size)
-        reply.structured = smaller | {"truncated": reported}
+        replacement = truncated(text, uri, size)
+        reply.structured = smaller | {"truncated": replacement}
         others = [block for block in reply.content if not (reply.held and block.get("type") == "text")]
-        reply.content = [{"type": "text", "text": _said(reported)}, *others]
+        reply.content = [{"type": "text", "text": _said(replacement)}, *others]
         if uri:
             reply.content.append(_link(uri, kind, size))
 

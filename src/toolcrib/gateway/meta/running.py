@@ -47,15 +47,15 @@ class RunHandlers:
         self,
         view: View,
         settings: GatewaySettings,
-        portrait: CatalogSummary,
-        fitting: ResultLimiter,
+        catalog: CatalogSummary,
+        limiter: ResultLimiter,
         code: str,
     ) -> None:
         """Run what a view has; `code` says why code cannot run, and is empty where it can."""
         self._view = view
         self._confirm = settings.confirm
-        self._portrait = portrait
-        self._fitting = fitting
+        self._catalog = catalog
+        self._limiter = limiter
         self._no_code = code
         self._validator = view.validator
 
@@ -78,7 +78,7 @@ class RunHandlers:
                 progress=client.progress if client.wants_progress else None,
                 caller=client.caller,
             )
-        return self._fitting.value(_ran(ran, call.notes), "structured")
+        return self._limiter.value(_ran(ran, call.notes), "structured")
 
     async def run_chain(self, call: MetaCall) -> Reply:
         """Run tools one after another."""
@@ -105,7 +105,7 @@ class RunHandlers:
             **_notes(call.notes),
         }
         smaller = payload | {"results": _without_values(steps), "final": None}
-        return self._fitting.whole(Reply(payload), smaller)
+        return self._limiter.whole(Reply(payload), smaller)
 
     async def execute_code(self, call: MetaCall) -> Reply:
         """Run code that calls tools."""
@@ -129,7 +129,7 @@ class RunHandlers:
             **_notes([*call.notes, *ran.notes]),
         }
         smaller = payload | {"value": None, "stdout": "", "stderr": "", "toolCalls": []}
-        return self._fitting.whole(Reply(payload), smaller)
+        return self._limiter.whole(Reply(payload), smaller)
 
     async def _resolved(self, reference: str, limit: float | None) -> Tool:
         """Return the tool that a reference means, once its server has listed its tools.
@@ -139,11 +139,11 @@ class RunHandlers:
             BackendUnavailableError: its server does not answer, or not within so many seconds.
         """
         try:
-            return self._portrait.index.resolve(reference)
+            return self._catalog.index.resolve(reference)
         except ToolcribError:  # it may be one of a server that has not; what is amiss is told below
             with anyio.move_on_after(limit):
                 await self._view.describe(reference, "summary")
-                return self._portrait.index.resolve(reference)
+                return self._catalog.index.resolve(reference)
         reason = f"it was not ready within {limit or 0.0:g} s"
         raise BackendUnavailableError(tool_id=reference, op="resolve", reason=reason, sent=False)
 
@@ -173,7 +173,7 @@ class RunHandlers:
             return []
         await self._view.namespaces()  # by then the servers have listed their tools
         code = call.args["code"]
-        found, places = await to_thread.run_sync(_mentions, code, self._portrait.destructive())
+        found, places = await to_thread.run_sync(_mentions, code, self._catalog.destructive())
         named = [str(tool.id) for tool in found]
         await ask(call.client, named, code, what="program", places=places)
         return named
@@ -182,7 +182,7 @@ class RunHandlers:
         """Return what is told of a chain that stopped, with what its steps gave until then."""
         steps = _steps(error.results)
         payload = {"error": failure(error), "results": steps}
-        reply = self._fitting.whole(Reply(payload), payload | {"results": _without_values(steps)})
+        reply = self._limiter.whole(Reply(payload), payload | {"results": _without_values(steps)})
         reply.is_error = True
         return reply
 
@@ -241,12 +241,12 @@ def _pointing(value: Any, blocks: list[Mapping[str, Any]]) -> Any:
 def _pointer(value: Any, block: Mapping[str, Any], at: int) -> Any:
     if block.get("type") == "text" or value != block:
         return value
-    payload = {name: member for name, member in block.items() if name != "data"}
-    if isinstance(payload.get("resource"), Mapping):
-        payload["resource"] = {
-            name: part for name, part in payload["resource"].items() if name not in {"blob", "text"}
+    pointer = {name: member for name, member in block.items() if name != "data"}
+    if isinstance(pointer.get("resource"), Mapping):
+        pointer["resource"] = {
+            name: part for name, part in pointer["resource"].items() if name not in {"blob", "text"}
         }
-    return payload | {"content": at}
+    return pointer | {"content": at}
 
 
 def _steps(results: Iterable[Any]) -> list[dict[str, Any]]:

@@ -88,14 +88,14 @@ class MetaTools:
         """
         self.kept = KeptResults() if kept is None else kept
         """The results that were too large to send."""
-        self._portrait = CatalogSummary(view.index)
-        self._receipts = TokenUsage(view.index)
+        self._catalog = CatalogSummary(view.index)
+        self._usage = TokenUsage(view.index)
         self._follow(view.index)
         no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
-        fitting = ResultLimiter(self.kept, settings.result_bytes)
+        limiter = ResultLimiter(self.kept, settings.result_bytes)
         self._handlers = _handlers(
-            FindHandlers(view, self._portrait, fitting),
-            RunHandlers(view, settings, self._portrait, fitting, no_code),
+            FindHandlers(view, self._catalog, limiter),
+            RunHandlers(view, settings, self._catalog, limiter, no_code),
         )
         self._arguments = Arguments()
         self._names = [name for name in DEFINITIONS if name != "execute_code" or not no_code]
@@ -128,7 +128,7 @@ class MetaTools:
 
     def about(self) -> str:
         """Return what a model should know before it uses the tools."""
-        namespaces = [name for name in self._portrait.index.namespaces() if name]
+        namespaces = [name for name in self._catalog.index.namespaces() if name]
         named = ", ".join(namespaces[:_NAMED]) + (", ..." if len(namespaces) > _NAMED else "")
         reach = f"It reaches tools of: {named}. " if named else ""
         several = "run_chain and execute_code do" if "execute_code" in self._names else "run_chain does"
@@ -139,7 +139,7 @@ class MetaTools:
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back, in the thread that made the change, when `tools` may return something else."""
-        return self._portrait.index.on_change(lambda _: callback())
+        return self._catalog.index.on_change(lambda _: callback())
 
     def receipt(self, within: float = 0.0) -> Receipt:
         """Return what the tools cost in tokens, and what these eight cost in their place.
@@ -147,16 +147,16 @@ class MetaTools:
         It waits up to so many seconds, and not in an event loop, until all are counted.
         """
         if within:
-            self._receipts.wait(within)
-        direct, complete = self._receipts.direct()
-        return Receipt(direct, self._definitions()[1], len(self._portrait.index), complete)
+            self._usage.wait(within)
+        direct, complete = self._usage.direct()
+        return Receipt(direct, self._definitions()[1], len(self._catalog.index), complete)
 
     def _follow(self, index: Index | IndexView) -> None:
         """Hear of the changes of the catalogue for as long as anybody has this frontend."""
-        portrait, receipts = ref(self._portrait), ref(self._receipts)
+        catalog, usage = ref(self._catalog), ref(self._usage)
 
         def note(change: Change) -> None:
-            for each in (portrait(), receipts()):
+            for each in (catalog(), usage()):
                 if each is not None:
                     each.note(change)
 
@@ -164,14 +164,14 @@ class MetaTools:
 
     def _definitions(self) -> tuple[tuple[mcp_types.Tool, ...], int]:
         """Return the definitions, and how many tokens they take."""
-        sight = self._portrait.sight()
+        snapshot = self._catalog.snapshot()
         listed = self._listed
-        if listed is None or listed[0] is not sight:
-            tools = tuple(published(DEFINITIONS[name], sight) for name in self._names)
+        if listed is None or listed[0] is not snapshot:
+            tools = tuple(published(DEFINITIONS[name], snapshot) for name in self._names)
             if listed is not None and tools == listed[1]:
-                listed = sight, listed[1], listed[2]
+                listed = snapshot, listed[1], listed[2]
             else:
-                listed = sight, tools, tokens_of(tools)
+                listed = snapshot, tools, tokens_of(tools)
             self._listed = listed
         return listed[1], listed[2]
 
@@ -181,7 +181,7 @@ class MetaTools:
         texts = [block.get("text") for block in reply.content] or [reply.text]
         response = sum(estimated_tokens(text) for text in texts if isinstance(text, str))
         payload = {
-            "direct": self._receipts.direct()[0],
+            "direct": self._usage.direct()[0],
             "surface": self._definitions()[1],
             "response": response,
         }
@@ -223,16 +223,16 @@ def why_no_code(settings: GatewaySettings, code: CodeSettings, *, sandbox: bool 
     return ""
 
 
-def published(definition: Definition, sight: CatalogSnapshot) -> mcp_types.Tool:
+def published(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.Tool:
     """Return a definition as it is listed, over what the catalogue contains."""
     name = definition.tool.name
     return mcp_types.Tool(
         name=name,
         title=definition.title,
-        description=described(name, sight),
+        description=described(name, snapshot),
         input_schema=definition.tool.input_schema,
         output_schema=definition.tool.output_schema,
-        annotations=_hints(definition, sight),
+        annotations=_hints(definition, snapshot),
     )
 
 
@@ -247,11 +247,11 @@ def no_such_tool(name: str, names: Sequence[str]) -> MCPError:
     return MCPError(mcp_types.INVALID_PARAMS, f"no tool {shown(name)}{choose(name, names)}")
 
 
-def _hints(definition: Definition, sight: CatalogSnapshot) -> mcp_types.ToolAnnotations:
+def _hints(definition: Definition, snapshot: CatalogSnapshot) -> mcp_types.ToolAnnotations:
     """Return what a tool says of itself: one that runs others is as harmless as the worst of them."""
     if not definition.runs:
         return mcp_types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-    if sight.read_only:
+    if snapshot.read_only:
         return mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
     return mcp_types.ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
 
@@ -284,14 +284,14 @@ def _block(block: Mapping[str, Any]) -> mcp_types.ContentBlock:
     return mcp_types.TextContent(text=encoded(block))
 
 
-def described(name: str, sight: CatalogSnapshot) -> str:
+def described(name: str, snapshot: CatalogSnapshot) -> str:
     """Return the description of a meta-tool."""
-    reported = DEFINITIONS[name].description
+    text = DEFINITIONS[name].description
     if name == "search_tools":
-        return f"{reported} {_WHEN} {sight.text or _EMPTY}"
+        return f"{text} {_WHEN} {snapshot.text or _EMPTY}"
     if name == "execute_code":
         guide = " ".join(GUIDE.split("\n\n")[:_GUIDE_PARTS])
-        return f"{reported} {guide}"
-    if sight.read_only and DEFINITIONS[name].runs:
-        return f"{reported} All tools here are read-only."
-    return reported
+        return f"{text} {guide}"
+    if snapshot.read_only and DEFINITIONS[name].runs:
+        return f"{text} All tools here are read-only."
+    return text

@@ -104,9 +104,9 @@ def _alternatives(
         types = list(dict.fromkeys(kind for kinds in wanted for kind in kinds))
         return path, keyword, f"must be {_either(types)}, not {show(place)}"
     closest = min(context, key=lambda branch: _distance(branch, path), default=[])
-    reported = islice(_flatten(closest, place, schema), _MAX_OF_NEAREST)
+    nearest = islice(_flatten(closest, place, schema), _MAX_OF_NEAREST)
     asks = "; ".join(
-        f"{_cut(pointer(where), _MAX_SHOWN)}: {what}" if where else what for where, _, what in reported
+        f"{_cut(pointer(where), _MAX_SHOWN)}: {what}" if where else what for where, _, what in nearest
     )
     return path, keyword, f"fits none of the {len(context)} alternatives; the nearest one says: {asks}"
 

@@ -118,5 +118,5 @@ def plainly(written: str, limit: int = 80) -> str:
     if written.startswith("CoroutineType["):
         return "a coroutine"
     values = _values(written) if written.startswith("Literal[") and len(arms(written)) == 1 else []
-    value = values[0] if len(values) == 1 else written.replace("Unknown", "Any")
-    return value if len(value) <= limit else f"{value[: limit - 1]}…"
+    literal = values[0] if len(values) == 1 else written.replace("Unknown", "Any")
+    return literal if len(literal) <= limit else f"{literal[: limit - 1]}…"

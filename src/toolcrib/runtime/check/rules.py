@@ -185,14 +185,14 @@ def _guessed(guess: str | None) -> str:
 
 def bad_syntax(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:  # noqa: ARG001 - the rules share a signature
     """Tell of code that is no Python."""
-    reported = finding.message
-    if "__future__" in reported or "outside of an asynchronous function" in reported:
+    text = finding.message
+    if "__future__" in text or "outside of an asynchronous function" in text:
         return (
             None  # the first line is ours, so that theirs is the second; and all of the code is asynchronous
         )
-    if reported.startswith("`return`"):
+    if text.startswith("`return`"):
         return finding.say("`return` outside of a function; leave the value in `__out`")
-    return finding.say(f"syntax: {reported[:1].lower()}{reported[1:]}")
+    return finding.say(f"syntax: {text[:1].lower()}{text[1:]}")
 
 
 def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:

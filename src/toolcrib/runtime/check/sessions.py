@@ -87,10 +87,10 @@ class CheckerSessions:
         sources = ((self._stubs.name(stub), names), (_ANYTHING, shadowed), (_GUEST, own))
         first = [f"from {module} import {', '.join(wanted)}" for module, wanted in sources if wanted]
         session = self._take()
-        reported = session.check("; ".join([*first, _SENTINEL]) + "\n" + code)
+        output = session.check("; ".join([*first, _SENTINEL]) + "\n" + code)
         if session.usable:
             self._free.append(session)
-        return _read(reported)
+        return _read(output)
 
     def _take(self) -> "_Session":
         try:

@@ -230,9 +230,9 @@ def lacking(text: str) -> str | None:
     "the module 'statistics'"
     >>> lacking("ModuleNotFoundError: No module named 'statistik'")
     """
-    for pattern, reported in _MESSAGES:
+    for pattern, describe in _MESSAGES:
         if found := re.match(pattern, text[:_MAX_SAID], re.DOTALL):
-            return reported(found)
+            return describe(found)
     return None
 
 

@@ -126,7 +126,7 @@ class WorkerPool:
         session = await self._session(job)
         printed = Printed(job.output)
         try:
-            reported = await _told(session, job, calls, printed)
+            outcome = await _told(session, job, calls, printed)
         except BaseException:
             with anyio.move_on_after(_PATIENCE, shield=True):  # a worker in the middle of something is killed
                 await session.__aexit__(None, None, None)
@@ -136,7 +136,7 @@ class WorkerPool:
         finally:
             printed.close()
             await calls.close()
-        return reported
+        return outcome
 
     async def _session(self, job: Job) -> AsyncMontySession:
         session = self._engine.checkout(

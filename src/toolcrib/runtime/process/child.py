@@ -195,14 +195,14 @@ async def boot(child: Child, kind: str, payload: Mapping[str, Any]) -> Child:
             await child.channel.send(encode(dict(payload), 1 << 20))
             if await child.channel.receive() == ({"ready": True}, 14):
                 return child
-        reported = Output(limit=2_000)
-        child.drain(reported)
+        stderr = Output(limit=2_000)
+        child.drain(stderr)
         await child.gone(1.0)
     except BaseException:
         await child.dispose()
         raise
     await child.dispose()
-    reason = reported.text("stderr").strip()[-500:] or f"exit status {child.process.returncode}"
+    reason = stderr.text("stderr").strip()[-500:] or f"exit status {child.process.returncode}"
     raise RuntimeUnavailableError(kind, f"a guest did not start ({reason})")
 
 

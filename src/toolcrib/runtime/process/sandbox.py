@@ -30,7 +30,7 @@ _OWN_TASKS = 2
 _FILES = 128
 _STACK = 8 << 20
 _TASKS = 4096
-_FAREWELL = 5.0
+_EXIT_TIMEOUT = 5.0
 """Seconds that an interpreter may take to end, once it has closed its line."""
 _MOST_BYTES, _MOST_SECONDS = 1 << 46, 1e9
 """What no machine has: beyond it systems refuse limits, or take them for others."""
@@ -174,7 +174,7 @@ def process_limits(limits: Limits, spare: int) -> dict[str, int]:
 
 async def _fate(child: Child, job: Job, bridge: Bridge, started: float) -> ToolcribError:
     """Return why a guest ended without an answer."""
-    gone = await child.gone(_FAREWELL)
+    gone = await child.gone(_EXIT_TIMEOUT)
     if child.evicted:
         return RuntimeUnavailableError(child.kind, "it was closed while the code ran")
     if not gone:

@@ -47,8 +47,8 @@ def resolve(schema: Any, references: LocalReferences) -> Any:
 
 def typed(schema: Mapping[str, Any]) -> list[str]:
     """Return the types that a schema allows by `type`, or by the keywords that only one of them has."""
-    value = schema.get("type")
-    types = [value] if isinstance(value, str) else value
+    declared = schema.get("type")
+    types = [declared] if isinstance(declared, str) else declared
     if isinstance(types, list):
         return [name for name in types if isinstance(name, str)][:8]
     if any(isinstance(schema.get(keyword), dict | list) for keyword in _OBJECT_KEYWORDS):
@@ -127,8 +127,8 @@ def contents(schema: Any, references: LocalReferences, *, small: bool = False) -
     >>> contents({"$ref": "#/a"}, text) == contents({"$ref": "#/a"}, other)
     False
     """
-    if small and b"$ref" not in (reported := _written(schema)):
-        return reported if len(reported) <= _MAX_TEXT else b""
+    if small and b"$ref" not in (written := _written(schema)):
+        return written if len(written) <= _MAX_TEXT else b""
     return _contents(schema, references)
 
 

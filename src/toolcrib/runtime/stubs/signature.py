@@ -63,10 +63,10 @@ def signature(path: str, tool: Tool, types: Types, *, shadowed: Collection[str] 
         written.append(f"**{_spare(order)}: {reader.word('Any')}")
     result = _result(tool, types, name, shadowed)
     indent = "    " * bool(space)
-    reported = _docs(tool, fields, order, others, reader)
+    docs = _docs(tool, fields, order, others, reader)
     reader.write()
     head = f"{indent}async def {name}({', '.join(written)}) -> {result}:"
-    doc = docstring(reported, f"{indent}    ")
+    doc = docstring(docs, f"{indent}    ")
     return f"{head}\n{doc}" if doc else f"{head} ..."
 
 

@@ -19,8 +19,8 @@ def one_line(text: Any, limit: int) -> str:
     if not isinstance(text, str):
         return ""
     cut = text[:_MAX_READ]
-    message = " ".join((cut if cut.isprintable() else _printable(cut)).split())
-    return message if len(message) <= limit else f"{message[: limit - 1].rstrip()}…"
+    line = " ".join((cut if cut.isprintable() else _printable(cut)).split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
 def _printable(text: str) -> str:

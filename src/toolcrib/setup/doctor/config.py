@@ -201,11 +201,11 @@ def check_toolset_names(settings: Settings) -> Iterator[Finding]:
     """Yield the toolsets that speak of namespaces which nothing has."""
     known = {*settings.servers, *settings.openapi}
     for name, toolset in settings.toolsets.items():
-        parts = [
+        named = [
             *(toolset.namespaces or ()),
             *(each.partition(":")[0] for each in toolset.ids or () if ":" in each),
         ]
-        for namespace in dict.fromkeys(parts):
+        for namespace in dict.fromkeys(named):
             if namespace not in known:
                 hint = did_you_mean(namespace, known)
                 why = "no server and no API is called that; only tools that a program adds could be in it"

@@ -294,9 +294,9 @@ def _opened(path: Path) -> Finding:
         return error("catalogue", f"{path} cannot be written", "nothing can be kept", f"chmod u+rw {path}")
     try:
         with closing(sqlite3.connect(path, timeout=_LOCK_TIME, isolation_level=None)) as database:
-            value = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if value != "ok":
-                return _corrupt(path, value)
+            verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                return _corrupt(path, verdict)
             database.execute("BEGIN IMMEDIATE")
             database.execute("ROLLBACK")
     except sqlite3.OperationalError as failure:

@@ -81,8 +81,8 @@ def good(subject: str, what: str, **details: Any) -> Finding:
     return _made("ok", subject, (what, "", ""), details)
 
 
-def _made(severity: Severity, subject: str, items: tuple[str, str, str], details: dict[str, Any]) -> Finding:
+def _made(severity: Severity, subject: str, row: tuple[str, str, str], details: dict[str, Any]) -> Finding:
     """Return a finding without secrets."""
-    what, why, remedy = map(hide_secrets, items)
+    what, why, remedy = map(hide_secrets, row)
     clean = {key: hide_secrets(value) if isinstance(value, str) else value for key, value in details.items()}
     return Finding(severity, subject, what, why, remedy, {key: each for key, each in clean.items() if each})

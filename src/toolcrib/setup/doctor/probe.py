@@ -59,9 +59,9 @@ async def probe(
             error = failure
         took = anyio.current_time() - began
         status = servers.status()[name]
-    reported = error.stderr if isinstance(error, ServerUnavailableError) else ""
+    stderr = error.stderr if isinstance(error, ServerUnavailableError) else ""
     refused = {each: hide_secrets(reason) for each, reason in status.refused.items()}
-    return Probe(name, tools, refused, error, hide_secrets(reported or status.stderr), took)
+    return Probe(name, tools, refused, error, hide_secrets(stderr or status.stderr), took)
 
 
 async def probe_apis(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Probe]:

@@ -69,8 +69,8 @@ class Edit:
                 edit = self if read_text(target) == self.before else self._afresh()
                 return edit._put(target) if edit.changes else None  # noqa: SLF001 - of the same kind
         except (OSError, RuntimeError, UnicodeEncodeError) as error:
-            value = getattr(error, "strerror", None) or error
-            raise file_refusal(self.path, f"it cannot be written: {value}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise file_refusal(self.path, f"it cannot be written: {reason}") from error
 
     def _afresh(self) -> "Edit":
         if self.again is None:

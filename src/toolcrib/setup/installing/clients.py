@@ -98,8 +98,8 @@ def _moved(variable: str, usual: str, name: str) -> _Folders:
     """Return where a file is whose folder a variable may name."""
 
     def find(environ: Mapping[str, str], _platform: str, home: Path | None) -> Path:
-        value = environ.get(variable)
-        return (Path(value).expanduser() if value else home_folder(home) / usual) / name
+        folder = environ.get(variable)
+        return (Path(folder).expanduser() if folder else home_folder(home) / usual) / name
 
     return find
 

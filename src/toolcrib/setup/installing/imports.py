@@ -167,9 +167,9 @@ def written(server: ServerConfig) -> dict[str, Any]:
         entry["args"] = list(server.args)
     if server.transport == "sse":
         entry["transport"] = "sse"
-    payload: dict[str, Any] = {"env": dict(server.env), "headers": dict(server.headers), "cwd": server.cwd}
-    payload |= {"required": server.required, "disabled": server.disabled}
-    entry |= {key: value for key, value in payload.items() if value}
+    optional: dict[str, Any] = {"env": dict(server.env), "headers": dict(server.headers), "cwd": server.cwd}
+    optional |= {"required": server.required, "disabled": server.disabled}
+    entry |= {key: value for key, value in optional.items() if value}
     usual = ServerConfig.model_fields
     for name in _KEPT:
         value = getattr(server, name)

@@ -71,8 +71,8 @@ def export(client: Client, servers: Mapping[str, ServerConfig]) -> Export:
     for name, server in servers.items():
         if is_toolcrib(server):
             continue
-        entry, text = shape(client, server)
-        notes += [f"{name!r}: {each}" for each in text]
+        entry, note = shape(client, server)
+        notes += [f"{name!r}: {each}" for each in note]
         if entry is not None:
             shaped[name] = entry
     return Export(shaped, _text(client, shaped), tuple(notes))
@@ -117,8 +117,8 @@ def install(  # noqa: PLR0913 - what can be said of it, by name
     changes: dict[str, Mapping[str, Any] | None] = {name: entry}
     changes |= {raw: None for raw in moving.leaving if raw != name}
     edit = edit_servers(path, changes, place=client.place)
-    parts = (*moving.notes, *_shared_notes(config, scope, folder), *edit.notes)
-    return Installation(edit, config, moving.taken, (*notes, *parts))
+    all_notes = (*moving.notes, *_shared_notes(config, scope, folder), *edit.notes)
+    return Installation(edit, config, moving.taken, (*notes, *all_notes))
 
 
 def _port(config: Path) -> int:
@@ -146,9 +146,9 @@ def _moving(config: Path, found: Found) -> _Moving:
     stays |= dict.fromkeys(taken.conflicts, "ours of that name is another server")
     leaving = tuple(raw for each, raw in found.names.items() if each not in stays)
     untold = {lost_note(each, keys) for each, keys in found.lossy.items()}
-    parts = (each for each in found.notes if not each.endswith(ITSELF) and each not in untold)
+    shown = (each for each in found.notes if not each.endswith(ITSELF) and each not in untold)
     left = (f"{each!r} stays: {why}" for each, why in stays.items())
-    return _Moving(taken, leaving, (*parts, *left, *taken.edit.notes))
+    return _Moving(taken, leaving, (*shown, *left, *taken.edit.notes))
 
 
 def _staying(found: Found) -> dict[str, str]:

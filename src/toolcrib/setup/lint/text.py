@@ -84,9 +84,7 @@ def hidden_characters(text: str) -> Iterator[tuple[int, str]]:
     for found in HIDDEN.finditer(text):
         if not _is_needed(text, found.start()):
             char = found.group()
-            kind = next(
-                (message for low, high, message in _KINDS if low <= char <= high), "an invisible character"
-            )
+            kind = next((name for low, high, name in _KINDS if low <= char <= high), "an invisible character")
             yield found.start(), f"{kind} (U+{ord(char):04X})"
 
 

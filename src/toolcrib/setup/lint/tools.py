@@ -108,7 +108,7 @@ def _finding(tool: Tool, severity: Severity, rule: str, message: str, path: str 
 
 def _words(tool: Tool) -> Iterator[LintFinding]:
     """Yield what hides in any text of a tool, and what speaks to the model; the first of each."""
-    hidden = value = False
+    hidden = is_reported = False
     shown = tool.to_json(without={"meta", "backend", "icons"})
     for path, text in _texts(shown, ()):
         if not hidden and (found := next(hidden_characters(text), None)):
@@ -116,10 +116,10 @@ def _words(tool: Tool) -> Iterator[LintFinding]:
             message = f"{what} hides at character {place}; remove it, or do not trust this tool"
             yield _finding(tool, "error", "hidden-characters", message, pointer(path))
             hidden = True
-        if not value and (words := next(instructions(text), None)):
+        if not is_reported and (words := next(instructions(text), None)):
             message = f"it tells the model {words[:80]!r}, which no definition should; do not trust this tool"
             yield _finding(tool, "error", "instructions", message, pointer(path))
-            value = True
+            is_reported = True
     if order := steering(tool.description or ""):
         message = (
             f"it says {order!r}, which competes with the other tools; say what it does, and when it helps"
@@ -255,13 +255,13 @@ def _reported(tool: Tool, target: str, report: Report, *, named: bool) -> Iterat
     if not report.accepted:
         why = "; ".join(str(problem) for problem in report.problems[:_SHOWN])
         severity: Severity = "error" if named else "warning"
-        value = f"{target} does not take it: {why}"[:500]
-        yield LintFinding(tool_id, severity, "portability", value, "", target)
+        message = f"{target} does not take it: {why}"[:500]
+        yield LintFinding(tool_id, severity, "portability", message, "", target)
     for loss in report.warnings if named else ():
         if loss.part == "definition":
             continue  # what a format has no place for, of whatever tool
-        value = f"{target}: {loss.message}"
-        yield LintFinding(tool_id, "info", "loss", value[:500], loss.path, target)
+        message = f"{target}: {loss.message}"
+        yield LintFinding(tool_id, "info", "loss", message[:500], loss.path, target)
 
 
 def _together(tools: list[Tool]) -> Iterator[LintFinding]:
@@ -312,5 +312,5 @@ def _are_alike(one: Tool, other: Tool, words: frozenset[str], others: frozenset[
 def _differ(one: Tool, other: Tool) -> bool:
     """Return whether the names say what the descriptions do not: one thing for another, `list` for `get`."""
     own, others = (set(_WORD.findall(tool.name.lower().replace("_", " "))) for tool in (one, other))
-    reported = _WORD.findall(f"{one.description} {other.description}".lower())
-    return one.description != other.description and bool((own ^ others) & set(reported))
+    words = _WORD.findall(f"{one.description} {other.description}".lower())
+    return one.description != other.description and bool((own ^ others) & set(words))

@@ -183,8 +183,8 @@ class HttpEmbedder:
         if status in _SUCCESS:
             return body
         hint = "; check the API key" if status in _DENIED else ""
-        reported = read_refusal(self._hide(body.decode(errors="replace"))) or "no reason given"
-        refusal = self._error(f"HTTP {status}: {reported}{hint}", status)
+        reason = read_refusal(self._hide(body.decode(errors="replace"))) or "no reason given"
+        refusal = self._error(f"HTTP {status}: {reason}{hint}", status)
         if status in _BUSY or status >= _SERVER_ERROR:
             return _Setback(refusal, wait=seconds_to_wait(retry_after))
         raise refusal

@@ -59,8 +59,8 @@ class VectorSource:
     @property
     def leading(self) -> int | None:
         """How many of the first numbers of a vector tell most of it, if the embedder knows."""
-        value = getattr(self._embedder, "leading", None)
-        return value if isinstance(value, int) and 0 < value < (self.dimensions or 0) else None
+        count = getattr(self._embedder, "leading", None)
+        return count if isinstance(count, int) and 0 < count < (self.dimensions or 0) else None
 
     def vectors(self, ways: CallerHooks, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, each of the length one or of zeros.
@@ -109,9 +109,9 @@ class VectorSource:
 
     def _learn_dimensions(self, ways: CallerHooks) -> None:
         """Find out how long cached vectors must be; an embedder that does not say is given a word."""
-        value = getattr(self._embedder, "dimensions", None)
-        if isinstance(value, int):
-            self.dimensions = value
+        dimensions = getattr(self._embedder, "dimensions", None)
+        if isinstance(dimensions, int):
+            self.dimensions = dimensions
         else:
             self.vectors(ways, ["tool"])
 

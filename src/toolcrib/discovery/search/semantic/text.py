@@ -64,9 +64,9 @@ class DocumentText:
         tool = indexed.tool
         head = _spaced(f"{tool.namespace or ''} {tool.name}")
         tail = self._tail(tool, indexed)
-        message = f"{head}: {clean(tool.description or tool.title or '', self.limit)}"
+        text = f"{head}: {clean(tool.description or tool.title or '', self.limit)}"
         room = max(self.limit - len(tail), self.limit // 2)
-        return (message[:room].rstrip(": ") + tail)[: self.limit]
+        return (text[:room].rstrip(": ") + tail)[: self.limit]
 
     def _tail(self, tool: Tool, indexed: Indexed) -> str:
         names = _parameters(tool.input_schema) if self.parameters else []

@@ -50,12 +50,12 @@ class Analysis:
 
 def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
     """Return the terms of a tool and of the questions it is known to answer."""
-    payload: dict[str, list[str]] = {}
+    by_field: dict[str, list[str]] = {}
     for field, text in field_texts(tool, examples):
-        payload.setdefault(field, []).append(text)
+        by_field.setdefault(field, []).append(text)
     terms: dict[str, float] = {}
     length = 0.0
-    for field, texts in payload.items():
+    for field, texts in by_field.items():
         weight = FIELD_WEIGHTS[field]
         for word, count in Counter(islice(words("\n".join(texts)), _MAX_WORDS)).items():
             filed = forms(word)

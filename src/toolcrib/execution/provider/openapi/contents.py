@@ -188,8 +188,8 @@ def _file_schema(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema or _holds_bytes(schema):
-        payload = {word: schema[word] for word in ("title", "description") if word in schema}
-        return {"type": "string", "contentEncoding": "base64", **payload}
+        described = {word: schema[word] for word in ("title", "description") if word in schema}
+        return {"type": "string", "contentEncoding": "base64", **described}
     made = dict(schema)
     if "items" in made:
         made["items"] = _file_schema(made["items"])

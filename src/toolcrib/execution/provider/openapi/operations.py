@@ -180,8 +180,8 @@ def _path(path: str, inputs: list[Input]) -> tuple[str, str]:
 
 
 def _description(raw: Mapping[str, Any], *, deprecated: bool) -> str:
-    reported = _text(raw.get("description")) or _text(raw.get("summary"))
-    return f"Deprecated. {reported}".strip() if deprecated else reported
+    text = _text(raw.get("description")) or _text(raw.get("summary"))
+    return f"Deprecated. {text}".strip() if deprecated else text
 
 
 def _text(value: Any) -> str:

@@ -116,11 +116,9 @@ def _schema(document: dict[str, Any], raw: dict[str, Any]) -> tuple[Any, bool]:
 
 def _described(schema: Any, raw: dict[str, Any]) -> Any:
     """Return a schema with what is said of the parameter itself."""
-    payload = dict(_said(raw))
+    extra = dict(_said(raw))
     return (
-        {**(schema if isinstance(schema, dict) else {}), **payload}
-        if payload and schema is not False
-        else schema
+        {**(schema if isinstance(schema, dict) else {}), **extra} if extra and schema is not False else schema
     )
 
 
