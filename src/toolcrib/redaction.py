@@ -41,7 +41,7 @@ _PATH = re.compile(
 )
 _SEGMENTS = re.compile(r"[^/\\]+")
 _WEAK = frozenset(".*")
-"""Before these a path is most likely relative, and what it is relative to is not told."""
+"""Before these a path is most likely relative, and what it is relative to is unknown."""
 
 _SECRET = re.compile(
     r"""

@@ -198,7 +198,7 @@ async def test_a_change_that_cannot_be_told_does_not_keep_the_next_from_it(
         await until(lambda: not face.shy)
         face.change()
         await hearing.reaches(1)
-    assert "could not be told of a change" in caplog.text
+    assert "could not be notified of a change" in caplog.text
     assert "no words" in caplog.text
 
 

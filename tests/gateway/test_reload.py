@@ -326,7 +326,7 @@ async def test_a_file_has_changed_when_it_is_written_replaced_or_back(
         tasks.cancel_scope.cancel()
     assert seen == ["two", "three", "three"]
     assert [record.message for record in caplog.records] == [
-        f"the configuration file {str(file)!r} is gone; what it said last still holds"
+        f"the configuration file {str(file)!r} is gone; the last version read stays in force"
     ]
 
 

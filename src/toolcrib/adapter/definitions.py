@@ -239,7 +239,7 @@ def note_lost(tool: CanonicalTool, losses: Losses, kept: frozenset[str]) -> None
 
 
 def _within(source: Mapping[str, Any]) -> set[str]:
-    """Return the fields that the source said inside of others, which are told as a whole."""
+    """Return the fields that the source nests in others, which are reported as a whole."""
     meta = source.get("_meta")
     inner = set(meta) if isinstance(meta, dict) else set()
     return inner | {"idempotent", "title"} if "annotations" in source else inner

@@ -30,7 +30,7 @@ class FeatureLossWarning:
 
 @dataclass(slots=True)
 class Losses:
-    """The losses of one conversion, noted on the way and told in order at the end."""
+    """The losses of one conversion, noted on the way and reported in order at the end."""
 
     adapter: str
     part: Part = "definition"

@@ -54,9 +54,9 @@ def id_text(tool: CanonicalTool) -> str:
 def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:
     """Return a name for each tool, all of them different.
 
-    A tool keeps its own name where no other has it. Tools that would share one are told apart by their
+    A tool keeps its own name where no other has it. Tools that would share one are distinguished by their
     namespaces, then by a digest of their ids; so a name depends on the tools that share it, not on their
-    order. The same id twice is told apart by its place.
+    order. The same id twice is distinguished by its place.
     """
     names = [rule.fit(rule.own(tool)) for tool in tools]
     names = _told_apart(

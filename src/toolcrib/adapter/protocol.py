@@ -106,7 +106,7 @@ class Adapter(Protocol):
 class Translator(Adapter, Protocol):
     """An adapter that also tells what is lost, and brings calls back.
 
-    The built-in adapters all are. An adapter that is not gets its losses told keyword by keyword from
+    The built-in adapters all are. An adapter that is not gets its losses reported keyword by keyword from
     `supports_feature`, and its calls are taken to be in the original terms.
     """
 

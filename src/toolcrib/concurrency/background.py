@@ -20,7 +20,7 @@ T = TypeVar("T")
 _KEPT: set["asyncio.Task[None]"] = set()
 """The event loop holds its tasks weakly: a task that nobody holds may vanish while it runs."""
 _CLOSING_TIME = 5.0
-"""How long a task that is told to stop is waited for; handlers may take their time to clean up."""
+"""How long a task that is asked to stop is waited for; handlers may take their time to clean up."""
 _LOOK_AGAIN = 1.0
 """How often a thread that waits for the loop looks whether there still is one."""
 

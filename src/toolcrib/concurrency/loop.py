@@ -114,7 +114,7 @@ def _start() -> tuple[threading.Thread, BlockingPortal]:
     def run() -> None:
         try:
             anyio.run(live)
-        except BaseException as error:  # noqa: BLE001 - whoever asked for what ends a loop has been told
+        except BaseException as error:  # noqa: BLE001 - whoever asked for what ends a loop has been answered
             if not begun.done():
                 begun.set_exception(error)
 

@@ -81,7 +81,7 @@ class Discovery:
         backend: ToolBackend | None = None,
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a tool, where it runs, and what is to be said about it; where one is refused, none is kept.
+        """Add a tool, where it runs, and its documentation; where one is refused, none is kept.
 
         A store that fails in between may keep the tool without its documentation; registering again mends it.
 
@@ -115,7 +115,7 @@ class Discovery:
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        """Replace what is said about a tool; it, in all versions meant, is also found by its examples."""
+        """Replace the documentation of a tool; it, in all versions meant, is also found by its examples."""
         self.docs.register_doc(tool_id, doc, **fields)
         self._search_examples(tool_id)
 

@@ -62,7 +62,7 @@ class Ranking(list[Hit]):
 
 @runtime_checkable
 class Searcher(Protocol):
-    """Ranks the tools it was told about.
+    """Ranks the tools it was given.
 
     Both methods may be called from any thread at any time; a search sees an update wholly or not at all.
     `search` answers any text: with at most `limit` hits, best first, no id twice, equal scores by id;

@@ -58,7 +58,7 @@ class OutputValidationError(ToolError, ValidationError):
 
 @dataclass(eq=False, kw_only=True)
 class ToolExecutionError(ToolError):
-    """The tool itself said no: an MCP `isError`, or an exception in its handler."""
+    """The tool itself failed: an MCP `isError`, or an exception in its handler."""
 
     op: Op = "execute"
     result: Any = None

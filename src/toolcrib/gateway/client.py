@@ -1,4 +1,4 @@
-"""The client behind one request: told of progress, and asked questions in the way of its protocol's era."""
+"""The client behind one request: sent progress, and asked questions in the way of its protocol's era."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
 _MAX_NAME = 100
 _SEALED = 600.0
-"""For how many seconds the seal of a ticket holds, unless it is said otherwise."""
+"""For how many seconds the seal of a ticket holds, by default."""
 
 CURRENT: ContextVar["RequestClient | None"] = ContextVar("toolcrib_client", default=None)
 """The client whose request is being answered."""
@@ -96,7 +96,7 @@ class RequestClient:
 
     @property
     def wants_progress(self) -> bool:
-        """Whether it asked to be told of progress."""
+        """Whether it asked for progress notifications."""
         meta = self._context.meta
         return meta is not None and meta.get("progress_token") is not None
 
@@ -152,7 +152,7 @@ class RequestClient:
         return ConfirmationResult.DECLINED
 
     def _answered(self, question: Confirmation) -> ConfirmationResult:
-        """Return what the person said, if the client comes with it."""
+        """Return the person's answer, if the client comes with it."""
         if self._asked is None:
             self._asked, self._given = self._tickets.redeem(self._params.request_state)
         mark = hashlib.sha256(question.text.encode(errors="surrogatepass")).hexdigest()

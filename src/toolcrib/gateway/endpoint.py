@@ -32,11 +32,11 @@ _LOG = logging.getLogger("toolcrib.gateway")
 _PATIENCE = 300.0
 """For how many seconds a person may think about a question."""
 _CALM = 0.1
-"""For how many seconds changes are gathered before clients are told."""
+"""For how many seconds changes are gathered before clients are notified."""
 _TELLING = 5.0
 """Within how many seconds a client must take the news."""
 _LIST_FRESH = 60_000
-"""For how many milliseconds a client may keep a list of tools; changes are told to those that listen."""
+"""For how many milliseconds a client may keep a list of tools; those that listen are notified of changes."""
 _READ_FRESH = 600_000
 """For how many milliseconds it may keep a result, which never changes."""
 _TEMPLATE = mcp_types.ResourceTemplate(
@@ -148,8 +148,10 @@ class McpEndpoint:
             self._is_noted = False  # before the look: what changes after it is noted again
             try:
                 await self._tell_changes()
-            except Exception:  # noqa: BLE001 - frontends are foreign, and the next change is to be told all the same
-                _LOG.exception("the clients of %s could not be told of a change", self.name or "the gateway")
+            except Exception:  # noqa: BLE001 - frontends are foreign, and the next change must be sent all the same
+                _LOG.exception(
+                    "the clients of %s could not be notified of a change", self.name or "the gateway"
+                )
 
     def _note(self) -> None:
         """Note that the tools may have changed; it may be called from any thread, any number of times."""
@@ -216,9 +218,7 @@ class McpEndpoint:
         self, _: _Context, params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListResourcesResult:
         _check_cursor(params)
-        return mcp_types.ListResourcesResult(
-            resources=[]
-        )  # whoever was told an address may read it, nobody else
+        return mcp_types.ListResourcesResult(resources=[])  # whoever has the address may read it, nobody else
 
     async def _templates(
         self, _: _Context, params: mcp_types.PaginatedRequestParams | None
@@ -244,7 +244,7 @@ class McpEndpoint:
 
 
 class _Server(Server[Any]):
-    """The SDK's server, which says of itself what is so: tools change, resources are not told of."""
+    """The SDK's server, declaring true capabilities: tools change, resources are not subscribed to."""
 
     def get_capabilities(
         self,

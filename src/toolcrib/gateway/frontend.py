@@ -24,7 +24,7 @@ class ConfirmationResult(StrEnum):
 
     ACCEPTED = "accepted"
     DECLINED = "declined"
-    """The person said no, or closed the question."""
+    """The person declined, or closed the question."""
     UNASKED = "unasked"
     """The client cannot ask anybody."""
 
@@ -48,7 +48,7 @@ class CallingClient(Protocol):
 
     @property
     def wants_progress(self) -> bool:
-        """Whether it asked to be told of progress."""
+        """Whether it asked for progress notifications."""
         ...
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:

@@ -52,7 +52,7 @@ _REQUEST: TypeAdapter[mcp_types.ElicitRequest | mcp_types.CreateMessageRequest] 
 class Gateway:
     """Serves a crib to MCP clients, over stdio or HTTP.
 
-    Entering it opens its crib. `serve_stdio` and `serve_http` return when they are told to stop.
+    Entering it opens its crib. `serve_stdio` and `serve_http` return when they are asked to stop.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class KeptResult:
 class KeptResults:
     """Keeps large results, the newest, up to so many bytes and for so many seconds.
 
-    Whoever knows the address may read one; it is random, and told to the caller alone. Safe to use from many
+    Whoever knows the address may read one; it is random, and given to the caller alone. Safe to use from many
     threads.
 
     >>> kept = KeptResults()
@@ -110,5 +110,5 @@ def encoded(value: Any) -> str:
 
 
 def truncated(text: str, uri: str | None, size: int) -> dict[str, Any]:
-    """Return what is told of a result that is not sent whole; the address is empty where it is not kept."""
+    """Return the summary of a result that is not sent whole; the address is empty where it is not kept."""
     return {"bytes": size, "uri": uri or "", "preview": text[:_PREVIEW]}

@@ -1,4 +1,4 @@
-"""MCP over standard input and output: one client, until it closes its end or the process is told to stop."""
+"""MCP over standard input and output: one client, until it closes its end or the process is asked to stop."""
 
 import os
 import sys
@@ -66,7 +66,7 @@ class _Conversation:
             self._settle((message.params or {}).get("requestId"))
 
     def note_answered(self, message: mcp_types.JSONRPCMessage) -> None:
-        """Note what the client has been told."""
+        """Note what has been sent to the client."""
         if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
             self._settle(message.id)
 

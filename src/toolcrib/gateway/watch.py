@@ -38,7 +38,7 @@ async def watch(
         await anyio.sleep(every)
         mark = mark_of(path)
         if mark is None and not is_gone:
-            _LOG.warning("the configuration file %r is gone; what it said last still holds", path)
+            _LOG.warning("the configuration file %r is gone; the last version read stays in force", path)
         is_gone = mark is None
         if mark is None or mark == known:
             continue

@@ -35,7 +35,7 @@ class CanonicalTool(Record):
     """Seconds."""
     source_format: str | None = None
     source_meta: JsonObject = Field(default_factory=dict)
-    """What the source said that has no place here, kept for the way back."""
+    """Fields of the source that have no place here, kept for the way back."""
     required_scopes: tuple[str, ...] = ()
 
     @property

@@ -37,7 +37,7 @@ class ObservedOutput(Record):
 
 
 class ToolDoc(Record):
-    """What is said about a tool at the depth asked for; what belongs to a deeper level is absent."""
+    """The description of a tool at the depth asked for; what belongs to a deeper level is absent."""
 
     summary: str
     tool: Tool | None = None

@@ -331,7 +331,7 @@ class Context(ABC):
 
     The parameter is no argument of the tool: it is in no schema, and whoever runs the tool fills it. A
     coroutine awaits what it tells; a plain function, which runs in a thread, just calls it. Either waits
-    there while nobody has taken what was told before.
+    there while nobody has taken the report before.
     """
 
     tool_id: str

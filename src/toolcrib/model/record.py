@@ -138,7 +138,7 @@ def _aliases(record: type[Record]) -> dict[str, str]:
 
 @cache
 def _blank(record: type[Record]) -> dict[str, Any]:
-    """Return the values of the fields that nothing is said about."""
+    """Return the values of the fields that are not given."""
     return {name: field.get_default(call_default_factory=True) for name, field in record.model_fields.items()}
 
 

@@ -14,7 +14,7 @@ _WHOLE, _SLICES = 1_024, 4
 
 
 def estimated_tokens(text: str, *, sampled: bool = True) -> int:
-    """Return about how many tokens a text takes, of a long one from samples unless told otherwise.
+    """Return about how many tokens a text takes, estimated from samples for a long one, unless not `sampled`.
 
     Letters and runs of them, signs and runs of them, and digits are counted, with weights fitted to the
     tokenizer o200k_base on half of 1,163 definitions of real tools and some prose. On the other half it is

@@ -66,7 +66,7 @@ class Matrix:
     ) -> Self:
         """Accept the versions from `minimum` to `maximum`, both included, and return the matrix.
 
-        The message is told to whoever checks a version in this window.
+        The message is shown to whoever checks a version in this window.
 
         Raises:
             InvalidVersionError: When a text is not a version.

@@ -65,9 +65,9 @@ class A2aOptions:
 class A2aAdapter:
     """The skills of A2A agents; `toolcrib.adapter.providers.agent_card` has their cards.
 
-    A skill has no schemas: on the way in, its arguments are any object; on the way out, every keyword is told
-    as lost. The arguments and results of calls are protobuf values in many A2A programs, where every number
-    is a double: 1 may come back as 1.0, which JSON Schema counts as an integer too.
+    A skill has no schemas: on the way in, its arguments are any object; on the way out, every keyword is
+    reported as lost. The arguments and results of calls are protobuf values in many A2A programs, where
+    every number is a double: 1 may come back as 1.0, which JSON Schema counts as an integer too.
     """
 
     name: Final = "a2a"
@@ -186,7 +186,7 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
     """Return the canonical fields that a skill says.
 
     Raises:
-        ConversionError: some are not what they must be, all of them told.
+        ConversionError: some are not what they must be, all of them listed.
     """
     known, texts = data.get("id"), {"display_name": data.get("name"), "description": data.get("description")}
     faults = [] if isinstance(known, str) and known else ["the skill has no id"]

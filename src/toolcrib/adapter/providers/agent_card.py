@@ -69,7 +69,7 @@ def provider_from_card(card: Any) -> CanonicalProvider:
     """Return an agent, given by its card as JSON or as the SDK's message, with its skills as tools.
 
     Raises:
-        ConversionError: the card cannot be read; every reason is told.
+        ConversionError: the card cannot be read; every reason is listed.
     """
     try:
         data = read_definition(read_message(card), _SKILLS.name, "card")
@@ -89,7 +89,7 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the provider that a card says.
 
     Raises:
-        ConversionError: some are not what they must be, all of them told.
+        ConversionError: some are not what they must be, all of them listed.
     """
     faults = [f"it has no {key}" for key in _TEXTS if not _is_text(data.get(key))]
     if not isinstance(data.get("supportedInterfaces"), list) or not data["supportedInterfaces"]:
@@ -144,14 +144,14 @@ def card_from_provider(
 
     Args:
         provider: An agent that had a card, or any other provider.
-        url: Where the agent is reached; needed if it had no card, and instead of what its card said.
+        url: Where the agent is reached; needed if it had no card, and overrides the URL of its card.
         binding: The transport spoken there.
         protocol_version: The version of A2A spoken there.
         schemas: Whether the schemas of the tools are sent along, in an extension. They are in any case where
             the card had that extension.
 
     Raises:
-        ConversionError: the card would lack a part that it must have; all of them are told.
+        ConversionError: the card would lack a part that it must have; all of them are listed.
     """
     losses = Losses(_SKILLS.name)
     card = _said(provider, losses)
@@ -274,7 +274,7 @@ def _entries(extension: dict[str, Any] | None) -> Entries:
 
 
 def _schemas(entries: Entries, known: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the schemas of a skill, which are those of a skill without any if nothing is said of it."""
+    """Return the schemas of a skill, which are those of a skill without any if it is not described."""
     entry = entries.get(known)
     fields = entry if isinstance(entry, dict) else {}
     found = [fields.get(key) for key in ("inputSchema", "outputSchema")]

@@ -36,7 +36,7 @@ def rewrite_array(
     if "items" not in node:
         walk.losses.note("items", path, "are not described, and are passed as JSON text")
     if items is False:
-        walk.losses.note("items", path, "may not be given, which is only said in the description")
+        walk.losses.note("items", path, "may not be given, which is kept only in the description")
         description = add_text(node.get("description"), "(always empty)")
         return {"type": "array", "items": {"type": "string"}, "description": description}, None, _USED
     inner, codec = walk.below(items, step(path, "items"))
@@ -55,7 +55,7 @@ def _rewrite_tuple(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
         null_is_absent = index >= least and rules.all_required
         if null_is_absent:
             wider = walk.nullable(found)
-            if wider is found:  # its null could not be told from its absence
+            if wider is found:  # its null would look like its absence
                 walk.object_depth -= 1
                 walk.has_discarded = True
                 return None, None

@@ -18,7 +18,7 @@ _IN_PLACE: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "then", "e
 
 
 def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return a subschema with what its provider does not take said in the description, or left out."""
+    """Return a subschema with what its provider does not take moved into the description, or left out."""
     if "allOf" in node and not walk.rules.takes("allOf"):
         return _merged(walk, node, path)
     rules = walk.rules
@@ -30,7 +30,9 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
             found[word] = _inside(walk, word, value, path)
             if word == "oneOf" and walk.losses.count > known and rules.keywords and "anyOf" not in node:
                 found["anyOf"] = found.pop("oneOf")
-                walk.losses.note(word, path, "is anyOf: more than one alternative may fit, as they are said")
+                walk.losses.note(
+                    word, path, "is anyOf: more than one alternative may fit, as they are written"
+                )
         elif word == "const":
             walk.losses.note(word, path, "is an enum of one value")
             found["enum"] = [copy_json(value)]
@@ -38,10 +40,10 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
             walk.losses.note(word, path, "is left out")
         elif word not in {"$defs", "definitions"}:
             given.append((word, value))
-            walk.losses.note(word, path, "is only said in the description")
+            walk.losses.note(word, path, "is kept only in the description")
     if "patternProperties" in node and "patternProperties" not in found and "additionalProperties" in found:
         given.append(("additionalProperties", found.pop("additionalProperties")))
-        walk.losses.note("additionalProperties", path, "is only said in the description, as the patterns are")
+        walk.losses.note("additionalProperties", path, "is kept only in the description, as the patterns are")
     if given:
         found["description"] = describe(found.get("description"), given)
     _complete(walk, found, path)
@@ -63,7 +65,7 @@ def _merged(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
 def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
     """Return the value of a keyword, the subschemas in it converted."""
     if word == "items" and type(value) is bool and walk.rules.needs_items:
-        walk.losses.note(word, path, "must be a schema, and are said to be anything")
+        walk.losses.note(word, path, "must be a schema, and are declared as anything")
         return {}
     convert = walk.schema if word in _IN_PLACE else walk.below
     if word in ONE_SCHEMA and type(value) is not list:

@@ -1,4 +1,4 @@
-"""Subschemas that hold together: merged into one where that can be said, otherwise what they declare."""
+"""Subschemas that hold together: merged into one where it can be expressed, otherwise what they declare."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -127,7 +127,7 @@ def hoist(
     for word in used:
         if word in _DECLARING:
             _collect(walk, _members(word, node[word]), path, declared)
-        walk.losses.note(word, path, "is only said in the description; what it declares is optional")
+        walk.losses.note(word, path, "is kept only in the description; what it declares is optional")
     own = node.get("properties", {})
     hoisted = {
         name: found[0] if len(found) == 1 else {"anyOf": found}

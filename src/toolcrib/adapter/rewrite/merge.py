@@ -1,4 +1,4 @@
-"""Several subschemas that all must hold, as one where that can be said."""
+"""Several subschemas that all must hold, as one where it can be expressed."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final

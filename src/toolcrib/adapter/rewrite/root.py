@@ -67,7 +67,7 @@ def _keep_references(walk: "Walk", *, is_plain: bool) -> None:
 def _plain(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> "Found":
     """Return an object root converted."""
     if node.get("type") != "object":
-        walk.losses.note("type", "", "is said to be object")
+        walk.losses.note("type", "", "is declared as object")
         node = {**node, "type": "object"}
     if walk.rules.structured:
         if not CONDITIONAL.isdisjoint(node):
@@ -98,7 +98,7 @@ def _rename(walk: "Walk", node: dict[str, Any], renamed: dict[str, str]) -> dict
     if "patternProperties" in naming and "additionalProperties" in node:
         naming.append("additionalProperties")
     for word in naming:
-        walk.losses.note(word, "", "is only said in the description, since it names properties")
+        walk.losses.note(word, "", "is kept only in the description, since it names properties")
         walk.leftovers.setdefault("", []).append((word, node[word]))
     kept = {word: value for word, value in node.items() if word not in naming}
     kept["properties"] = {renamed.get(name, name): schema for name, schema in node["properties"].items()}

@@ -25,7 +25,7 @@ def rewrite_scalar(
     found: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     walk.unions += len(kinds) > 1
     if "type" not in node:
-        walk.losses.note("type", path, f"is said to be {' or '.join(kinds)}")
+        walk.losses.note("type", path, f"is declared as {' or '.join(kinds)}")
     codec = None
     if "enum" in node and not any(is_of(type_of(value), kinds) for value in node["enum"]):
         return None, None, _USED
@@ -41,7 +41,7 @@ def _null(walk: "Walk", path: str) -> dict[str, Any]:
     """Return the schema of null."""
     if not walk.rules.nullable:
         return {"type": "null"}
-    walk.losses.note("type", path, "null is said by nullable")
+    walk.losses.note("type", path, "null is expressed by nullable")
     return {"type": "string", "nullable": True, "description": "(always null)"}
 
 

@@ -148,7 +148,7 @@ class Source:
     """One schema to be rewritten, with its references. It is read, never changed."""
 
     changed = False
-    """Whether anything was said in newer words than those of the schema's own draft."""
+    """Whether any keyword is newer than those of the schema's own draft."""
 
     def __init__(self, root: dict[str, Any], *, modern: bool = True) -> None:
         """Take the whole schema; `modern` asks for the words of 2020-12 throughout."""
@@ -180,7 +180,7 @@ class Source:
                 read = {key: kept for key, kept in read.items() if key != word}
                 note(word, path, f"is {shown(value)}, which it must not be, and is left out")
             elif self._modern:
-                note(word, path, "is a list of items, and is said by prefixItems")
+                note(word, path, "is a list of items, and becomes prefixItems")
                 read = _modern_tuple(read)
                 self.changed = True
         return read
@@ -188,16 +188,16 @@ class Source:
     def _modernised(
         self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str
     ) -> dict[str, Any]:
-        """Return a subschema with what 2020-12 says in other words said in these."""
+        """Return a subschema with its older keywords rewritten in those of 2020-12."""
         if self._is_draft_7 and not _NEWER.isdisjoint(schema):
             for word in _NEWER & schema.keys():
                 note(word, path, "means nothing in draft-07, and is left out")
             schema = {key: kept for key, kept in schema.items() if key not in _NEWER}
         if "$dynamicRef" in schema and "$ref" not in schema:
-            note("$dynamicRef", path, "is said by $ref")
+            note("$dynamicRef", path, "becomes $ref")
             schema = {"$ref" if key == "$dynamicRef" else key: kept for key, kept in schema.items()}
         if "dependencies" in schema:
-            note("dependencies", path, "are said by dependentRequired and dependentSchemas")
+            note("dependencies", path, "become dependentRequired and dependentSchemas")
             schema = _modern_dependencies(schema)
             self.changed = True
         if self._is_draft_7 and "$ref" in schema and not schema.keys() <= _BESIDE_REF:

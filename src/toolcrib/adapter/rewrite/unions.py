@@ -1,4 +1,4 @@
-"""Unions: one of several alternatives, told apart when a value comes back."""
+"""Unions: one of several alternatives, distinguished when a value comes back."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
@@ -107,7 +107,7 @@ def _union(walk: "Walk", schemas: list[Any], word: str, path: str) -> dict[str, 
     converted: dict[str, Any] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     walk.unions += len(schemas) > 1
     if is_nullable:
-        walk.losses.note(word, path, "null is said by nullable")
+        walk.losses.note(word, path, "null is expressed by nullable")
         converted = walk.nullable(converted)
     return converted
 
@@ -118,7 +118,7 @@ def _or_null(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
     outer = {key: value for key, value in node.items() if key != "anyOf"}
     codec = codec and NullableCodec(codec)
     if walk.rules.nullable:
-        walk.losses.note("anyOf", path, "null is said by nullable")
+        walk.losses.note("anyOf", path, "null is expressed by nullable")
         return _outside(walk, outer, walk.nullable(found), codec, path), codec
     walk.unions += 1
     return _outside(walk, outer, {"anyOf": [found, {"type": "null"}]}, codec, path), codec

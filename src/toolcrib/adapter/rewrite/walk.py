@@ -55,7 +55,7 @@ class Walk:
         self.rules = rules
         self.losses = losses
         self.alternatives: Alternatives | None = None
-        """Those of the unions whose values must be told apart, where there are any."""
+        """Those of the unions whose values must be distinguished, where there are any."""
         self.references = References()
         self.has_discarded = False
         """Whether a subschema was converted in vain, so that a definition may be needed no more."""
@@ -69,7 +69,7 @@ class Walk:
         self.unions = self.optional = self.properties = self.depth = 0
         self.enum_values = self.enum_chars = self.name_chars = 0
         self.leftovers: dict[str, list[tuple[str, Any]]] = {}
-        """What is still to be said in the description of the subschema at a path."""
+        """What is still to be added to the description of the subschema at a path."""
         self.merging: set[int] = set()
         """The targets of references that are merged into what is being converted."""
 
@@ -186,7 +186,7 @@ class Walk:
         if not kinds:
             return self.anything(node, path)
         if "type" not in node and "enum" not in node and "const" not in node:
-            self.losses.note("type", path, f"is said to be {kinds[0]}, which it is not bound to")
+            self.losses.note("type", path, f"is declared as {kinds[0]}, which it is not bound to")
         if len(plain) > 1 and (not self.rules.type_lists or not {"object", "array"}.isdisjoint(plain)):
             return unions.split_types(self, node, kinds, path)
         found, codec, used = self._of_kind(plain, node, path)
@@ -196,7 +196,7 @@ class Walk:
             found = self.nullable(found)
             codec = NullableCodec(codec) if codec else None
             if self.rules.nullable:
-                self.losses.note("type", path, "null is said by nullable")
+                self.losses.note("type", path, "null is expressed by nullable")
         return self.finish(node, found, codec, used, path), codec
 
     def _of_one_type(self, kind: str, node: dict[str, Any], path: str) -> Found:
@@ -282,7 +282,7 @@ class Walk:
                 self.losses.note(word, path, "is left out")
             elif word not in DEFINITIONS:
                 given.append((word, value))
-                self.losses.note(word, path, "is only said in the description")
+                self.losses.note(word, path, "is kept only in the description")
             elif path:
                 self.losses.note(word, path, "what is referred to is among the definitions of the root")
         if given:
@@ -307,11 +307,11 @@ class Walk:
         except (CodecError, KeyError):
             self.losses.note("default", path, "does not fit its own schema, and is left out")
         else:
-            self.losses.note("default", path, "is said in the converted terms")
+            self.losses.note("default", path, "is converted with its schema")
 
 
 def kinds_of(node: dict[str, Any]) -> list[str]:
-    """Return the JSON types that a subschema speaks of, said or implied; none if it could be anything."""
+    """Return the JSON types that a subschema speaks of, declared or implied; none if it could be anything."""
     kinds = node.get("type")
     if kinds is not None:
         return [kinds] if type(kinds) is str else list(dict.fromkeys(kinds))

@@ -78,7 +78,7 @@ class SchemaRules:
     type_lists: bool = True
     """Whether `type` may be a list."""
     nullable: bool = False
-    """Whether null is said by `nullable: true` instead of a type."""
+    """Whether null is expressed by `nullable: true` instead of a type."""
     enums: Enums = "any"
     empty_objects: bool = True
     """Whether an object inside the root may have no properties."""

@@ -57,7 +57,7 @@ class DocEntry(Record):
     def of(cls, doc: "DocEntry | ToolDoc | Mapping[str, Any] | None" = None, /, **fields: Any) -> "DocEntry":
         """Return an entry fit to be shown: longer texts are cut, and nothing is shared with what was given.
 
-        It is given as an entry, as what a store said about another tool, as a dict, by fields, or by fields
+        It is given as an entry, as a store's answer about another tool, as a dict, by fields, or by fields
         that replace those of another entry.
 
         >>> DocEntry.of({"summary": "Create an issue."}, notes="Needs a token.").notes

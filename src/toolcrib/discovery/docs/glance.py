@@ -48,9 +48,9 @@ _FORMAT = re.compile(r"[a-z][a-z0-9-]{0,23}")
 Atoms = tuple[str, ...] | None
 """What a schema admits, each kind once; nothing at all where empty, anything where None."""
 _LOOP: Final = ("a loop",)
-"""Stands for a schema that is being read, to be told by its identity."""
+"""Stands for a schema that is being read, recognised by its identity."""
 _MAX_WORK = 200_000
-"""How many names are compared before no more is said to be required."""
+"""How many names are compared before no more is listed as required."""
 Names = dict[str, None] | None
 """The names in the order in which they are met; None for what no object fits, or what loops."""
 
@@ -87,9 +87,9 @@ class _Glance:
         self._root = root
         self._references = LocalReferences(root)
         self._sure: dict[str, list[Any]] = {}
-        """What is said of each property wherever it stands."""
+        """The subschemas of each property, wherever they stand."""
         self._perhaps: dict[str, list[Any]] = {}
-        """What is said of each property in alternatives."""
+        """The subschemas of each property in alternatives."""
 
     def info(self) -> SchemaInfo:
         self._gather()
@@ -105,7 +105,7 @@ class _Glance:
         return SchemaInfo.of_checked(required=required, defaults=self._defaults(names), types=types)
 
     def _gather(self) -> None:
-        """Find what is said of each property, in the order in which a reader comes across it."""
+        """Find the subschemas of each property, in the order in which a reader comes across it."""
         seen: set[tuple[int, bool]] = set()
         pending: list[tuple[Any, bool]] = [(self._root, True)]
         for schema, is_sure in pending:

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MAX_DEPTH: Final = 6
-"""How many levels of objects and arrays are told apart."""
+"""How many levels of objects and arrays are distinguished."""
 MAX_NAMES: Final = 100
 """How many names an object may have before it is a map."""
 MAX_WEIGHT: Final = 10_000
@@ -164,7 +164,7 @@ class _Written(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedShape:
-    """What some JSON values have in common; it does not change, and no value can be told from it.
+    """What some JSON values have in common; it does not change, and no value can be recovered from it.
 
     The same values give the same shape in whatever order they come, and each of them fits its JSON Schema.
     Keys that look like data, such as numbers, addresses and file names, are not kept either.
@@ -179,7 +179,7 @@ class ObservedShape:
     shape: Shape = field(default_factory=Shape, repr=False)
     """Not to be changed."""
     depth: int = MAX_DEPTH
-    """How many levels of objects and arrays are told."""
+    """How many levels of objects and arrays are kept."""
 
     @classmethod
     def of(cls, value: Any) -> "ObservedShape":
@@ -205,7 +205,7 @@ class ObservedShape:
 
     @classmethod
     def _bounded(cls, observed: int, shape: Shape, count: int) -> "ObservedShape":
-        """Return a shape told to the depth to which it is not too large."""
+        """Return a shape cut to the depth to which it is not too large."""
         depth = count
         while shape.weight(depth) > MAX_WEIGHT:
             depth -= 1

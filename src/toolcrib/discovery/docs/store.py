@@ -1,4 +1,4 @@
-"""The documentation of many tools, told at the depth asked for."""
+"""The documentation of many tools, at the depth asked for."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -30,7 +30,7 @@ _MAX_SUGGESTIONS = 3
 
 
 class DetailLevel(StrEnum):
-    """How much is said about a tool; each level says what the one before it does, and more.
+    """How much of a tool is described; each level says what the one before it does, and more.
 
     >>> DetailLevel("schema")
     <DetailLevel.SCHEMA: 'schema'>
@@ -75,10 +75,10 @@ class _Found:
 
 
 class DocStore:
-    """Documentation by tool id, and what is told of a tool at each level.
+    """Documentation by tool id, and the description of a tool at each level.
 
-    An id is text or a `ToolId`; `git:log:v1.2.0` and `git:log:1.2.0` are one. What is said of `git:log` is
-    said of all its versions, except where something is said of that version. Tools come from the resolver:
+    An id is text or a `ToolId`; `git:log:v1.2.0` and `git:log:1.2.0` are one. Documentation of `git:log` is
+    that of all its versions, except where a version has its own. Tools come from the resolver:
     an id without a version, or with a constraint, means what it resolves to. What is registered and what is
     returned shares nothing with the store. Every method may be called from any thread.
 
@@ -122,7 +122,7 @@ class DocStore:
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        """Keep documentation of a tool, in place of what was said before; the tool need not exist yet.
+        """Keep documentation of a tool, in place of any before; the tool need not exist yet.
 
         It is given as a `DocEntry`, as a `ToolDoc`, as a dict, or by its fields `summary`, `notes`,
         `examples` and `external_refs`. Longer texts are cut.
@@ -139,7 +139,7 @@ class DocStore:
     def register_examples(
         self, tool_id: str | ToolId, examples: Iterable[ToolExample | Mapping[str, Any]]
     ) -> None:
-        """Keep examples of a tool, in place of those before; what else is said of it stays.
+        """Keep examples of a tool, in place of those before; its other documentation stays.
 
         Raises:
             InvalidToolIdError: the id is none.
@@ -156,7 +156,7 @@ class DocStore:
         self._entries[key] = entry
 
     def forget(self, tool_id: str | ToolId) -> None:
-        """Forget what is said of precisely this id, and what was observed; it need not be known."""
+        """Forget the documentation of precisely this id, and what was observed; it need not be known."""
         key = key_of(tool_id)
         with self._lock:
             if key in self._entries:
@@ -194,7 +194,7 @@ class DocStore:
             ValidationError: there is no such level, with the nearest one.
             InvalidToolIdError: the id is none.
             ToolNotFoundError: there is no such tool, with suggestions; the summary of a tool that is only
-                documented can be told, and no more.
+                documented is returned, and no more.
         """
         level = DetailLevel(level)
         found = self._find(tool_id)
@@ -245,7 +245,7 @@ class DocStore:
             return _Found(ref, key, error=error)
 
     def _entry(self, found: _Found) -> DocEntry | None:
-        """Return what is said of a tool: each field where it is said most exactly."""
+        """Return the documentation of a tool: each field from the most exact id that has it."""
         parts = [entry for key in found.places() if (entry := self._entries.get(key))]
         if not parts:
             return None
@@ -255,7 +255,7 @@ class DocStore:
         return first
 
     def _described_only(self, found: _Found, entry: DocEntry | None, level: DetailLevel) -> ToolDoc:
-        """Return what can be said without the tool."""
+        """Return what is known without the tool."""
         if entry is None:
             raise self._missing(found)
         if level is not DetailLevel.SUMMARY:

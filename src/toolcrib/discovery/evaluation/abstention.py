@@ -38,7 +38,7 @@ def off_topic_auc(
     seed: int = 7,
     progress: Progress | None = None,
 ) -> Separation:
-    """Return how well a set's own questions are told from ones that it should have no tool for.
+    """Return how well a set's own questions are distinguished from ones that it should have no tool for.
 
     Those are everyday questions where no others are given; the questions of an unrelated set will do too.
     """
@@ -59,7 +59,7 @@ def missing_auc(
     seed: int = 7,
     progress: Progress | None = None,
 ) -> Separation:
-    """Return how well questions are told from the same ones asked with their right tools taken out.
+    """Return how well questions are distinguished from the same ones asked with their right tools taken out.
 
     This is the hard case: what is left are the siblings of the right tool.
     """
@@ -78,7 +78,7 @@ def missing_auc(
 
 
 def separate(answerable: Sequence[float], unanswerable: Sequence[float]) -> Separation:
-    """Return how well two groups of confidences are told apart.
+    """Return how well two groups of confidences are separated.
 
     >>> separate([0.9, 0.8, 0.7], [0.1, 0.75]).auc
     0.8333333333333334

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Progress = Callable[[int, int], None]
-"""Told how many are done, of how many."""
+"""Called with how many are done, of how many."""
 _FEW = 5
 Made = TypeVar("Made")
 _STATUS = Path("/proc/self/status")
@@ -45,7 +45,7 @@ _LABEL = "VmRSS:"
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a finder said to one question."""
+    """A finder's answer to one question."""
 
     question: LabelledQuery
     ranked: tuple[str, ...]
@@ -171,8 +171,8 @@ class Cost(Record):
 def cost_of(build: Callable[[], Made], *, status: Path = _STATUS) -> tuple[Made, Cost]:
     """Build something, and return it with what that cost.
 
-    Memory is told by the operating system, so measure in a process of its own: what was freed before is used
-    again, and does not show.
+    Memory is reported by the operating system, so measure in a process of its own: what was freed before is
+    used again, and does not show.
     """
     gc.collect()
     before = resident_bytes(status)

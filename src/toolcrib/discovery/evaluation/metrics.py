@@ -51,7 +51,7 @@ def hit_at_1(ranked: Sequence[str], relevant: Collection[str]) -> float:
 def auc(positives: Iterable[float], negatives: Iterable[float]) -> float:
     """Return how often a positive is above a negative, over all pairs; a tie counts half.
 
-    1 tells them apart, 0.5 is chance; and so it is where either group is empty, as nothing can be told.
+    1 separates them, 0.5 is chance; and so it is where either group is empty.
 
     >>> auc([0.9, 0.4], [0.4, 0.1])
     0.875
@@ -81,7 +81,7 @@ class Bin(Record):
     high: float
     count: int
     confidence: float
-    """The mean of what was said."""
+    """The mean of the predictions."""
     precision: float
     """The share that was right."""
 

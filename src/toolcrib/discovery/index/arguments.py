@@ -123,7 +123,7 @@ def pairs(tools: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
-    """Return a tool and where it runs: as told, as it says itself, or, for a function, in this process."""
+    """Return a tool and where it runs: as given, as it says itself, or, for a function, in this process."""
     record = tool.tool if isinstance(tool, LocalTool) else tool
     if not isinstance(record, Tool):
         message = f"must be a Tool or a function made one with @tool, not {type(tool).__name__}"
@@ -149,7 +149,7 @@ def compile_schemas(validator: SchemaValidator, tool: Tool) -> None:
             continue
         try:
             validator.validate(schema, {})
-        except ValidationError:  # the schema can be used: it said no to an empty object
+        except ValidationError:  # the schema can be used: it refused an empty object
             continue
         except InvalidSchemaError as error:
             raise type(error)(f"{tool.id}, {part} schema: {error.reason}", error.problems) from error

@@ -35,7 +35,7 @@ class Listeners:
     """Callbacks, called in the order they subscribed; one that fails is logged, and the others still hear.
 
     Everybody hears of changes one at a time, in the order in which they were noted. One that is noted while
-    another is told, by a callback or by another thread, is told after it, by whoever is telling.
+    another is delivered, by a callback or by another thread, is delivered after it, by whoever is delivering.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Listeners:
         return unsubscribe
 
     def note(self, changes: Iterable[Change]) -> None:
-        """Remember changes that are to be told."""
+        """Remember changes that are to be delivered."""
         self._waiting.extend(changes)
 
     def tell(self) -> None:

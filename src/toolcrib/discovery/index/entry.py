@@ -134,7 +134,7 @@ def _digest(tool: Tool, examples: Sequence[str]) -> str:
 def changed_fields(known: Entry, tool: Tool) -> tuple[str, ...]:
     """Return which parts of a definition a tool has differently, by their JSON names, in order.
 
-    Where that cannot be told, because what is kept cannot be read or was changed in place, it is all of it.
+    Where that is unknown, because what is kept cannot be read or was changed in place, it is all of it.
     """
     if _digest(tool, known.examples) == known.content_hash:
         return ()

@@ -1,4 +1,4 @@
-"""The catalogue of tools: how it changes, and who is told."""
+"""The catalogue of tools: how it changes, and who is notified."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ _MAX_NAMED = 10
 
 @dataclass(slots=True)
 class Batch:
-    """What is about to change; the catalogue stays as it is until it is told to take the batch over."""
+    """What is about to change; the catalogue stays as it is until the batch is committed."""
 
     catalogue: EntryTable
     put: dict[str, Entry] = field(default_factory=dict)
@@ -216,8 +216,8 @@ class Index(IndexReader):
     def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
         """Call back after every change; returns what stops that.
 
-        Changes are told one by one, in the order of their versions, by the thread that made them, before its
-        call returns; those made meanwhile, by callbacks or by other threads, are told after them.
+        Changes are delivered one by one, in the order of their versions, by the thread that made them, before
+        its call returns; those made meanwhile, by callbacks or by other threads, are delivered after them.
 
         Raises:
             ValidationError: it cannot be called.

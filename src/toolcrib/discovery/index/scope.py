@@ -16,7 +16,7 @@ __all__ = ["Scope"]
 
 
 class Scope(Record):
-    """The tools that everything said here admits; what is not said admits all.
+    """The tools that every given condition admits; an absent condition admits all.
 
     >>> Scope(namespaces=["github"], exclude=["github:delete_repo"]).may_admit("github:create_issue:^1")
     True

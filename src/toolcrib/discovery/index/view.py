@@ -59,7 +59,7 @@ class IndexView(IndexReader):
     def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
         """Call back after every change to what is inside, as `Index.on_change` does.
 
-        A tool that comes to be admitted is told as registered, and one that is no more as removed.
+        A tool that comes to be admitted is reported as registered, and one that is no more as removed.
 
         Raises:
             ValidationError: it cannot be called.
@@ -70,12 +70,12 @@ class IndexView(IndexReader):
         with self._shared.lock:
             inside = set(self._lookup.listed())
 
-        def told(change: Change) -> None:
+        def deliver(change: Change) -> None:
             seen = self._seen(change, inside)
             if seen is not None:
                 callback(seen)
 
-        return self._subscribe(told)
+        return self._subscribe(deliver)
 
     def _seen(self, change: Change, inside: set[str]) -> Change | None:
         """Return a change as it looks from inside, and keep account of what is there."""

@@ -14,7 +14,7 @@ from toolcrib.model.suggest import nearest
 __all__ = ["LOW_CONFIDENCE", "NoMatch", "alike", "by_meaning", "by_words", "by_words_and_meaning", "doubt"]
 
 LOW_CONFIDENCE = 0.05
-"""Below this, of the best result, nothing is said to fit.
+"""Below this, of the best result, nothing fits.
 
 Words and the built-in table keep 93 % of the right first answers that were measured, and turn away 68 % of
 small talk, with MiniLM 95 and 79 %; `docs/model-card.md` has the measurements. Words alone keep an answer to

@@ -26,7 +26,7 @@ from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 __all__ = ["FLOOR", "Blend", "Candidates", "HybridSearcher", "Sample", "default_searcher"]
 
 FLOOR = 0.1
-"""The cosine below which a tool that shares no word with the question is not told at all."""
+"""The cosine below which a tool that shares no word with the question is not returned at all."""
 
 _LEAST_SHARE, _MOST_SHARE = 0.15, 0.35
 """What words decide where they cover little of the question, and where they cover much."""
@@ -53,7 +53,7 @@ _FEW = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Tools that may be told, with what is known of each."""
+    """Candidate tools, with what is known of each."""
 
     ids: Sequence[str]
     words: Floats
@@ -275,7 +275,7 @@ class _Asked:
 
 
 def default_searcher(cache: Derived | None = None) -> HybridSearcher:
-    """Return what an index searches with unless told otherwise: words, and the table that is built in."""
+    """Return what an index searches with by default: words, and the table that is built in."""
     return HybridSearcher(Bm25Searcher(cache=cache), EmbeddingSearcher(load_embedder(), cache=cache))
 
 

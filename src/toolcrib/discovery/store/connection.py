@@ -1,4 +1,4 @@
-"""How a SQLite file is opened and written as a whole, and how its failures are told."""
+"""How a SQLite file is opened and written as a whole, and how its failures are reported."""
 
 import sqlite3
 from collections.abc import Callable, Iterator

@@ -169,7 +169,7 @@ class HttpApp:
         payload: dict[str, Any] = {"status": "unready" if missing else "ready"}
         if self._closing:
             payload["status"] = "stopping"
-        if known:  # whoever has no token is told no names
+        if known:  # whoever has no token sees no names
             states: dict[str, list[str]] = {}
             for name, status in self._served.status().items():
                 states.setdefault(status.state, []).append(name)

@@ -87,7 +87,7 @@ class ResponseSender:
         await self._send(message)
 
     async def break_off(self, asked: bytes, text: str) -> None:
-        """End it in the middle; a JSON-RPC request that waits for its answer is told why."""
+        """End it in the middle; a JSON-RPC request that waits for its answer is answered with the reason."""
         if self._whole:
             return
         request_id = _id_of(asked)

@@ -16,7 +16,7 @@ __all__ = ["HEADER_BYTES", "CoalescingTransport", "bounded"]
 HEADER_BYTES = 32 * 1024
 """How long the headers of a request may be."""
 _SPARE = 64
-"""How many connections over the limit are told so; those beyond are cut off without a word."""
+"""How many connections over the limit get an answer; those beyond are cut off without one."""
 _AHEAD = 100
 """How many requests a client may send before it has the answer to an earlier one."""
 _LEAST = 16 * 1024
@@ -139,7 +139,7 @@ class _Bounded(HttpToolsProtocol):
             self._look_after()
 
     def send_400_response(self, msg: str) -> None:
-        """Say that a request is none, where nothing else is being said."""
+        """Answer that a request is not valid HTTP, unless another answer is being sent."""
         if self._may_speak():
             super().send_400_response(msg)
         self._cut(b"")
@@ -174,7 +174,7 @@ class _Bounded(HttpToolsProtocol):
             self._cut(_LATE)
 
     def _cut(self, status: bytes) -> None:
-        """End the connection, with a word where no other is being said."""
+        """End the connection, with an answer unless another is being sent."""
         if not self.transport.is_closing():
             if status and self._may_speak():
                 self.transport.write(status + _CLOSE)

@@ -27,7 +27,7 @@ class AccessRules:
     @classmethod
     def of(cls, settings: GatewaySettings, token: str | None, bound: str = "127.0.0.1") -> Self:
         """Return the rules of settings, for what listens at an address."""
-        own = () if bound in {"0.0.0.0", "::", ""} else (bound,)  # noqa: S104 - told apart, not bound to
+        own = () if bound in {"0.0.0.0", "::", ""} else (bound,)  # noqa: S104 - compared, not bound to
         hosts = {*_LOCAL, *(name.lower().strip("[]") for name in (*own, *settings.allowed_hosts))}
         origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
         return cls(

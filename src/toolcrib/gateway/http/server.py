@@ -1,4 +1,4 @@
-"""Listen for HTTP, until told to stop; then let what runs end, for a while."""
+"""Listen for HTTP, until asked to stop; then let what runs end, for a while."""
 
 import errno
 import socket
@@ -43,7 +43,7 @@ def listen(host: str, port: int, source: str) -> socket.socket:
 
 
 def _bound(family: int, kind: int, protocol: int, _: str, address: Any) -> socket.socket:
-    # With the protocol said, the event loop sends answers at once instead of waiting for more to send.
+    # With the protocol given, the event loop sends answers at once instead of waiting for more to send.
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -72,7 +72,7 @@ def address_of(listener: socket.socket) -> str:
 async def serve(
     served: Served, listener: socket.socket, stop: Stop, on_ready: Callable[[str], Any] | None = None
 ) -> None:
-    """Serve until told to stop; the socket is closed at the end."""
+    """Serve until asked to stop; the socket is closed at the end."""
     try:
         async with anyio.create_task_group() as tasks:
             site = HttpApp(served, tasks)

@@ -86,7 +86,7 @@ async def ask(
         places: what a person should see of it in any case, where it is too long to be shown.
 
     Raises:
-        PolicyDeniedError: the person said no.
+        PolicyDeniedError: the person declined.
         InputNeeded: the client has to make the request again, with the answer.
     """
     if not tools:

@@ -24,7 +24,7 @@ _STEP = {
         "id": {"type": "string"},
     },
 }
-"""What is wrong with a step in more than its shape is told by the chain itself, all at once."""
+"""Problems of a step beyond its shape are reported by the chain itself, all at once."""
 _SEARCH = "Find tools by what you want to do, in plain words. Returns ids to describe and run."
 _LIST = (
     "List the tools of the catalogue in the order of their ids, page by page; narrow it by namespace or "

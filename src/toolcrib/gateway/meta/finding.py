@@ -18,7 +18,7 @@ _KINDS = ("mcp", "provider", "local")
 _NAMED = 3
 """How many namespaces are named."""
 _BRIEF = frozenset({"summary", "annotations", "schemaInfo"})
-"""What is told of a tool whose definition is too large to send."""
+"""Stands for the schema of a tool whose definition is too large to send."""
 _DIGITS = 4
 
 

@@ -140,7 +140,7 @@ class RunHandlers:
         """
         try:
             return self._catalog.index.resolve(reference)
-        except ToolcribError:  # it may be one of a server that has not; what is amiss is told below
+        except ToolcribError:  # it may be one of a server that has not; problems are reported below
             with anyio.move_on_after(limit):
                 await self._view.describe(reference, "summary")
                 return self._catalog.index.resolve(reference)
@@ -179,7 +179,7 @@ class RunHandlers:
         return named
 
     def _broken(self, error: ChainError) -> Reply:
-        """Return what is told of a chain that stopped, with what its steps gave until then."""
+        """Return the answer for a chain that stopped, with the results of the steps before."""
         steps = _steps(error.results)
         payload = {"error": failure(error), "results": steps}
         reply = self._limiter.whole(Reply(payload), payload | {"results": _without_values(steps)})
@@ -230,7 +230,7 @@ def _blocks(raw: Mapping[str, Any], value: Any, *, is_own: bool) -> list[Mapping
 
 
 def _pointing(value: Any, blocks: list[Mapping[str, Any]]) -> Any:
-    """Return a value whose images and the like are told by their place in the content, not sent twice."""
+    """Return a value whose images and the like are replaced by their place in the content, not sent twice."""
     if len(blocks) == 1:
         return _pointer(value, blocks[0], 0)
     if not isinstance(value, list) or len(value) != len(blocks):

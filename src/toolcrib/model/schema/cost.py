@@ -50,7 +50,7 @@ def returns(nodes: list[Node]) -> dict[Node, int]:
     here, whatever the order in which the engine compiles the schema.
 
     The engine may keep its verdicts apart for each of these ways. Where cycles remain that no reference
-    closes for certain, nothing is said to be looked up.
+    closes for certain, no lookup is counted.
     """
     above = _dominators(nodes[0])
     back = {node for node in nodes if node in above and _passes(node.refers_to, node, above)}

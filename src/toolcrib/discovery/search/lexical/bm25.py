@@ -40,7 +40,7 @@ _LEAST = 300
 _PART_SHARE = 0.5
 """How much of a score the best part of a question decides, where it has several."""
 _STEPS = 2**15
-"""How finely scores are told apart where they are added up."""
+"""How finely scores are distinguished where they are added up."""
 Gains = dict[str, float]
 """What each term adds to a score, before its impact."""
 

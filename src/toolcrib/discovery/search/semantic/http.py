@@ -109,7 +109,7 @@ class HttpEmbedder:
 
     @property
     def dimensions(self) -> int | None:
-        """How many numbers a vector has, if that was said or has been seen."""
+        """How many numbers a vector has, if it was configured or has been seen."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:
@@ -284,7 +284,7 @@ def _data(body: bytes) -> list[Any]:
 
 
 def read_refusal(text: str) -> str:
-    """Return what a server said when it refused, in a few words.
+    """Return a server's reason for refusing, shortened.
 
     >>> read_refusal('{"error": {"message": "no such model", "code": 7}}'), read_refusal("Bad  Gateway")
     ('no such model', 'Bad Gateway')

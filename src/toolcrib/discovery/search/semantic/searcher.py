@@ -27,7 +27,7 @@ __all__ = ["EmbeddingSearcher", "Progress"]
 
 T = TypeVar("T")
 Progress = Callable[[int, int], object]
-"""Is told how many documents of how many have their vectors."""
+"""Called with how many documents of how many have their vectors."""
 
 _MAX_QUERIES = 256
 """How many questions' vectors are remembered."""
@@ -69,7 +69,7 @@ class EmbeddingSearcher:
             batch: how many texts the embedder is given at once, 1,000 at most.
             dtype: how the numbers of a vector are kept.
             exact_limit: above so many tools `prepare` builds a graph of neighbours, if usearch is installed.
-            text: what the embedder is told about a tool; vectors of it are cached if it has a `key`.
+            text: the text of a tool that is embedded; vectors of it are cached if it has a `key`.
             calibration: the cosine of a tool that is as likely to fit as not, and how steeply that changes.
         """
         if not callable(getattr(embedder, "embed", None)):

@@ -50,9 +50,9 @@ class DocumentText:
     limit: int = 1_500
     """How many characters the text has at most."""
     parameters: bool = True
-    """Whether the names of the parameters are told."""
+    """Whether the names of the parameters are included."""
     examples: int = 3
-    """How many questions that the tool answers are told."""
+    """How many questions that the tool answers are included."""
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ class DocumentText:
 
 
 document_text = DocumentText()
-"""How tools are told to embedders unless said otherwise."""
+"""The text of a tool that embedders get by default."""
 
 
 def _parameters(schema: dict[str, Any]) -> list[str]:

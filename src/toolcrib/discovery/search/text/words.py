@@ -7,7 +7,7 @@ from collections.abc import Iterator
 __all__ = ["MAX_TEXT", "fold", "split_identifier", "words"]
 
 MAX_TEXT = 100_000
-"""How many characters of a text are read; what follows could only drown what was said first."""
+"""How many characters of a text are read; what follows could only drown what comes first."""
 
 _LONGEST = 40
 """How much of a word is kept: enough for every honest one, and a bound for the rest."""
