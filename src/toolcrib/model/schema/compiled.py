@@ -16,7 +16,7 @@ from toolcrib.model.schema.meter import MAX_STEPS
 from toolcrib.model.schema.weight import Node
 from toolcrib.model.suggest import nearest
 
-__all__ = ["CompiledSchema", "plain_schema"]
+__all__ = ["CompiledSchema", "check_against", "plain_schema"]
 
 _MAX_LISTED = 10_000
 """Above this many looks, or for larger values, the engine would spend its time on writing errors."""
@@ -52,7 +52,7 @@ class CompiledSchema:
         registry, nodes = None, [Node()]
         if isinstance(self._schema, dict):
             if self._schema.get("$schema") not in documents:
-                _check_against(meta_engine(dialect), self._schema)
+                check_against(meta_engine(dialect), self._schema)
             registry = documents.registry(self._schema, dialect)
             nodes = build_graph(self._schema, dialect, documents, registry)
         self._cost = assess(nodes)
@@ -149,7 +149,8 @@ def plain_schema(schema: Any) -> Schema:
     return schema
 
 
-def _check_against(meta_schema: jsonschema_rs.Validator, schema: dict[str, Any]) -> None:
+def check_against(meta_schema: jsonschema_rs.Validator, schema: dict[str, Any]) -> None:
+    """Raise an `InvalidSchemaError` with all problems of a schema that its meta-schema finds."""
     if meta_schema.is_valid(schema):
         return
     errors = list(meta_schema.iter_errors(schema))
