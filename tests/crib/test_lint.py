@@ -288,3 +288,9 @@ def test_the_ends_of_lines_of_windows_hide_nothing() -> None:
         list(hidden_characters("\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"))
         == []
     )
+
+
+def test_a_map_of_arguments_from_the_wire_is_an_error() -> None:
+    listed = {"name": "shout", "description": "Write in capitals.", "inputSchema": {"text": TEXT}}
+    [finding] = lint_tools([Tool.from_json(listed)])
+    assert (finding.severity, finding.rule, finding.path) == ("error", "argument-map", "/inputSchema")

@@ -123,8 +123,15 @@ PAIRS: list[tuple[Record, dict[str, Any]]] = [
     ),
     (SchemaInfo(), {}),
     (
-        SchemaInfo(required=("a",), defaults={"b": None}, types={"a": "string"}),
-        {"required": ["a"], "defaults": {"b": None}, "types": {"a": "string"}},
+        SchemaInfo(
+            required=("a",), defaults={"b": None}, types={"a": ("string", "null")}, phrases={"a": "x"}
+        ),
+        {
+            "required": ["a"],
+            "defaults": {"b": None},
+            "types": {"a": ["string", "null"]},
+            "phrases": {"a": "x"},
+        },
     ),
     (ToolDoc(summary="Add."), {"summary": "Add."}),
     (
@@ -154,6 +161,19 @@ PAIRS: list[tuple[Record, dict[str, Any]]] = [
             "examples": [{"id": "1"}],
             "externalRefs": ["https://x.test"],
         },
+    ),
+    (
+        RunResult(tool=ADD, backend=LocalBackend(name="add"), structured=None, duration=0.5),
+        {
+            "tool": ADD.to_json(),
+            "backend": {"kind": "local", "name": "add"},
+            "structured": None,
+            "duration": 0.5,
+        },
+    ),
+    (
+        RunResult(tool=ADD, backend=LocalBackend(name="add"), duration=0.5),
+        {"tool": ADD.to_json(), "backend": {"kind": "local", "name": "add"}, "duration": 0.5},
     ),
     (
         RunResult(tool=ADD, backend=LocalBackend(name="add"), structured=[1, None], duration=0.5),

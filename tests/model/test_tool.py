@@ -1,10 +1,12 @@
 """The tool record: its fields, its identity, and every problem of a bad one at once."""
 
 import copy
+import json
 import pickle
 from dataclasses import dataclass
 from typing import Any
 
+import mcp_types
 import pytest
 from pydantic import BaseModel
 
@@ -211,12 +213,94 @@ def test_a_bad_icon_is_refused_where_it_stands(icons: Any, problem: tuple[str, s
 
 
 @pytest.mark.parametrize("field", ["input_schema", "output_schema", "meta"])
-@pytest.mark.parametrize("value", [True, [], "{}", 5, b"{}"], ids=repr)
+@pytest.mark.parametrize("value", [True, [], "[]", 5, b"7"], ids=repr)
 def test_a_schema_and_meta_are_objects(field: str, value: Any) -> None:
     (path, message), *others = problems_of(**{field: value})
     assert path == f"/{field}"
-    assert message.startswith(("must be an object", "the value is a Python bytes"))
+    assert message.startswith(("must be an object", "the value is a Python bytes")), message
     assert not others
+
+
+@pytest.mark.parametrize("text", [json.dumps(SCHEMA), json.dumps(SCHEMA).encode()], ids=["text", "bytes"])
+def test_a_schema_may_be_given_as_json_text(text: Any) -> None:
+    tool = make(input_schema=text, output_schema=text)
+    assert tool.input_schema == tool.output_schema == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("{", "the schema is not JSON: "),
+        (bytearray(b"{}"), "must be an object, JSON text or bytes, not bytearray; use bytes(...)"),
+    ],
+    ids=["malformed", "bytearray"],
+)
+def test_a_schema_that_is_no_json_text_is_refused_with_the_reason(value: Any, message: str) -> None:
+    [(path, found)] = problems_of(input_schema=value)
+    assert path == "/input_schema"
+    assert found.startswith(message)
+
+
+def test_text_for_a_schema_that_came_over_the_wire_is_refused() -> None:
+    with pytest.raises(InvalidToolError, match="/inputSchema: must be an object"):
+        Tool.from_json({"name": "add", "inputSchema": "{}"})
+
+
+ARGUMENT_MAPS: list[dict[str, Any]] = [
+    {"q": {"type": "string", "required": True}},
+    {"title": {"type": "string"}, "items": {"type": "array"}},
+    {"schemaVersion": "2025-10-09", "q": {"type": "string"}},
+]
+NO_ARGUMENT_MAPS: list[dict[str, Any]] = [
+    {},
+    {"items": {"type": "string"}},
+    {"not": {"type": "string"}, "title": "Anything but text"},
+    {"x-vendor": {"type": "string"}},
+    {"properties": {"q": {"type": "string"}}},
+    {"$defs": {"q": {"type": "string"}}, "$ref": "#/$defs/q"},
+    {"anything": 1},
+]
+
+
+@pytest.mark.parametrize("schema", ARGUMENT_MAPS, ids=str)
+def test_a_map_of_arguments_is_refused_as_a_json_schema(schema: dict[str, Any]) -> None:
+    [(path, message)] = problems_of(input_schema=schema)
+    assert path == "/input_schema"
+    assert "ArgSchema" in message
+    assert "parse_arg_schema" in message
+    assert make(input_schema=parse_arg_schema(schema)).input_schema["properties"]
+
+
+@pytest.mark.parametrize("schema", NO_ARGUMENT_MAPS, ids=str)
+def test_a_schema_without_a_type_is_no_map_of_arguments(schema: dict[str, Any]) -> None:
+    assert make(input_schema=schema).input_schema == schema
+
+
+@pytest.mark.parametrize("schema", ARGUMENT_MAPS, ids=str)
+def test_a_map_of_arguments_from_the_wire_is_kept_when_other_fields_are_replaced(
+    schema: dict[str, Any],
+) -> None:
+    tool = Tool.from_json({"name": "add", "inputSchema": schema})
+    assert tool.replace(namespace="math").input_schema == schema
+    with pytest.raises(InvalidToolError, match="ArgSchema"):
+        tool.replace(input_schema=schema)
+
+
+def test_a_tool_is_read_from_the_object_of_the_mcp_sdk() -> None:
+    theirs = mcp_types.Tool(
+        name="add",
+        input_schema={"type": "object", "default": None},
+        annotations=mcp_types.ToolAnnotations(read_only_hint=True),
+        _meta={"x": None},
+    )
+    tool = Tool.from_json(theirs)
+    assert tool.to_json() == {
+        "name": "add",
+        "inputSchema": {"type": "object", "default": None},
+        "annotations": {"readOnlyHint": True},
+        "_meta": {"x": None},
+    }
+    assert Tool.from_json(tool) is tool
 
 
 @pytest.mark.parametrize("kind", [Issue, Point, dict[str, int], Issue | None, list[Issue]], ids=str)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,12 @@ def read_args(text: str | None) -> Any:
         raise click.UsageError(f"{source} is not JSON: {error}") from error
 
 
-def read_pairs(pairs: Sequence[str], types: Mapping[str, str]) -> dict[str, Any]:
+def read_pairs(pairs: Sequence[str], types: Mapping[str, Collection[str]]) -> dict[str, Any]:
     """Return the arguments that `key=value` pairs give.
 
     A value is JSON where it can be read as such, else text; where the tool asks for text, it is text.
 
-    >>> read_pairs(["count=3", "tags=[1]", "title=hello", "phone=0151"], {"phone": "string"})
+    >>> read_pairs(["count=3", "tags=[1]", "title=hello", "phone=0151"], {"phone": ["string"]})
     {'count': 3, 'tags': [1], 'title': 'hello', 'phone': '0151'}
     """
     found = {}
@@ -54,16 +54,22 @@ def read_pairs(pairs: Sequence[str], types: Mapping[str, str]) -> dict[str, Any]
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise click.UsageError(f"{pair!r} is no argument; write key=value, or --args with JSON")
-        found[name] = _value(value, types.get(name))
+        found[name] = _value(value, types.get(name, ()))
     return found
 
 
-def _value(text: str, wanted: str | None) -> Any:
+def _value(text: str, wanted: Collection[str]) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return text if wanted == "string" and not isinstance(value, str) else value
+    return text if "string" in wanted and not isinstance(value, str) and not _fits(value, wanted) else value
+
+
+def _fits(value: Any, wanted: Collection[str]) -> bool:
+    kinds = {dict: "object", list: "array", bool: "boolean", float: "number", int: "integer"}
+    kind = kinds.get(type(value), "null")
+    return kind in wanted or (kind == "integer" and "number" in wanted)
 
 
 def read_document(path: str) -> Any:

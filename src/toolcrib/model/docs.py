@@ -23,8 +23,13 @@ class SchemaInfo(Record):
     """An input schema at a glance."""
 
     required: tuple[str, ...] = ()
+    """Arguments that every call must give."""
     defaults: JsonObject = Field(default_factory=dict)
-    types: dict[str, str] = Field(default_factory=dict)
+    """The values that are assumed for arguments left out."""
+    types: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The JSON types that each argument may have; one that may be anything is absent."""
+    phrases: dict[str, str] = Field(default_factory=dict)
+    """What each argument may be, to be read: `"open" | "closed"`, `array of string`, `any`."""
 
 
 class ObservedOutput(Record):

@@ -47,7 +47,11 @@ Text = Annotated[str, AfterValidator(_own)]
 
 
 class Record(BaseModel):
-    """A value that does not change once made; bad input raises a `ToolcribError` with every problem in it."""
+    """A value that does not change once made; bad input raises a `ToolcribError` with every problem in it.
+
+    The context of validation is the names of the fields that came from elsewhere and are kept as they are:
+    validators that look for mistakes of whoever writes a record in Python leave them alone.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True,
@@ -62,11 +66,7 @@ class Record(BaseModel):
     if not TYPE_CHECKING:  # type checkers derive the constructor from the fields
 
         def __init__(self, /, **data: Any) -> None:
-            aliases = _aliases(type(self))
-            twice = [name for name in data if name in aliases and aliases[name] in data]
-            if twice:
-                reason = "is given under both its names"
-                raise self._refusal(tuple(Problem(f"/{name}", "name", reason) for name in twice), data)
+            self._refuse_twice(data)
             try:
                 super().__init__(**data)
             except pydantic.ValidationError as error:
@@ -76,13 +76,19 @@ class Record(BaseModel):
         __init__.__pydantic_base_init__ = True
 
     @classmethod
-    def from_json(cls, source: str | bytes | bytearray | dict[str, Any]) -> Self:
+    def from_json(cls, source: str | bytes | bytearray | dict[str, Any] | BaseModel) -> Self:
         """Return the record that JSON, as text or as a dict, describes.
+
+        A pydantic model of the same shape, such as the MCP SDK's `Tool`, is read by its JSON form.
 
         Raises:
             InvalidToolError: it is not JSON, not an object, or not such a record.
         """
+        if isinstance(source, cls):
+            return source
         data: Any = source
+        if isinstance(source, BaseModel):
+            data = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
         if isinstance(source, str | bytes | bytearray):
             try:
                 data = parse_json(source)
@@ -92,7 +98,7 @@ class Record(BaseModel):
             problem = Problem("", "type", f"it must be a JSON object, not {type(data).__name__}")
             raise cls._refusal((problem,), {})
         try:
-            return cls.model_validate(data, by_alias=True, by_name=False)
+            return cls.model_validate(data, by_alias=True, by_name=False, context=cls.model_fields.keys())
         except pydantic.ValidationError as error:
             raise cls._refusal(problems_of(error), data) from None
 
@@ -107,21 +113,43 @@ class Record(BaseModel):
         return record
 
     def replace(self, **changes: Any) -> Self:
-        """Return the record with some fields changed, checked like a new one."""
+        """Return the record with some fields changed, which are checked like those of a new one."""
         fields = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**fields, **(self.model_extra or {}), **changes})
+        data = {**fields, **(self.model_extra or {}), **changes}
+        self._refuse_twice(data)
+        try:
+            return type(self).model_validate(data, context=fields.keys() - changes.keys())
+        except pydantic.ValidationError as error:
+            raise self._refusal(problems_of(error), data) from None
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form: camelCase, absent fields left out, nothing shared with the record.
+
+        A field of any JSON value is absent where it was not given: null is a value like others.
 
         `without` names fields that are not wanted, as Python calls them.
         """
         known = {
             field.alias or name: _json(value)
             for name, field in type(self).model_fields.items()
-            if name not in without and not _is_absent(value := getattr(self, name), field)
+            if name not in without and not self._is_absent(name, value := getattr(self, name), field)
         }
         return known | {name: copy_json(value) for name, value in (self.model_extra or {}).items()}
+
+    def _is_absent(self, name: str, value: Any, field: FieldInfo) -> bool:
+        """Return whether a field says nothing: it is None, or empty where that is the default."""
+        if value is None:
+            return field.annotation is not Any or name not in self.model_fields_set
+        default = field.get_default(call_default_factory=True)
+        return isinstance(default, tuple | dict) and not default and value == default
+
+    @classmethod
+    def _refuse_twice(cls, data: dict[str, Any]) -> None:
+        """Refuse fields that are given under both their names."""
+        aliases = _aliases(cls)
+        if twice := [name for name in data if name in aliases and aliases[name] in data]:
+            reason = "is given under both its names"
+            raise cls._refusal(tuple(Problem(f"/{name}", "name", reason) for name in twice), data)
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:
@@ -142,17 +170,15 @@ def _blank(record: type[Record]) -> dict[str, Any]:
     return {name: field.get_default(call_default_factory=True) for name, field in record.model_fields.items()}
 
 
-def _is_absent(value: Any, field: FieldInfo) -> bool:
-    """Return whether a field says nothing: it is None, or empty where that is the default."""
-    default = field.get_default(call_default_factory=True)
-    return value is None or (isinstance(default, tuple | dict) and not default and value == default)
-
-
 def _json(value: Any) -> Any:
     """Return a field's value in JSON."""
     if isinstance(value, Record):
         return value.to_json()
-    return [_json(member) for member in value] if isinstance(value, tuple) else copy_json(value)
+    if isinstance(value, tuple):
+        return [_json(member) for member in value]
+    if isinstance(value, dict) and any(isinstance(member, tuple) for member in value.values()):
+        return {key: _json(member) for key, member in value.items()}
+    return copy_json(value)
 
 
 def problems_of(error: pydantic.ValidationError) -> tuple[Problem, ...]:

@@ -17,7 +17,7 @@ class RunResult(Record):
     backend: AnyBackend
     structured: Any = None
     """The value: a handler's return value as JSON, or an MCP result's structured content; never wrapped."""
-    mcp_result: Any = None
+    mcp_result: Any | None = None
     """The raw result, where the tool ran on an MCP server."""
     duration: float
     """Seconds."""

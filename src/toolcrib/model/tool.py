@@ -11,15 +11,17 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    ValidationInfo,
     field_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import InvalidSchemaError, InvalidToolError, Problem, ToolcribError
 from toolcrib.model.argschema import ArgSchema
+from toolcrib.model.argschema.parse import is_argument_map
 from toolcrib.model.backend import AnyBackend
 from toolcrib.model.record import Json, JsonObject, Record, Text
-from toolcrib.model.schema.source import schema_of
+from toolcrib.model.schema.source import read_schema
 from toolcrib.model.toolid import ToolId, name_fault
 from toolcrib.version import Version
 
@@ -57,17 +59,32 @@ def _refusal(reason: str) -> InvalidToolError:
     return InvalidToolError((Problem("/tags", "type", reason),))
 
 
-def _schema(value: Any) -> Any:
-    """Return a schema written as a light argument schema, or as a Python type, in JSON."""
+def _schema(value: Any, info: ValidationInfo) -> Any:
+    """Return a schema written as JSON text, as a light argument schema, or as a Python type, in JSON."""
     if isinstance(value, ArgSchema):
         return value.to_json_schema()
-    if value is None or isinstance(value, dict | list | tuple | str | bytes | int | float):
+    if isinstance(value, bytearray | memoryview):
+        raise _schema_error(
+            f"must be an object, JSON text or bytes, not {type(value).__name__}; use bytes(...)"
+        )
+    is_kept = info.field_name in (info.context or ())
+    if isinstance(value, dict) and not is_kept and is_argument_map(value):
+        raise _schema_error(
+            "is a light argument schema, which as JSON Schema would check nothing: "
+            "pass parse_arg_schema(...), which returns an ArgSchema"
+        )
+    if value is None or isinstance(value, dict | list | tuple | int | float):
+        return value
+    if is_kept and isinstance(value, str | bytes):  # JSON in JSON is a mistake of whoever sent it
         return value
     try:
-        return schema_of(value)
+        return read_schema(value)
     except InvalidSchemaError as error:
-        reason = str(error).partition(". Set ")[0]
-        raise PydanticCustomError("schema", "{reason}", {"reason": reason}) from None
+        raise _schema_error(str(error).partition(". Set ")[0]) from None
+
+
+def _schema_error(reason: str) -> PydanticCustomError:
+    return PydanticCustomError("schema", "{reason}", {"reason": reason})
 
 
 def _named(value: str) -> str:
@@ -129,7 +146,7 @@ class Tool(_Open):
     title: Text | None = None
     description: Text | None = None
     input_schema: _Schema
-    """The JSON Schema of the arguments, verbatim; may be given as an `ArgSchema` or a Python type."""
+    """The JSON Schema of the arguments, verbatim; may be given as JSON text, `ArgSchema` or Python type."""
     output_schema: _Schema | None = None
     annotations: ToolAnnotations | None = None
     icons: tuple[Icon, ...] | None = None

@@ -66,7 +66,12 @@ FACTS = {
 }
 SCHEMA = {
     "tool": LOG.to_json(),
-    "schemaInfo": {"required": ["n"], "types": {"n": "integer"}, "defaults": {"n": 5}},
+    "schemaInfo": {
+        "required": ["n"],
+        "types": {"n": ["integer"]},
+        "phrases": {"n": "integer"},
+        "defaults": {"n": 5},
+    },
 }
 FULL = {
     "notes": "Newest first.",
@@ -318,7 +323,15 @@ def test_what_was_told_can_be_spoilt_without_the_store_and_the_tool() -> None:
     assert told.tool is not None
     assert told.schema_info is not None
     assert told.observed_output is not None
-    spoil([told.tool.input_schema, told.tool.meta, told.schema_info.defaults, told.schema_info.types])
+    spoil(
+        [
+            told.tool.input_schema,
+            told.tool.meta,
+            told.schema_info.defaults,
+            told.schema_info.types,
+            told.schema_info.phrases,
+        ]
+    )
     spoil([told.examples[0].args, docs.examples("git:log")[0].args, told.observed_output.json_schema])
     for annotations in (told.annotations, told.tool.annotations):
         spoil((annotations.model_extra or {})["own"] if annotations else None)
@@ -330,10 +343,12 @@ def test_a_changed_definition_is_told_anew() -> None:
     tools = shelf()
     docs = DocStore(tools)
     assert docs.describe("git:log", "schema").schema_info == SchemaInfo(
-        required=("n",), types={"n": "integer"}, defaults={"n": 5}
+        required=("n",), types={"n": ("integer",)}, phrases={"n": "integer"}, defaults={"n": 5}
     )
     tools.tools.append(LOG.replace(input_schema={"properties": {"all": {"type": "boolean"}}}))
-    assert docs.describe("git:log", "schema").schema_info == SchemaInfo(types={"all": "boolean"})
+    assert docs.describe("git:log", "schema").schema_info == SchemaInfo(
+        types={"all": ("boolean",)}, phrases={"all": "boolean"}
+    )
 
 
 def test_more_tools_than_are_remembered_are_told_as_well() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import mcp_types
 import pytest
 from discovery.index.support import (
     ACME,
@@ -429,3 +430,10 @@ def test_an_index_is_made_of_a_searcher_and_a_store() -> None:
 def test_an_embedder_in_the_place_of_a_searcher_is_told_where_it_goes() -> None:
     with pytest.raises(ValidationError, match=r"not StaticEmbedder; an embedder goes into HybridSearcher\("):
         Index(load_embedder())  # type: ignore[arg-type] - what is refused
+
+
+def test_the_tool_object_of_the_mcp_sdk_is_registered_as_ours() -> None:
+    index = Index()
+    theirs = mcp_types.Tool(name="add", description="Add numbers.", input_schema={"type": "object"})
+    index.register(theirs, GITHUB)
+    assert index.resolve("add").description == "Add numbers."

@@ -1,5 +1,7 @@
 """The two shapes of a schema, and what is no schema at all."""
 
+from collections import ChainMap
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -160,3 +162,25 @@ def test_a_strict_schema_forbids_other_arguments_in_json_schema() -> None:
 def test_a_version_that_is_no_date_is_read_as_this_one() -> None:
     assert parse_arg_schema({"schemaVersion": "  "}).warnings == ()
     assert "is not a date" in parse_arg_schema({"schemaVersion": "v2"}).warnings[0]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"q": {"type": "string", "required": true}}',
+        b'{"properties": {"q": {"type": "string"}}, "required": ["q"]}',
+        MappingProxyType({"q": MappingProxyType({"type": "string", "required": True})}),
+        ChainMap({"q": {"type": "string", "required": True}}),
+    ],
+    ids=["text", "bytes", "read-only", "chain map"],
+)
+def test_a_schema_may_be_json_text_or_any_mapping(schema: Any) -> None:
+    assert parse_arg_schema(schema).required == ("q",)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"), [("{", "it is not JSON"), ("[]", "must be an object, not list")]
+)
+def test_text_that_describes_no_arguments_is_refused(schema: str, message: str) -> None:
+    with pytest.raises(InvalidSchemaError, match=message):
+        parse_arg_schema(schema)

@@ -81,5 +81,5 @@ def test_adapters_chains_and_openapi_agree(reference: str, kind: str) -> None:
 )
 def test_documentation_and_stubs_agree(reference: str, name: str, stub: str) -> None:
     schema = {"type": "object", "properties": {"one": {"$ref": reference}}, "$defs": NAMED["$defs"]}
-    assert name in schema_info(schema).types["one"]
+    assert name in schema_info(schema).phrases["one"]
     assert f"one: {stub}" in render([Tool(name="t", input_schema=schema)])

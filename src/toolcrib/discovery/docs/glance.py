@@ -59,12 +59,15 @@ def schema_info(schema: Any) -> SchemaInfo:
     """Return an object schema at a glance, in time linear in its size.
 
     References within the schema are followed, `allOf` is merged, and the properties of alternatives are
-    gathered; what each alternative requires is required. A property that may be anything is `any`.
+    gathered; what each alternative requires is required. A property that may be anything has no types, and
+    the phrase `any`.
 
     >>> count = {"type": ["integer", "null"], "default": 1}
     >>> info = schema_info({"properties": {"count": count}, "required": ["count"]})
     >>> info.required, info.types, info.defaults
-    (('count',), {'count': 'integer | null'}, {'count': 1})
+    (('count',), {'count': ('integer', 'null')}, {'count': 1})
+    >>> info.phrases
+    {'count': 'integer | null'}
 
     Raises:
         InvalidSchemaError: it is neither a JSON object nor a boolean.
@@ -95,14 +98,17 @@ class _Glance:
         self._gather()
         names = [*self._sure, *(name for name in self._perhaps if name not in self._sure)]
         phrases = Phrases(self._references)
-        types = {
-            name: phrases.both(self._sure.get(name, ()))
-            or (name in self._perhaps and phrases.either(self._perhaps[name]))
-            or "any"
-            for name in names
-        }
-        required = Required(self._references).of(self._root)
-        return SchemaInfo.of_checked(required=required, defaults=self._defaults(names), types=types)
+        admitted = {name: phrases.both(self._sure.get(name, ())) for name in names}
+        for name, places in self._perhaps.items():
+            if admitted[name] is None:
+                admitted[name] = phrases.either(places)
+        types = {name: tuple(dict.fromkeys(map(_base, atoms))) for name, atoms in admitted.items() if atoms}
+        return SchemaInfo.of_checked(
+            required=Required(self._references).of(self._root),
+            defaults=self._defaults(names),
+            types=types,
+            phrases={name: _phrase(atoms) or "any" for name, atoms in admitted.items()},
+        )
 
     def _gather(self) -> None:
         """Find the subschemas of each property, in the order in which a reader comes across it."""
@@ -168,14 +174,15 @@ class Phrases:
         self._references = references
         self._read: dict[int, Atoms] = {}
 
-    def both(self, schemas: Iterable[Any]) -> str:
-        """Return what all of some schemas admit; empty where that is anything."""
+    def both(self, schemas: Iterable[Any]) -> Atoms:
+        """Return what all of some schemas admit."""
         found = (self._atoms(schema, 0) for schema in schemas)
-        return _phrase(reduce(_both, (None if atoms is _LOOP else atoms for atoms in found), None))
+        return reduce(_both, (None if atoms is _LOOP else atoms for atoms in found), None)
 
-    def either(self, schemas: Iterable[Any]) -> str:
-        """Return what any of some schemas admits; empty where that is anything."""
-        return _phrase(self._either(schemas, 0))
+    def either(self, schemas: Iterable[Any]) -> Atoms:
+        """Return what any of some schemas admits."""
+        found = self._either(schemas, 0)
+        return None if found is _LOOP else found
 
     def _atoms(self, schema: Any, level: int) -> Atoms:
         if schema is False:

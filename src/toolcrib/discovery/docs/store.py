@@ -40,7 +40,7 @@ class DetailLevel(StrEnum):
     """
 
     SUMMARY = "summary"
-    """What the tool is for."""
+    """What the tool is for, with its modes, security summary and annotations where it has them."""
     SCHEMA = "schema"
     """How it is called: the definition, and its arguments at a glance."""
     FULL = "full"

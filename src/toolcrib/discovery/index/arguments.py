@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import Any
 
+from pydantic import BaseModel
+
 from toolcrib.discovery.protocols import Embedder, Searcher
 from toolcrib.discovery.store import Store
 from toolcrib.errors import InvalidBackendError, InvalidSchemaError, Problem, ValidationError
@@ -17,6 +19,7 @@ from toolcrib.model import (
     Tool,
     ToolBackend,
 )
+from toolcrib.model.record import Record
 
 __all__ = [
     "MAX_LIMIT",
@@ -125,6 +128,8 @@ def pairs(tools: Any) -> Iterator[tuple[Any, Any]]:
 def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
     """Return a tool and where it runs: as given, as it says itself, or, for a function, in this process."""
     record = tool.tool if isinstance(tool, LocalTool) else tool
+    if isinstance(record, BaseModel) and not isinstance(record, Record):  # the MCP SDK's
+        record = Tool.from_json(record)
     if not isinstance(record, Tool):
         message = f"must be a Tool or a function made one with @tool, not {type(tool).__name__}"
         raise ValidationError((Problem("/tool", "type", message),))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from os import urandom
 from typing import Any
 
+from pydantic import BaseModel
+
 from toolcrib.discovery.index.arguments import (
     check_count,
     check_parts,
@@ -166,8 +168,12 @@ class Index(IndexReader):
         """Where the catalogue is kept."""
         return self._store
 
-    def register(self, tool: Tool | LocalTool[..., Any], backend: ToolBackend | None = None) -> None:
+    def register(
+        self, tool: Tool | LocalTool[..., Any] | BaseModel, backend: ToolBackend | None = None
+    ) -> None:
         """Add a tool, or what is different about one that is there: its definition, or one more backend.
+
+        A model of another library, such as the MCP SDK's `Tool`, is read as `Tool.from_json` reads it.
 
         Raises:
             InvalidSchemaError: a schema of the tool cannot be used.
@@ -175,7 +181,9 @@ class Index(IndexReader):
         """
         self.register_many([(tool, backend)])
 
-    def register_many(self, tools: Iterable[tuple[Tool | LocalTool[..., Any], ToolBackend | None]]) -> None:
+    def register_many(
+        self, tools: Iterable[tuple[Tool | LocalTool[..., Any] | BaseModel, ToolBackend | None]]
+    ) -> None:
         """Add many tools: all of them, or, where one is refused, none.
 
         Raises:

@@ -135,9 +135,9 @@ class ChainStep(Record):
     """Whether `args["previous"]` is what the step before gave; null where there is none."""
     id: Annotated[StrictStr, AfterValidator(_step_id)] | None = None
     """What references call the step; without one it is known by its place, the first being 0."""
-    when: Json = None
+    when: Json | None = None
     """The condition for the step to run; without one it does."""
-    for_each: Json = None
+    for_each: Json | None = None
     """A list, or a reference to one: the step runs once for each `item` in it, and gives a list."""
     parallel: tuple["ChainStep", ...] | None = None
     """Steps to run side by side, instead of a tool; the group gives the list of what they gave."""

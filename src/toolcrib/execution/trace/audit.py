@@ -58,7 +58,7 @@ class AuditRecord(Record):
     """As JSON; None where the arguments are not."""
     result_bytes: int | None = None
     """As JSON; None where there was none, or it is not."""
-    args: Any = None
+    args: Any | None = None
     """Only where they were asked for."""
 
 

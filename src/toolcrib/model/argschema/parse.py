@@ -9,13 +9,14 @@ from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.argschema.fields import PropertyReader
 from toolcrib.model.argschema.records import quoted
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
-from toolcrib.model.plain import copy_json, measure
+from toolcrib.model.plain import copy_json, measure, parse_json
 
-__all__ = ["parse_arg_schema"]
+__all__ = ["is_argument_map", "parse_arg_schema"]
 
 Shape = Literal["auto", "map", "json-schema"]
 
 _MAX_VALUES = 20_000
+_MAX_DEPTH = 64
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 _TEXTS: Final = frozenset(
@@ -38,9 +39,13 @@ _HOLD_SCHEMAS: Final = frozenset({"additionalProperties", "propertyNames", "unev
 
 
 def parse_arg_schema(
-    schema: Mapping[str, Any], *, shape: Shape = "auto", strict: bool = False, extended: bool = False
+    schema: Mapping[str, Any] | str | bytes,
+    *,
+    shape: Shape = "auto",
+    strict: bool = False,
+    extended: bool = False,
 ) -> ArgSchema:
-    """Return the schema that a dict, in either shape, describes.
+    """Return the schema that a mapping or its JSON text, in either shape, describes.
 
     >>> parse_arg_schema({"q": {"type": "string", "required": True}}).properties["q"].required
     True
@@ -81,8 +86,14 @@ def parse_arg_schema(
 
 def _plain(schema: Any) -> dict[str, Any]:
     """Return a copy of a schema that is a dict of plain JSON and of honest size."""
+    if isinstance(schema, str | bytes | bytearray):
+        try:
+            schema = parse_json(schema)
+        except ValueError as error:
+            _raise_problems([Problem("", "json", f"it is not JSON: {error}"[:500])])
+    schema = _as_dicts(schema)
     if type(schema) is not dict:
-        message = f"an argument schema must be a dict, not {type(schema).__name__[:40]}"
+        message = f"an argument schema must be an object, not {type(schema).__name__[:40]}"
         _raise_problems([Problem("", "type", message)])
     try:
         values = measure(schema)[0]
@@ -94,6 +105,13 @@ def _plain(schema: Any) -> dict[str, Any]:
         raise SchemaTooComplexError(f"the argument schema holds more than {_MAX_VALUES:,} values")
     plain: dict[str, Any] = copy_json(schema)
     return plain
+
+
+def _as_dicts(value: Any, depth: int = 0) -> Any:
+    """Return a value with the mappings of other types that it is made of as dicts."""
+    if isinstance(value, Mapping) and depth < _MAX_DEPTH:
+        return {key: _as_dicts(member, depth + 1) for key, member in value.items()}
+    return value
 
 
 def _raise_problems(problems: list[Problem]) -> None:
@@ -110,6 +128,19 @@ def _is_json_schema(schema: dict[str, Any]) -> bool:
         return False
     others = (item for item in schema.items() if item[0] != "properties")
     return all(_is_keyword(key) and not _is_argument(key, value) for key, value in others)
+
+
+def is_argument_map(schema: Mapping[str, Any]) -> bool:
+    """Return whether a mapping is a direct map of arguments rather than a JSON Schema.
+
+    >>> is_argument_map({"q": {"type": "string", "required": True}})
+    True
+    >>> is_argument_map({"type": "object"}), is_argument_map({"items": {"type": "string"}})
+    (False, False)
+    """
+    members = {key: value for key, value in schema.items() if not _is_note(key, value)}
+    described = all(type(value) is dict and type(value.get("type")) is str for value in members.values())
+    return described and any(not _is_keyword(key) or key in _TEXTS for key in members)
 
 
 def _is_keyword(key: str) -> bool:

@@ -10,6 +10,7 @@ from toolcrib.adapter.portability import TARGETS, Report, portability
 from toolcrib.adapter.registry import AdapterRegistry, default_registry
 from toolcrib.errors import ConfigError, ConversionError, InvalidSchemaError, Problem, ToolcribError
 from toolcrib.model import DefaultValidator, Tool
+from toolcrib.model.argschema.parse import is_argument_map
 from toolcrib.model.plain import pointer
 from toolcrib.model.schema.references import LocalReferences
 from toolcrib.model.suggest import choose
@@ -213,6 +214,12 @@ def _definition(tool: Tool) -> Iterator[LintFinding]:
     for path, schema in (("/inputSchema", tool.input_schema), ("/outputSchema", tool.output_schema)):
         if schema is None:
             continue
+        if is_argument_map(schema):
+            message = (
+                "this is a map of arguments, not a JSON Schema, so that nothing is checked; "
+                'write {"type": "object", "properties": {...}}'
+            )
+            yield _finding(tool, "error", "argument-map", message, path)
         try:
             validator.validate(schema, {})
         except InvalidSchemaError as error:
