@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.adapter.protocol import SchemaFeature
-from toolcrib.adapter.providers.a2a import A2aAdapter
+from toolcrib.adapter.providers.a2a import A2AAdapter
 from toolcrib.adapter.providers.anthropic import AnthropicAdapter
 from toolcrib.adapter.providers.mcp import McpAdapter
 from toolcrib.errors import ConversionError
 from toolcrib.model.canonical import CanonicalTool
 
-A2A, MCP = A2aAdapter(), McpAdapter()
+A2A, MCP = A2AAdapter(), McpAdapter()
 SKILL: dict[str, Any] = {
     "id": "shop:total:1.2.0",
     "name": "Order total",

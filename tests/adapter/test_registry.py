@@ -15,6 +15,7 @@ from toolcrib.adapter import (
     AdapterRegistry,
     Bundle,
     CanonicalTool,
+    McpAdapter,
     SchemaFeature,
     Translator,
     default_registry,
@@ -328,3 +329,52 @@ def test_portability_of_what_is_no_tool_or_too_large_is_told() -> None:
     assert reports["mcp"].accepted
     assert not reports["openai"].accepted
     assert "deep" in reports["openai"].problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "feature", "supported"),
+    [
+        ("openai", {}, SchemaFeature.MIN_LENGTH, True),
+        ("openai", {"strict": True}, SchemaFeature.ALL_OF, False),
+        ("openai", {"strict": True, "api": "responses"}, SchemaFeature.ALL_OF, False),
+        ("openai", {"strict": True}, SchemaFeature.ANY_OF, True),
+        ("anthropic", {}, SchemaFeature.MAX_ITEMS, True),
+        ("anthropic", {"strict": True}, SchemaFeature.MAX_ITEMS, False),
+        ("gemini", {}, SchemaFeature.PREFIX_ITEMS, True),
+        ("gemini", {"style": "openapi"}, SchemaFeature.PREFIX_ITEMS, False),
+        ("gemini", {"style": "openapi"}, SchemaFeature.NULLABLE, True),
+        ("mcp", {}, SchemaFeature.IF, True),
+        ("a2a", {}, SchemaFeature.TYPE, False),
+    ],
+)
+def test_what_a_format_supports_depends_on_its_mode(
+    name: str, options: dict[str, Any], feature: SchemaFeature, supported: bool
+) -> None:
+    assert REGISTRY.get(name).supports_feature(feature, **options) is supported
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+def test_a_supported_keyword_is_in_the_strict_schema_that_is_written(name: str) -> None:
+    adapter = REGISTRY.get(name)
+    schema = {
+        "type": "object",
+        "properties": {"x": {"type": "array", "items": {"type": "string"}, "maxItems": 3}},
+    }
+    for strict in (False, True):
+        written = adapter.from_canonical(CanonicalTool(name="t", input_schema=schema), strict=strict)
+        kept = "'maxItems'" in repr(written)
+        assert kept is adapter.supports_feature(SchemaFeature.MAX_ITEMS, strict=strict)
+
+
+class Moody(Plain):
+    """An adapter whose format depends on an option."""
+
+    def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
+        return options.get("rich", False) or feature != SchemaFeature.MIN_LENGTH
+
+
+def test_an_adapter_of_ones_own_is_asked_with_the_options_of_the_conversion() -> None:
+    registry = AdapterRegistry([Moody(), McpAdapter()])
+    tool = {"name": "t", "inputSchema": {"properties": {"a": {"minLength": 1}}}}
+    assert registry.convert(tool, source="mcp", target="plain").warnings
+    assert not registry.convert(tool, source="mcp", target="plain", rich=True).warnings

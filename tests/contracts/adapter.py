@@ -75,6 +75,10 @@ class AdapterContract:
     def test_it_says_of_every_keyword_whether_it_knows_it(self) -> None:
         assert {type(self.adapter.supports_feature(feature)) for feature in SchemaFeature} == {bool}
 
+    def test_an_option_that_it_does_not_have_is_refused(self) -> None:
+        with pytest.raises(ConversionError, match="strickt"):
+            self.adapter.supports_feature(SchemaFeature.ONE_OF, strickt=True)
+
 
 def _spoil(value: Any) -> None:
     """Change every object and every list in a value."""

@@ -10,15 +10,22 @@ from toolcrib.adapter.loss import FeatureLossWarning, Losses
 from toolcrib.adapter.names import NameRule
 from toolcrib.adapter.portability import Report, portability
 from toolcrib.adapter.protocol import Adapter, SchemaFeature, Translator
+from toolcrib.adapter.providers.a2a import A2AAdapter
 from toolcrib.adapter.providers.agent_card import CardConversion, card_from_provider, provider_from_card
+from toolcrib.adapter.providers.anthropic import AnthropicAdapter
+from toolcrib.adapter.providers.gemini import GeminiAdapter
+from toolcrib.adapter.providers.mcp import McpAdapter
+from toolcrib.adapter.providers.openai import OpenAIAdapter
 from toolcrib.adapter.registry import AdapterRegistry, default_registry
 from toolcrib.adapter.results import ToolOutput
 from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall
 from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
 
 __all__ = [
+    "A2AAdapter",
     "Adapter",
     "AdapterRegistry",
+    "AnthropicAdapter",
     "Bundle",
     "CallFormat",
     "CanonicalProvider",
@@ -26,8 +33,11 @@ __all__ = [
     "CardConversion",
     "Conversion",
     "FeatureLossWarning",
+    "GeminiAdapter",
     "Losses",
+    "McpAdapter",
     "NameRule",
+    "OpenAIAdapter",
     "PayloadError",
     "Report",
     "SchemaFeature",

@@ -97,8 +97,8 @@ class Adapter(Protocol):
         """Return the definition in this format; the options are the adapter's own."""
         ...
 
-    def supports_feature(self, feature: SchemaFeature) -> bool:
-        """Return whether schemas of this format can say a keyword."""
+    def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
+        """Return whether a schema of this format, written with these options, can have a keyword."""
         ...
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
 from threading import Lock
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import id_text, unique_names
 from toolcrib.adapter.protocol import Adapter, SchemaFeature, Translator
-from toolcrib.adapter.providers.a2a import A2aAdapter
+from toolcrib.adapter.providers.a2a import A2AAdapter
 from toolcrib.adapter.providers.anthropic import AnthropicAdapter
 from toolcrib.adapter.providers.gemini import GeminiAdapter
 from toolcrib.adapter.providers.mcp import McpAdapter, McpCalls
@@ -147,10 +148,12 @@ def _is_adapter(candidate: object) -> bool:
 def _translate(writer: Adapter, tool: CanonicalTool, options: dict[str, Any]) -> Conversion:
     """Return what an adapter that cannot tell losses itself makes of a tool."""
     losses = Losses(writer.name)
+    parameters = signature(writer.supports_feature).parameters.values()
+    known = options if any(each.kind is each.VAR_KEYWORD for each in parameters) else {}
     for part, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
         losses.part = part  # type: ignore[assignment]
         for keyword, path in used_keywords(schema or {}):
-            if keyword in _FEATURES and not writer.supports_feature(SchemaFeature(keyword)):
+            if keyword in _FEATURES and not writer.supports_feature(SchemaFeature(keyword), **known):
                 losses.note(keyword, path, "is not known to this format")
     try:
         payload = writer.from_canonical(tool, **options)
@@ -168,7 +171,7 @@ def default_registry() -> AdapterRegistry:
     Raises:
         ConversionError: an offered adapter cannot be loaded, is none, or has a name that is taken.
     """
-    builtin = (McpAdapter(), OpenAIAdapter(), AnthropicAdapter(), GeminiAdapter(), A2aAdapter())
+    builtin = (McpAdapter(), OpenAIAdapter(), AnthropicAdapter(), GeminiAdapter(), A2AAdapter())
     registry = AdapterRegistry(builtin)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
         registry.register(_load(point))

@@ -18,7 +18,7 @@ from toolcrib.adapter.definitions import (
 from toolcrib.adapter.loss import Losses, Part
 from toolcrib.adapter.names import NameRule, id_text
 from toolcrib.adapter.protocol import SchemaFeature
-from toolcrib.adapter.providers.a2a_calls import A2aCalls, read_message
+from toolcrib.adapter.providers.a2a_calls import A2ACalls, read_message
 from toolcrib.adapter.rewrite import Codec
 from toolcrib.adapter.rewrite.used import used_keywords
 from toolcrib.adapter.rules import MCP
@@ -29,8 +29,8 @@ from toolcrib.model.plain import copy_json
 from toolcrib.model.toolid import ToolId
 
 __all__ = [
-    "A2aAdapter",
-    "A2aOptions",
+    "A2AAdapter",
+    "A2AOptions",
     "read_requirements",
     "read_texts",
     "skill_id",
@@ -58,11 +58,11 @@ _CARRIED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class A2aOptions:
+class A2AOptions:
     """A skill has no options."""
 
 
-class A2aAdapter:
+class A2AAdapter:
     """The skills of A2A agents; `toolcrib.adapter.providers.agent_card` has their cards.
 
     A skill has no schemas: on the way in, its arguments are any object; on the way out, every keyword is
@@ -100,7 +100,7 @@ class A2aAdapter:
 
     def translate(self, tool: CanonicalTool, *, name: str | None = None, **options: Any) -> Conversion:
         """Return the skill with its losses and its way back; a name is taken for its id."""
-        read_options(A2aOptions, options, self.name)
+        read_options(A2AOptions, options, self.name)
         losses = Losses(self.name)
         called = name or skill_id(tool)
         payload = _skill(tool, called)
@@ -111,10 +111,11 @@ class A2aAdapter:
         if called != _own_id(tool) or back.name != tool.name:
             losses.note("name", "/name", f"is {shown(called)}")
         _note_fields(tool, back, losses)
-        return Conversion(payload, self.name, id_text(tool), called, A2aCalls(), codec, losses)
+        return Conversion(payload, self.name, id_text(tool), called, A2ACalls(), codec, losses)
 
-    def supports_feature(self, feature: SchemaFeature) -> bool:
+    def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
         """Return False: a skill has no schema."""
+        read_options(A2AOptions, options, self.name)
         return False
 
 
@@ -151,11 +152,11 @@ def write_requirements(needs: Iterable[Mapping[str, list[str]]]) -> list[dict[st
 def skill_id(tool: CanonicalTool) -> str:
     """Return the id of a tool as a skill: the one it came with, or the nearest to its own."""
     own = _own_id(tool)
-    return own if own and tool.source_format == A2aAdapter.name else A2aAdapter.names.fit(own)
+    return own if own and tool.source_format == A2AAdapter.name else A2AAdapter.names.fit(own)
 
 
 def _own_id(tool: CanonicalTool) -> str:
-    given = tool.source_meta.get("id") if tool.source_format == A2aAdapter.name else None
+    given = tool.source_meta.get("id") if tool.source_format == A2AAdapter.name else None
     if isinstance(given, str) and given and _parse_id(given) == (tool.namespace, tool.name, tool.version):
         return given
     return id_text(tool)
@@ -201,7 +202,7 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
     if needs is None:
         faults.append(f"its {_NEEDS} must be a list of {{'schemes': {{name: {{'list': [scope]}}}}}}")
     if faults:
-        raise ConversionError("; ".join(faults), A2aAdapter.name, "to_canonical")
+        raise ConversionError("; ".join(faults), A2AAdapter.name, "to_canonical")
     namespace, name, version = _parse_id(str(known))
     return {
         **texts,

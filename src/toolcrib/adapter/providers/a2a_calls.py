@@ -12,7 +12,7 @@ from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.wire import PayloadError, WireCall
 from toolcrib.model.plain import parse_json
 
-__all__ = ["A2aCalls", "read_message"]
+__all__ = ["A2ACalls", "read_message"]
 
 _NO_ARGUMENTS: Final = "send the arguments as a JSON object in a part of the message, {'data': {...}}"
 _BYTES: Final = frozenset({"audio", "image", "resource"})
@@ -25,7 +25,7 @@ def read_message(raw: Any) -> Any:
     return raw
 
 
-class A2aCalls:
+class A2ACalls:
     """A message whose part holds the arguments, and the task that answers it."""
 
     def read_call(self, payload: Any) -> WireCall:

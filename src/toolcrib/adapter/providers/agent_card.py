@@ -8,7 +8,7 @@ from toolcrib.adapter.definitions import read_definition
 from toolcrib.adapter.loss import FeatureLossWarning, Losses
 from toolcrib.adapter.providers.a2a import (
     OPEN,
-    A2aAdapter,
+    A2AAdapter,
     read_requirements,
     read_texts,
     skill_id,
@@ -29,7 +29,7 @@ Tools = list[tuple[str, CanonicalTool]]
 Entries = dict[str, Any]
 """What the extension says, by skill id."""
 
-_SKILLS: Final = A2aAdapter()
+_SKILLS: Final = A2AAdapter()
 _NEEDS, _SECURITY = "securityRequirements", "securitySchemes"
 _MODES: Final = {"defaultInputModes": "default_input_modes", "defaultOutputModes": "default_output_modes"}
 _TEXTS: Final = ("name", "description", "version")

@@ -141,9 +141,10 @@ class AnthropicAdapter:
             )
             return None
 
-    def supports_feature(self, feature: SchemaFeature) -> bool:
-        """Return whether plain tools can say a keyword."""
-        return ANTHROPIC.takes(feature)
+    def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
+        """Return whether the schema of a tool, strict or not, can have a keyword."""
+        wanted = read_options(AnthropicOptions, options, self.name)
+        return (ANTHROPIC_STRICT if wanted.strict else ANTHROPIC).takes(feature)
 
 
 class _Calls:

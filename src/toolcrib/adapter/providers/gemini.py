@@ -32,6 +32,7 @@ _KEYS: Final = {
     "json-schema": ("parametersJsonSchema", "responseJsonSchema"),
     "openapi": ("parameters", "response"),
 }
+_RULES: Final = {"json-schema": GEMINI_JSON_SCHEMA, "openapi": GEMINI_OPENAPI}
 _TOOL: Final = ("functionDeclarations", "function_declarations")
 _OUTER: Final = frozenset({"name", "description", *(key for keys in _KEYS.values() for key in keys)})
 _TYPES: Final = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
@@ -94,7 +95,7 @@ class GeminiAdapter:
         """Return a tool with the function declaration, its losses and its way back."""
         wanted = read_options(GeminiOptions, options, self.name)
         losses = Losses(self.name)
-        rules = GEMINI_JSON_SCHEMA if wanted.style == "json-schema" else GEMINI_OPENAPI
+        rules = _RULES[wanted.style]
         called = name or self.names.fit(tool.name)
         declaration = write_head(tool, called, losses)
         parameters, response = _KEYS[wanted.style]
@@ -111,9 +112,10 @@ class GeminiAdapter:
         payload = {"functionDeclarations": [declaration]}
         return Conversion(payload, self.name, id_text(tool), called, _Calls(), rewritten.codec, losses)
 
-    def supports_feature(self, feature: SchemaFeature) -> bool:
-        """Return whether a JSON Schema for Gemini can say a keyword."""
-        return GEMINI_JSON_SCHEMA.takes(feature)
+    def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
+        """Return whether a schema in one of Gemini's two styles can have a keyword."""
+        wanted = read_options(GeminiOptions, options, self.name)
+        return _RULES[wanted.style].takes(feature)
 
 
 def _camel(key: str) -> str:

@@ -150,8 +150,9 @@ class McpAdapter:
         rewritten = convert_schema(tool.input_schema, MCP, losses)
         return copy_json(rewritten.schema), rewritten.codec
 
-    def supports_feature(self, feature: SchemaFeature) -> bool:
+    def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
         """Return True: MCP takes all of JSON Schema."""
+        read_options(McpOptions, options, self.name)
         return True
 
 

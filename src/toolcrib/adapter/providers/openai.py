@@ -165,9 +165,10 @@ class OpenAIAdapter:
         note_lost(tool, losses, kept)
         return flat
 
-    def supports_feature(self, feature: SchemaFeature) -> bool:
-        """Return whether plain function tools can say a keyword."""
-        return OPENAI.takes(feature)
+    def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
+        """Return whether the schema of a function tool, strict or not, can have a keyword."""
+        wanted = read_options(OpenAIOptions, options, self.name)
+        return (OPENAI_STRICT if wanted.strict else OPENAI).takes(feature)
 
 
 def _said(outcome: ToolOutput) -> str:
