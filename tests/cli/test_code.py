@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CODE = 'print("working")\n__out = await math.evaluate(expression="6 * 7")\n'
 
 
@@ -18,6 +20,22 @@ def test_code_as_json_holds_the_calls(toolcrib: Any) -> None:
     ran = json.loads(toolcrib("exec", "-", "--demo", "--json", stdin=CODE).stdout)
     assert [ran["value"], ran["stdout"]] == [42.0, "working\n"]
     assert [call["toolId"] for call in ran["toolCalls"]] == ["math:evaluate"]
+
+
+def test_code_may_be_an_argument(toolcrib: Any) -> None:
+    assert toolcrib("exec", "-c", CODE, "--demo").stdout == "working\n42.0\n"
+
+
+@pytest.mark.parametrize("asked", [(), ("job.py", "-c", "x = 1")], ids=["nothing", "both"])
+def test_code_is_given_in_one_place(toolcrib: Any, asked: tuple[str, ...]) -> None:
+    ran = toolcrib("exec", *asked, "--demo")
+    assert ran.exit_code == 2
+    assert "-c CODE" in ran.stderr
+
+
+def test_a_null_value_is_in_the_json_of_code(toolcrib: Any) -> None:
+    ran = json.loads(toolcrib("exec", "-c", "__out = None", "--demo", "--json").stdout)
+    assert ran["value"] is None
 
 
 def test_code_without_a_value_prints_none(toolcrib: Any) -> None:

@@ -140,7 +140,9 @@ def test_serving_on_a_terminal_says_how_a_client_starts_the_same(tmp_path: Path)
     path = tmp_path / "my tools.toml"
     path.touch()
     text = on_terminal("serve", "--demo", "--config", str(path), typed=b"\x04")
-    assert f"claude mcp add toolcrib -- toolcrib serve --config '{path}' --demo" in text
+    assert (
+        f"claude mcp add toolcrib -- {sys.executable} -m toolcrib.cli serve --config '{path}' --demo" in text
+    )
 
 
 def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output() -> None:
@@ -188,6 +190,19 @@ def serve_over_http(*args: str, **environ: str) -> list[str]:
     return told
 
 
+@pytest.mark.parametrize("is_on_path", [True, False], ids=["on the PATH", "not on the PATH"])
+def test_the_command_to_try_works_in_the_shell_that_started_the_gateway(
+    is_on_path: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Path(sys.executable).parent / "toolcrib"
+    monkeypatch.setitem(globals(), "COMMAND", [str(script)])
+    path = f"{script.parent}:{os.defpath}" if is_on_path else os.defpath
+    line = next(line for line in serve_over_http("--demo", PATH=path) if "--demo search" in line)
+    assert line.split()[0] == ("toolcrib" if is_on_path else str(script))
+    tried = subprocess.run(line, shell=True, capture_output=True, text=True, check=True, env={"PATH": path})  # noqa: S602 - our own line
+    assert "time:days_between" in tried.stdout
+
+
 def test_serving_over_http_says_where_and_what_to_try() -> None:
     Path("toolcrib.toml").write_text(
         '[gateway]\ntoken = "${MY_TOKEN}"\n[toolsets.sums]\nnamespaces = ["math"]\n'
@@ -201,7 +216,7 @@ def test_serving_over_http_says_where_and_what_to_try() -> None:
         f'claude mcp add --transport http toolcrib {url} --header "Authorization: Bearer $MY_TOKEN"\n' in said
     )
     assert f"curl {url.removesuffix('/mcp')}/health\n" in said
-    assert "toolcrib --demo search" in said
+    assert f"{sys.executable} -m toolcrib.cli --demo search" in said
     assert "secret-of-the-house" not in said
 
 
@@ -209,7 +224,8 @@ def test_serving_over_http_says_where_and_what_to_try() -> None:
 def test_serving_nothing_says_so_and_shows_no_token() -> None:
     Path("toolcrib.toml").write_text('[gateway]\ntoken = "secret-of-the-house"\n')
     told = serve_over_http()
-    assert told[0].startswith("note: it serves 0 tools; `toolcrib add` adds a server")
+    assert told[0].startswith("note: it serves 0 tools; ")
+    assert "toolcrib.cli add` adds a server" in told[0]
     assert '--header "Authorization: Bearer <your token>"\n' in "".join(told)
 
 

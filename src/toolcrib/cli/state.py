@@ -2,6 +2,9 @@
 
 import logging
 import re
+import shlex
+import shutil
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from toolcrib.cli.screen import note
 if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
 
-__all__ = ["State", "common", "shared", "wait_for"]
+__all__ = ["State", "common", "shared", "this_command", "wait_for"]
 
 T = TypeVar("T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -132,3 +135,20 @@ def common(command: _Command) -> _Command:
 def shared(command: _Command) -> _Command:
     """Add the options of `common`, and the one for verbs that look at tools."""
     return _TOOLSET(common(command))
+
+
+def this_command(*, absolute: bool = False) -> str:
+    """Return how the running command is called from a shell here, or, `absolute`, from any folder.
+
+    That is its name where the PATH leads to it, else its path, as for one in a virtual environment that is
+    not activated.
+    """
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m toolcrib.cli"
+    found = shutil.which("toolcrib")
+    if started.stem != "toolcrib" or (found is not None and Path(found).samefile(started)):
+        return "toolcrib"
+    path, here = started.absolute(), Path.cwd()
+    near = path.is_relative_to(here) and not absolute
+    return shlex.quote(str(path.relative_to(here) if near else path))

@@ -16,7 +16,8 @@ __all__ = ["exec_"]
 
 
 @click.command("exec")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("-c", "--code", metavar="CODE", help="The code itself, instead of a file.")
 @click.option("--backend", metavar="KIND", help="The kind of sandbox, such as monty or process.")
 @click.option(
     "--profile", type=click.Choice(["dev", "standard", "hardened"]), help="How strong its wall must be."
@@ -26,16 +27,26 @@ __all__ = ["exec_"]
 )
 @shared
 @click.pass_obj
-def exec_(state: State, file: str, backend: str | None, profile: str | None, timeout: float | None) -> None:
+def exec_(
+    state: State,
+    file: str | None,
+    code: str | None,
+    backend: str | None,
+    profile: str | None,
+    timeout: float | None,
+) -> None:
     """Run code that calls tools, in a sandbox.
 
-    FILE holds Python; `-` reads it from standard input. Each namespace is a name in it, and what it leaves in
-    `__out` is the value: `__out = await math.evaluate(expression="6 * 7")`. What the code prints comes first,
-    then the value.
+    FILE holds Python; `-` reads it from standard input, and -c takes it as an argument. Each namespace is a
+    name in it, and what it leaves in `__out` is the value: `__out = await math.evaluate(expression="6 *
+    7")`. What the code prints comes first, then the value.
 
-    Example: toolcrib exec report.py --timeout 10
+    Example: toolcrib exec -c '__out = await math.evaluate(expression="6 * 7")' --demo
     """
-    source = read_file(file)
+    if (file is None) == (code is None):
+        few = "there is no code: name a FILE, `-` for standard input, or -c CODE"
+        raise click.UsageError(few if file is None else "give either a FILE or -c CODE, not both")
+    source = read_file(file) if code is None else code
     if backend is not None:
         _check_backend(backend)
 
@@ -58,7 +69,7 @@ def _check_backend(backend: str) -> None:
 
 def _show(state: State, result: "ExecuteResult") -> None:
     if state.json:
-        show_json({"value": None, **result.to_json()})
+        show_json(result.to_json())
         return
     if result.stdout:
         show_text(result.stdout)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.screen import clean, note
-from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.cli.state import State, shared, this_command, wait_for
 
 if TYPE_CHECKING:
     from toolcrib.gateway import Gateway
@@ -21,8 +21,8 @@ __all__ = ["serve"]
 _LEVELS = ("debug", "info", "warning", "error")
 _STDIO = """\
 toolcrib serves MCP on standard input and output, for a client that starts it:
-  claude mcp add toolcrib -- toolcrib serve{more}
-For clients that connect: toolcrib serve --transport http. Ctrl-C stops it."""
+  claude mcp add toolcrib -- {program} serve{more}
+For clients that connect: {here} serve --transport http. Ctrl-C stops it."""
 
 
 @click.command()
@@ -92,10 +92,12 @@ async def _serve(state: State, source: str | None, transport: str, place: dict[s
     async with state.opened(gateway.crib, gateway):
         gc.freeze()  # what was loaded until now stays, and need not be looked through again and again
         if not gateway.crib.status() and not len(gateway.crib.index):
-            note("it serves 0 tools; `toolcrib add` adds a server, and --demo a catalogue to try it with")
+            adding = f"`{this_command()} add` adds a server"
+            note(f"it serves 0 tools; {adding}, and --demo a catalogue to try it with")
         if transport == "stdio":
             if sys.stdin.isatty():
-                click.echo(_STDIO.format(more=_as_here(state, source)), err=True)
+                here, program = this_command(), this_command(absolute=True)
+                click.echo(_STDIO.format(here=here, program=program, more=_as_here(state, source)), err=True)
             await gateway.serve_stdio(state.toolset)
         else:
             await gateway.serve_http(**place, on_ready=lambda url: _tell(state, gateway, url))
@@ -122,7 +124,7 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
         "Try next:",
         f"  curl {url}/health",
         f"  claude mcp add --transport http toolcrib {url}/mcp{header}",
-        f"  toolcrib {asked}",
+        f"  {this_command()} {asked}",
         "",
         "Ctrl-C stops it.",
     )
