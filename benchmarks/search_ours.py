@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from toolcrib.discovery import Bm25Searcher, Index, Searcher
 from toolcrib.discovery.evaluation import IndexFinder, finder_of
-from toolcrib.discovery.search.text import FIELD_WEIGHTS, field_texts, forms, question_terms, words
+from toolcrib.discovery.search.text import FIELD_WEIGHTS, forms, question_terms, search_doc, words
 from toolcrib.model import Tool
 
 __all__ = ["build", "build_searcher", "build_words", "query_tokens", "tool_tokens"]
@@ -25,7 +25,7 @@ def tool_tokens(tool: Tool) -> list[str]:
     """Return the terms that we file a tool under, each as often as its field counts, and at least once."""
     return [
         term
-        for field, text in field_texts(tool)
+        for field, text in search_doc(tool).fields
         for word in words(text)
         for term in forms(word)
         for _ in range(max(1, round(FIELD_WEIGHTS[field])))

@@ -17,7 +17,7 @@ import tantivy
 from search_ours import query_tokens, tool_tokens
 
 from toolcrib.discovery.protocols import Hit
-from toolcrib.discovery.search.text import field_texts
+from toolcrib.discovery.search.text import search_doc
 from toolcrib.model import Tool
 
 __all__ = [
@@ -36,7 +36,7 @@ Tokens = list[str]
 
 def text_of(tool: Tool) -> str:
     """Return everything that we read of a tool, as one text."""
-    return " ".join(text for _, text in field_texts(tool))
+    return " ".join(text for _, text in search_doc(tool).fields)
 
 
 def hits(ids: Sequence[str], found: Iterable[tuple[int, float]]) -> list[Hit]:

@@ -2,7 +2,7 @@
 
 from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
 from toolcrib.discovery.facade import Discovery
-from toolcrib.discovery.facts import document_of, search_doc, summarize
+from toolcrib.discovery.facts import document_of, summarize
 from toolcrib.discovery.index import Change, Index, IndexView, Scope
 from toolcrib.discovery.protocols import Embedder, Hit, Indexed, LocalEmbedder, Ranking, Searcher
 from toolcrib.discovery.providers import ProviderStore
@@ -26,6 +26,7 @@ from toolcrib.discovery.search.semantic import (
     StaticEmbedder,
     load_embedder,
 )
+from toolcrib.discovery.search.text import search_doc
 from toolcrib.discovery.store import MemoryStore, SqliteStore, Store, StoredTool
 from toolcrib.model import CanonicalProvider, SchemaInfo, ToolDoc, ToolExample
 

@@ -1,16 +1,17 @@
-"""Facts of a tool beside its schema, from its description and from `_meta`.
+"""Facts of a tool beside its schema, from its description, from `_meta` and from fields beside those of MCP.
 
-`_meta` is anybody's JSON: what is not of the expected kind is passed over. Each key is also read as
+They are anybody's JSON: what is not of the expected kind is passed over. In `_meta` each key is also read as
 `toolcrib/<key>`, which wins. Everything returned is bounded, whatever the tool says.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, TypeVar
 
 from toolcrib.discovery.keys import key_of
-from toolcrib.discovery.records import MAX_SHORT_DESCRIPTION_LEN, Document, SearchDoc, Summary
+from toolcrib.discovery.records import MAX_SHORT_DESCRIPTION_LEN, Document, Summary
 from toolcrib.model.plain import copy_json
 from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
@@ -23,17 +24,21 @@ __all__ = [
     "document_of",
     "examples_of",
     "input_modes",
+    "modes",
     "output_modes",
-    "search_doc",
+    "own_summary",
     "security_summary",
     "short",
     "summarize",
     "summary_text",
+    "title_of",
 ]
 
 T = TypeVar("T")
 
 _MAX_LISTED = 50
+_MAX_PARAMETERS = 40
+_MAX_SUMMARY = 500
 _MAX_LABEL = 80
 _MAX_QUESTION = 500
 _MAX_SECURITY = 200
@@ -119,9 +124,10 @@ def security_summary(tool: Tool) -> str | None:
 
 
 def _said(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
-    """Return what `_meta` says under a key, if it is of the kind that is read."""
-    meta = tool.meta or {}
-    return next(filter(None, (read(meta.get(name)) for name in (f"toolcrib/{key}", key))), None)
+    """Return what `_meta`, or else a field that MCP does not know, says under a key, if it can be read."""
+    meta, beside = tool.meta or {}, tool.model_extra or {}
+    found = (meta.get(f"toolcrib/{key}"), meta.get(key), beside.get(key))
+    return next(filter(None, map(read, found)), None)
 
 
 def _text(value: Any) -> str:
@@ -249,30 +255,40 @@ def summarize(tool: Tool) -> Summary:
     )
 
 
-def search_doc(tool: Tool) -> SearchDoc:
-    """Return a tool as one text in lower case.
+def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
+    """Return a tool, and the questions that it is known to answer, as a document with its text built.
 
-    >>> tool = Tool(name="Add", namespace="math", description="Adds.", tags=["sum"], input_schema={})
-    >>> search_doc(tool).doc_text
-    'add math adds. adds. sum'
+    >>> document_of(Tool(name="add", description="Adds.", tags=["sum"], input_schema={})).text
+    'add Adds. sum'
     """
-    summary = summarize(tool)
-    parts = (
-        *(tool.name, tool.namespace, tool.description, summary.summary, summary.category),
-        *(*summary.input_modes, *summary.output_modes, *summary.tags),
-    )
-    return SearchDoc(
-        id=summary.id, doc_text=" ".join(part for part in parts if part).lower(), summary=summary
-    )
-
-
-def document_of(tool: Tool) -> Document:
-    """Return a tool as a document, its text built."""
-    return Document(
+    properties = tool.input_schema.get("properties")
+    title = "" if tool.description else title_of(tool) or ""
+    return Document.of_checked(
         id=key_of(tool.id),
         namespace=tool.namespace,
         name=tool.name,
         description=tool.description or "",
         tags=tool.tags,
         category=category(tool),
+        summary=own_summary(tool) or title,
+        modes=modes(tool),
+        parameters=tuple(islice(properties, _MAX_PARAMETERS)) if isinstance(properties, dict) else (),
+        examples=tuple(dict.fromkeys((*examples_of(tool), *examples))),
     ).normalized()
+
+
+def title_of(tool: Tool) -> str | None:
+    """Return the title for people, of the tool or of its annotations."""
+    return tool.title or (tool.annotations.title if tool.annotations else None)
+
+
+def own_summary(tool: Tool) -> str:
+    """Return the summary, where it says something that title and description do not."""
+    summary = summary_text(tool, _MAX_SUMMARY)
+    known = " ".join(f"{title_of(tool) or ''} {tool.description or ''}".split())
+    return "" if summary[:-1] in known else summary
+
+
+def modes(tool: Tool) -> tuple[str, ...]:
+    """Return the kinds of content that a tool takes or gives back, each once."""
+    return tuple(dict.fromkeys((*input_modes(tool), *output_modes(tool))))

@@ -59,16 +59,18 @@ class Page(Record, Generic[Item]):
 
 
 class SearchDoc(Record):
-    """A tool as one text, for searchers of your own that want no more; it is not to be changed."""
+    """What is searched of a tool by words; searchers read it, and do not change it."""
 
     id: str
     doc_text: str
     """Name, namespace, description, summary, category, modes and tags, in lower case."""
     summary: Summary
+    fields: tuple[tuple[str, str], ...] = ()
+    """Every text that is searched, after the field that it stands in, such as `name` or `parameter`."""
 
 
 class Document(Record):
-    """A tool in the words that a language model would be given."""
+    """What is searched of a tool by meaning: the words that an embedding model is given."""
 
     id: str
     namespace: str | None = None
@@ -77,6 +79,15 @@ class Document(Record):
     tags: tuple[str, ...] = ()
     category: str | None = None
     text: str = ""
+    """Name, description, summary, modes and tags in one line."""
+    summary: str = ""
+    """What the tool is for, where the description does not say it in the same words."""
+    modes: tuple[str, ...] = ()
+    """The kinds of content that it takes and gives back."""
+    parameters: tuple[str, ...] = ()
+    """The names of its arguments."""
+    examples: tuple[str, ...] = ()
+    """Questions that it answers."""
 
     def normalized(self) -> "Document":
         """Return the document with tags in lower case and order, and its text built anew.
@@ -85,5 +96,5 @@ class Document(Record):
         'add Adds. maths sum'
         """
         tags = tuple(sorted({tag.strip().lower() for tag in self.tags} - {""}))
-        parts = (self.name, self.description, *tags)
+        parts = (self.name, self.description, self.summary, *self.modes, *tags)
         return self.replace(tags=tags, text=" ".join(part for part in parts if part))

@@ -17,7 +17,7 @@ from toolcrib.discovery.search.confidence import by_words
 from toolcrib.discovery.search.lexical.postings import Filing, Postings
 from toolcrib.discovery.search.lexical.question import ParsedQuery, read_question
 from toolcrib.discovery.search.lexical.typos import Typos
-from toolcrib.discovery.search.text import Analysis, analyse
+from toolcrib.discovery.search.text import Analysis, analyse, search_doc
 
 __all__ = ["Analyses", "Bm25Searcher", "Look", "Scored", "Slots", "best", "score"]
 
@@ -29,7 +29,7 @@ _PIVOT = 15.0
 """The length that counts as usual. It is fixed, not the mean of the catalogue: what a word counts in a tool
 then does not change when other tools come and go."""
 Scores = NDArray[np.float32]
-_KIND = "terms/3"
+_KIND = "terms/4"
 """The number goes up when tools are read differently, so that nothing read the old way is used."""
 _BATCH = 5_000
 _CHECKSUM = 4
@@ -192,7 +192,7 @@ class Analyses:
         for entry in entries:
             found = _read(kept.get(entry.content_hash))
             if found is None:
-                found = analyse(entry.tool, entry.examples)
+                found = analyse(search_doc(entry.tool, entry.examples))
                 worked_out[entry.content_hash] = _written(found)
             yield found
         if self._cache and worked_out:

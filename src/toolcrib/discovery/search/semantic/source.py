@@ -131,12 +131,24 @@ class VectorSource:
         for done, hashes in enumerate(batched(ordered, self._batch)):
             ways.check()
             vectors = self.vectors(ways, [texts[key] for key in hashes])
+            vectors = self._filed(ways, vectors, [documents[key] for key in hashes])
             made = dict(zip(hashes, to_bytes(vectors), strict=True))
             self._made |= made  # before they are cached: a full disk must not cost them
             if self._cache is not None and self._kind is not None:
                 kept = [hashes[row] for row in np.flatnonzero(vectors.any(axis=1)).tolist()]
                 self._cache.save_derived(self._kind, {key: made[key] for key in kept})
             yield done * self._batch + len(hashes)
+
+    def _filed(self, ways: CallerHooks, vectors: Floats, documents: Sequence[Indexed]) -> Floats:
+        """Return vectors with those of the topics that the documents are filed under added."""
+        topics_of = getattr(self._text, "topics", None)
+        filed = [topics_of(one) for one in documents] if topics_of else []
+        texts = list(dict.fromkeys(text for text, weight in filed if text and weight))
+        if not texts:
+            return vectors
+        rows = dict(zip(texts, self.vectors(ways, texts), strict=True))
+        added = [rows[text] * weight if text in rows else np.zeros_like(vectors[0]) for text, weight in filed]
+        return unit_vectors(vectors + np.array(added), count=len(vectors), dimensions=self.dimensions)
 
 
 def batched(items: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -1,21 +1,25 @@
 """The texts that are embedded for a tool and for a query."""
 
+import re
 from dataclasses import dataclass
-from typing import Any
 
-from toolcrib.discovery.facts import examples_of
+from toolcrib.discovery.facts import document_of
 from toolcrib.discovery.protocols import Indexed
+from toolcrib.discovery.records import Document
 from toolcrib.discovery.search.text.clauses import clauses
+from toolcrib.discovery.search.text.terms import STOP_WORDS
 from toolcrib.discovery.search.text.words import split_identifier
-from toolcrib.model import Tool
 
 __all__ = ["MAX_QUERY", "DocumentText", "clean", "document_text", "errands"]
 
 MAX_QUERY = 8_000
 """How many characters of a question are embedded; no model reads as many."""
-_MAX_PARAMETERS = 40
 _FEWEST_ERRANDS, _MOST_ERRANDS = 3, 12
 _FEWEST_WORDS = 3
+_TOPICS = 2.0
+"""The weight of topics, divided by the square of how many words the description has; at most 1."""
+_PARTS = re.compile(r"[^-_.,;:!?/\s]+")
+"""The words of a tag, a category or a kind of content: `issue-tracking`, `image/png`."""
 
 
 def clean(text: str, limit: int) -> str:
@@ -57,32 +61,43 @@ class DocumentText:
     @property
     def key(self) -> str:
         """What vectors of such texts are kept under: another key, another text."""
-        return f"text-2-{self.limit}-{int(self.parameters)}-{self.examples}"
+        return f"text-3-{self.limit}-{int(self.parameters)}-{self.examples}"
 
     def __call__(self, indexed: Indexed) -> str:
         """Return the text of a tool."""
-        tool = indexed.tool
-        head = _spaced(f"{tool.namespace or ''} {tool.name}")
-        tail = self._tail(tool, indexed)
-        text = f"{head}: {clean(tool.description or tool.title or '', self.limit)}"
+        document = document_of(indexed.tool, indexed.examples)
+        head = _spaced(f"{document.namespace or ''} {document.name}")
+        tail = self._tail(document)
+        text = f"{head}: {clean(document.description or document.summary, self.limit)}"
         room = max(self.limit - len(tail), self.limit // 2)
         return (text[:room].rstrip(": ") + tail)[: self.limit]
 
-    def _tail(self, tool: Tool, indexed: Indexed) -> str:
-        names = _parameters(tool.input_schema) if self.parameters else []
-        listed = ". Parameters: " + ", ".join(map(_spaced, names)) if names else ""
-        asked = dict.fromkeys((*examples_of(tool), *indexed.examples))
-        questions = [clean(question, self.limit) for question in list(asked)[: self.examples]]
-        return "".join((listed, *(f". {question}" for question in questions if question)))
+    def topics(self, indexed: Indexed) -> tuple[str, float]:
+        """Return what a tool is filed under, and what its vector weighs beside that of the text.
+
+        That is the words of tags, category and modes which the text does not have. They name a field of work
+        rather than an action, and many tools share them: the more the description says, the less they weigh.
+        """
+        document = document_of(indexed.tool, indexed.examples)
+        described = {word.lower() for word in _PARTS.findall(document.description)}
+        known = described | {word.lower() for word in split_identifier(document.name)}
+        filed = (*document.tags, document.category or "", *document.modes)
+        words = dict.fromkeys(word.lower() for topic in filed for word in _PARTS.findall(topic))
+        weight = min(1.0, _TOPICS / max(len(described - STOP_WORDS), 1) ** 2)
+        return " ".join(word for word in words if word not in known), weight
+
+    def _tail(self, document: Document) -> str:
+        """Return what else is said of a tool: each part after a full stop."""
+        parts = [document.summary if document.description else ""]
+        if self.parameters and document.parameters:
+            names = ", ".join(_spaced(clean(name, 100)) for name in document.parameters)
+            parts.append(f"Parameters: {names}")
+        parts += document.examples[: self.examples]
+        return "".join(f". {text}" for part in parts if (text := clean(part, self.limit)))
 
 
 document_text = DocumentText()
 """The text of a tool that embedders get by default."""
-
-
-def _parameters(schema: dict[str, Any]) -> list[str]:
-    properties = schema.get("properties")
-    return [clean(name, 100) for name in properties][:_MAX_PARAMETERS] if isinstance(properties, dict) else []
 
 
 def _spaced(identifiers: str) -> str:

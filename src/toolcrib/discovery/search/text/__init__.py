@@ -1,7 +1,7 @@
 """From texts to terms: how tools and questions are read before they are compared."""
 
 from toolcrib.discovery.search.text.clauses import clauses
-from toolcrib.discovery.search.text.fields import FIELD_WEIGHTS, Analysis, analyse, field_texts
+from toolcrib.discovery.search.text.fields import FIELD_WEIGHTS, Analysis, analyse, search_doc
 from toolcrib.discovery.search.text.stem import stem
 from toolcrib.discovery.search.text.terms import forms, question_terms
 from toolcrib.discovery.search.text.words import fold, split_identifier, words
@@ -11,10 +11,10 @@ __all__ = [
     "Analysis",
     "analyse",
     "clauses",
-    "field_texts",
     "fold",
     "forms",
     "question_terms",
+    "search_doc",
     "split_identifier",
     "stem",
     "words",

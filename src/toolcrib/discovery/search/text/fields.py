@@ -6,12 +6,21 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from toolcrib.discovery.facts import aliases, category, examples_of, summary_text
+from toolcrib.discovery.facts import (
+    aliases,
+    category,
+    examples_of,
+    modes,
+    own_summary,
+    summarize,
+    title_of,
+)
+from toolcrib.discovery.records import SearchDoc
 from toolcrib.discovery.search.text.terms import forms
 from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
 
-__all__ = ["FIELD_WEIGHTS", "Analysis", "analyse", "field_texts"]
+__all__ = ["FIELD_WEIGHTS", "Analysis", "analyse", "search_doc"]
 
 FIELD_WEIGHTS = {
     "name": 2.0,
@@ -23,6 +32,7 @@ FIELD_WEIGHTS = {
     "example": 0.5,
     "tag": 0.5,
     "category": 0.5,
+    "mode": 0.5,
     "parameter": 0.4,
     "choice": 0.4,
     "parameter description": 0.2,
@@ -48,10 +58,30 @@ class Analysis:
     """How many words there are, weighted by field."""
 
 
-def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
-    """Return the terms of a tool and of the questions it is known to answer."""
+def search_doc(tool: Tool, examples: Sequence[str] = ()) -> SearchDoc:
+    """Return what is searched of a tool, and of the questions that it is known to answer.
+
+    >>> tool = Tool(name="Add", namespace="math", description="Adds.", tags=["sum"], input_schema={})
+    >>> search_doc(tool).doc_text
+    'add math adds. adds. sum'
+    """
+    summary = summarize(tool)
+    parts = (
+        *(tool.name, tool.namespace, tool.description, summary.summary, summary.category),
+        *(*summary.input_modes, *summary.output_modes, *summary.tags),
+    )
+    return SearchDoc.of_checked(
+        id=summary.id,
+        doc_text=" ".join(part for part in parts if part).lower(),
+        summary=summary,
+        fields=tuple(_field_texts(tool, examples)),
+    )
+
+
+def analyse(document: SearchDoc) -> Analysis:
+    """Return the terms of a tool."""
     by_field: dict[str, list[str]] = {}
-    for field, text in field_texts(tool, examples):
+    for field, text in document.fields:
         by_field.setdefault(field, []).append(text)
     terms: dict[str, float] = {}
     length = 0.0
@@ -65,20 +95,20 @@ def analyse(tool: Tool, examples: Sequence[str] = ()) -> Analysis:
     return Analysis(terms, length)
 
 
-def field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
-    """Yield what can be searched of a tool, as pairs of field and text."""
-    title = tool.title or (tool.annotations.title if tool.annotations else None)
+def _field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
     yield "name", tool.name
-    for field, text in (("namespace", tool.namespace), ("title", title), ("category", category(tool))):
+    for field, text in (
+        ("namespace", tool.namespace),
+        ("title", title_of(tool)),
+        ("category", category(tool)),
+        ("description", tool.description),
+        ("summary", own_summary(tool)),
+    ):
         if text:
             yield field, text
-    if tool.description:
-        yield "description", tool.description
-    summary = summary_text(tool, 500)
-    if summary and summary[:-1] not in " ".join(f"{title or ''} {tool.description or ''}".split()):
-        yield "summary", summary
     yield from (("alias", alias) for alias in aliases(tool))
     yield from (("tag", tag) for tag in tool.tags)
+    yield from (("mode", mode) for mode in modes(tool))
     yield from (("example", example) for example in dict.fromkeys(chain(examples_of(tool), examples)))
     yield from _schema_texts(tool.input_schema)
 
