@@ -39,6 +39,7 @@ WAITING = (
     "cli",
     "execution",
     "crib",
+    "setup",
 )
 """The folders and files of `tests` that wait more than they compute, the longest first."""
 
@@ -152,6 +153,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def root() -> Path:
     """Return the root of the checkout."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Return the event loop that coroutines are tested on."""
+    return "asyncio"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder in which state is kept, and keep it away from the user's."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("TOOLCRIB_HOME", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -8,32 +8,24 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from servers import launch
 
 from toolcrib.cli.app import app
 
-ROOT = Path(__file__).parent.parent
-SERVER = ROOT / "crib" / "server.py"
-TALKER = ROOT / "cli" / "talker.py"
+TALKER = Path(__file__).with_name("talker.py")
 
 Command = Callable[..., Result]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder in which state is kept, away from the user's; nothing is configured where we are."""
-    folder = tmp_path / "home"
     here = tmp_path / "here"
     here.mkdir()
-    monkeypatch.setenv("TOOLCRIB_HOME", str(folder))
     monkeypatch.chdir(here)
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    return folder
+    return home
 
 
 @pytest.fixture
@@ -49,11 +41,7 @@ def toolcrib() -> Command:
 @pytest.fixture
 def little() -> Callable[..., dict[str, Any]]:
     """Return what makes the settings of a little server that behaves as told."""
-
-    def settings(*how: str, **fields: Any) -> dict[str, Any]:
-        return {"command": sys.executable, "args": ["-S", "-I", str(SERVER), *how], **fields}
-
-    return settings
+    return launch.little
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.crib.config.files import load
+from toolcrib.crib import load
 from toolcrib.setup.installing import CLIENTS
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
+from toolcrib.discovery import LOW_CONFIDENCE
 
 OFF_TOPIC = "which composer gave his symphony the title Eroica"
 """A question that no tool of the demonstration answers, though one says a word of it."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.crib.config.files import load
+from toolcrib.crib import load
 
 
 def command(little: Any, *how: str) -> list[str]:

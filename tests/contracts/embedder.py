@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from waiting import wait_until
 
-from toolcrib.discovery.protocols import Embedder, LocalEmbedder
+from toolcrib.discovery import Embedder, LocalEmbedder
 
 TEXTS = [
     "weather in Paris tomorrow",

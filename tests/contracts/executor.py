@@ -11,8 +11,7 @@ import pytest
 from waiting import PATIENCE, until
 
 from toolcrib.errors import ToolError, ToolExecutionError
-from toolcrib.execution.protocols import Executor, ProviderExecutor
-from toolcrib.execution.records import Answer, Call, Update
+from toolcrib.execution import Answer, Call, Executor, ProviderExecutor, Update
 from toolcrib.model import Tool, ToolBackend
 
 DEADLINES = (0.2, 2.0, 20.0, 100.0)

@@ -12,9 +12,8 @@ from runtime.workbench import Bench, descendants, descriptors
 from waiting import PATIENCE, until
 
 from toolcrib.errors import CodeError, LimitExceededError, ToolcribError
+from toolcrib.runtime import BackendInfo, Limits, LimitsEnforced, Sandbox
 from toolcrib.runtime.process import ProcessSandbox
-from toolcrib.runtime.protocols import Sandbox
-from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
 
 VALUES: dict[str, tuple[str, Any]] = {
     "nothing": ("x = 1", None),

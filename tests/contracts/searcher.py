@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.discovery.protocols import Hit, Searcher
+from toolcrib.discovery import Hit, Searcher
 
 WORDS = ["create", "issue", "weather", "forecast", "send", "mail", "file", "delete", "search", "größe"]
 HOSTILE = [

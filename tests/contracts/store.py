@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.discovery.store import Store, StoredTool
+from toolcrib.discovery import Store, StoredTool
 from toolcrib.errors import StoreError
 
 MANY = 2_000

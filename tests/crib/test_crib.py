@@ -9,8 +9,7 @@ import anyio
 import pytest
 from waiting import PATIENCE
 
-from toolcrib import Tool, tool
-from toolcrib.crib import Crib
+from toolcrib import Crib, Tool, tool
 from toolcrib.errors import (
     BackendUnavailableError,
     ConfigError,

@@ -12,10 +12,9 @@ from execution.mcp.calling import started
 from servers.launch import alive, descriptors
 from waiting import PATIENCE, until
 
-from toolcrib.crib import Crib
-from toolcrib.crib.config.settings import Settings
+from toolcrib import Crib
+from toolcrib.crib import Reload, Settings
 from toolcrib.crib.engine import Engine, Hooks
-from toolcrib.crib.reload import Reload
 from toolcrib.discovery import Scope
 from toolcrib.errors import (
     ConfigError,

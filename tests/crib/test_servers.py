@@ -10,7 +10,7 @@ import pytest
 from servers.launch import alive
 from waiting import PATIENCE, until
 
-from toolcrib.crib import Crib
+from toolcrib import Crib
 from toolcrib.errors import (
     BackendUnavailableError,
     ChainError,

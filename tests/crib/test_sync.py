@@ -9,7 +9,7 @@ import anyio
 import pytest
 from waiting import PATIENCE, wait_until
 
-from toolcrib.crib import SyncCrib
+from toolcrib import SyncCrib
 from toolcrib.errors import (
     ConfigError,
     CribStateError,

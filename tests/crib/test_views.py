@@ -9,8 +9,8 @@ import pytest
 from execution.mcp.calling import scripted
 from waiting import PATIENCE
 
-from toolcrib import Tool, tool
-from toolcrib.crib import Crib, ToolsetSettings, View
+from toolcrib import Crib, Tool, tool
+from toolcrib.crib import ToolsetSettings, View
 from toolcrib.crib.view import convert
 from toolcrib.discovery import Index, IndexView, Scope, Summary
 from toolcrib.errors import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from discovery.doubles import MemoryTexts, spoil
 
-from toolcrib.discovery.providers import ProviderStore
+from toolcrib.discovery import ProviderStore
 from toolcrib.errors import InvalidToolError, ProviderNotFoundError, StoreError
 from toolcrib.model import CanonicalProvider, CanonicalTool
 

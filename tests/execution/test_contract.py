@@ -12,20 +12,13 @@ from servers.launch import Config, HttpServer, faulty
 from servers.webapi import WebApi, served
 from waiting import PATIENCE
 
-from toolcrib.execution.local import LocalHandlers
+from toolcrib.execution import Call, LocalHandlers
 from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
-from toolcrib.execution.records import Call
-from toolcrib.model import LocalBackend, McpBackend, ProviderBackend, Tool, ToolBackend
-from toolcrib.model.local import Context
+from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, Tool, ToolBackend
 
 pytestmark = pytest.mark.untraced
 NAMES = ("add", "keep", "fail", "hang", "meet", "progress")
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Functions:

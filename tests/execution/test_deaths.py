@@ -14,11 +14,6 @@ from toolcrib.errors import BackendUnavailableError
 pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(
     scope="module", params=["stdio", pytest.param("http", marks=pytest.mark.proof), "http-handshake"]
 )

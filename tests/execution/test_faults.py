@@ -40,8 +40,8 @@ from toolcrib.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
+from toolcrib.execution import Call
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.records import Call
 from toolcrib.model import McpBackend, Tool
 
 pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
@@ -62,11 +62,6 @@ EVERYWHERE = [
     pytest.param("http", marks=pytest.mark.proof),
     "http-handshake",
 ]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module", params=EVERYWHERE)

@@ -24,11 +24,6 @@ PNG = "iVBORw0KGgo"
 """How every PNG begins in base64."""
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def stocked(**configs: Config) -> AsyncIterator[Shop]:
     """Start servers and register what they offer."""

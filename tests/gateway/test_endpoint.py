@@ -15,7 +15,7 @@ from mcp_types import CreateMessageResult, ElicitResult, Implementation, TextCon
 from waiting import PATIENCE, until
 
 from toolcrib.errors import ToolExecutionError
-from toolcrib.execution.records import Call
+from toolcrib.execution import Call
 from toolcrib.gateway.client import CURRENT, ConfirmationTokens, RequestClient
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.gateway import relay_input

@@ -29,11 +29,6 @@ HOW = {"faulty": "stdio", "remote": "HTTP"}
 Note = Callable[[str, object], None]
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Ward:
     """A gateway over servers of which some are faulty."""
 

@@ -314,11 +314,6 @@ async def opened_session(port: int) -> str:
     return found[1].decode()
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     """A gateway that has been used."""

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from gateway.little_face import LittleFace, serving
 from mcp import Client
+from servers.launch import little
 from waiting import PATIENCE, until
 
 import toolcrib
@@ -33,7 +34,6 @@ def shout(text: str) -> str:
     return text.upper()
 
 
-LITTLE = ["-S", "-I", str(Path(__file__).parent.parent / "crib" / "server.py")]
 TOOLS = [
     toolcrib.tool(namespace="math")(add),
     toolcrib.tool(namespace="text")(shout),
@@ -176,7 +176,9 @@ async def test_it_is_logged_what_is_different_and_what_waits(
 
 async def test_a_tool_that_is_excluded_is_gone_before_the_tools_of_what_left_are(tmp_path: Path) -> None:
     config = tmp_path / "toolcrib.toml"
-    servers = f"[servers.little]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(LITTLE)}\n"
+    servers = (
+        f"[servers.little]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(little()['args'])}\n"
+    )
     config.write_text(toolsets(a=["math", "text"], b=["little"]) + servers)
     seen: list[tuple[int, list[str]]] = []
     async with Gateway(config, tools=TOOLS, watch=False) as gateway:
@@ -194,7 +196,9 @@ async def test_a_tool_that_is_excluded_is_gone_before_the_tools_of_what_left_are
 
 async def test_a_toolset_that_leaves_with_its_server_does_not_end_the_following(tmp_path: Path) -> None:
     config = tmp_path / "toolcrib.toml"
-    servers = f"[servers.little]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(LITTLE)}\n"
+    servers = (
+        f"[servers.little]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(little()['args'])}\n"
+    )
     config.write_text(toolsets(b=["little"]) + servers)
     async with Gateway(config, tools=TOOLS, watch=False) as gateway:
         with anyio.fail_after(PATIENCE):

@@ -15,7 +15,7 @@ import pytest
 from gateway.little_face import LittleFace
 from mcp import Client, StdioServerParameters
 from mcp_types import ElicitResult
-from servers.launch import alive
+from servers.launch import LITTLE, alive
 from waiting import PATIENCE, wait_until
 
 from toolcrib.gateway.endpoint import McpEndpoint
@@ -23,7 +23,6 @@ from toolcrib.gateway.signals import Stop
 from toolcrib.gateway.stdio import serve_streams
 
 CHILD = Path(__file__).parent / "child.py"
-LITTLE = Path(__file__).parent.parent / "crib" / "server.py"
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},

@@ -11,6 +11,7 @@ from toolcrib.model import (
     CanonicalTool,
     LocalBackend,
     McpBackend,
+    ObservedOutput,
     Resolver,
     RunResult,
     SchemaInfo,
@@ -23,7 +24,6 @@ from toolcrib.model import (
     ToolGateway,
     ToolId,
 )
-from toolcrib.model.docs import ObservedOutput
 from toolcrib.model.record import Record
 
 ADD = Tool(name="add", input_schema={"type": "object"})

@@ -85,7 +85,6 @@ def test_it_finds_by_meaning_where_words_fail(embedder: JoinedEmbedder) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_crib_searches_with_it_where_the_settings_name_it() -> None:
     crib = Crib({"search": {"searcher": "hybrid", "model": "minilm"}})
     for name, text in TOOLS.items():

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from toolcrib.runtime.protocols import Sandbox
+from toolcrib.runtime import Sandbox
 
 __all__ = ["BACKENDS"]
 

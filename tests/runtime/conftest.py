@@ -19,8 +19,3 @@ def _adopt_orphans() -> Iterator[None]:
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     yield
     prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)  # tests of other things want them collected by the system
-
-
-@pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    return "asyncio"

@@ -10,9 +10,7 @@ from waiting import PATIENCE, until
 from toolcrib import Crib
 from toolcrib.errors import LimitExceededError, SandboxViolationError
 from toolcrib.model import RunResult
-from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.guest_errors import GuestError
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime import Bridge, GuestError, Limits
 
 
 class Named:

@@ -8,9 +8,9 @@ from typing import ClassVar
 import pytest
 from contracts.sandbox import SandboxContract, SandboxEndingContract
 
+from toolcrib.runtime import Sandbox
 from toolcrib.runtime.monty import MontySandbox
 from toolcrib.runtime.process import ProcessSandbox
-from toolcrib.runtime.protocols import Sandbox
 from toolcrib.runtime.unsafe import UnsafeSandbox
 
 pytestmark = [pytest.mark.filterwarnings("ignore:code runs without a sandbox"), pytest.mark.untraced]

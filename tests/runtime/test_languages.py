@@ -12,7 +12,7 @@ from waiting import PATIENCE
 
 from toolcrib import Crib
 from toolcrib.errors import CodeError
-from toolcrib.runtime.records import Limits
+from toolcrib.runtime import Limits
 
 pytestmark = [pytest.mark.filterwarnings("ignore:code runs without a sandbox"), pytest.mark.untraced]
 

@@ -8,7 +8,7 @@ from effort import at_most
 from toolcrib import Crib
 from toolcrib.crib.code import CribCatalogue
 from toolcrib.model import LocalBackend, Tool
-from toolcrib.runtime.protocols import Catalogue
+from toolcrib.runtime import Catalogue
 from toolcrib.runtime.surface import EmptyCatalogue, Surface, mentioned
 
 

@@ -11,9 +11,7 @@ from runtime.workbench import Bench, descendants, descriptors
 from waiting import PATIENCE, until
 
 from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError
-from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.protocols import Job, Sandbox
-from toolcrib.runtime.records import Limits, Output
+from toolcrib.runtime import Bridge, Job, Limits, Output, Sandbox
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.unsafe import UnsafeSandbox, UnsafeSandboxWarning
 

@@ -14,9 +14,7 @@ from toolcrib import Crib
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError
 from toolcrib.execution import Request
 from toolcrib.model import ToolCallRecord
-from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.protocols import Job, Sandbox
-from toolcrib.runtime.records import Limits, Output, SecurityProfile
+from toolcrib.runtime import Bridge, Job, Limits, Output, Sandbox, SecurityProfile
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 SECRET = "sesame-4f8a91c2d7"  # noqa: S105 - a secret that no guest may see

@@ -25,6 +25,7 @@ from waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 FAULTY = str(Path(__file__).with_name("faulty.py"))
+LITTLE = str(Path(__file__).with_name("little.py"))
 TINY = str(Path(__file__).with_name("tiny.py"))
 PACKAGES = ROOT / ".servers" / "node_modules"
 MODULES = PACKAGES / "@modelcontextprotocol"
@@ -63,6 +64,11 @@ def faulty_alone(*flags: str, **more: Any) -> Config:
 def tiny(*flags: str, **more: Any) -> Config:
     """Return how the cheapest server is started on stdio."""
     return {"command": sys.executable, "args": ["-S", "-I", TINY, *flags], **more}
+
+
+def little(*how: str, **more: Any) -> Config:
+    """Return how the little server is started, which behaves as its first argument says."""
+    return {"command": sys.executable, "args": ["-S", "-I", LITTLE, *how], **more}
 
 
 def npm(name: str, *args: str, **more: Any) -> Config:

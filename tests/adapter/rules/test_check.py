@@ -23,8 +23,8 @@ from toolcrib.adapter.rules import (
     RULES,
     SchemaRules,
     StrictLimits,
+    violations,
 )
-from toolcrib.adapter.rules.check import violations
 from toolcrib.errors.base import MAX_PROBLEMS
 
 MAX_CPU = 5.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.docs import DocEntry
+from toolcrib.discovery import DocEntry
 from toolcrib.errors import ArgsTooLargeError, InvalidToolError
 from toolcrib.model import ToolDoc, ToolExample
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from discovery.doubles import MemoryTexts, Shelf
 
-from toolcrib.discovery.docs import DocStore
+from toolcrib.discovery import DocStore
 from toolcrib.errors import StoreError
 from toolcrib.model import Tool, ToolExample
 

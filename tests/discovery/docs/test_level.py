@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.discovery.docs import DetailLevel
+from toolcrib.discovery import DetailLevel
 from toolcrib.errors import ToolcribError, ValidationError
 
 

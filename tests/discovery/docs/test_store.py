@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from discovery.doubles import Shelf, spoil
 
-from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
+from toolcrib.discovery import DetailLevel, DocEntry, DocStore
 from toolcrib.errors import (
     ArgsTooLargeError,
     InvalidToolError,

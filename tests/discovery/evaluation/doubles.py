@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.discovery import Page, Result, Summary
 from toolcrib.discovery.evaluation import EvaluationCatalogue, LabelledQuery, LabelledSet
-from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.errors import ToolNotFoundError
 from toolcrib.model import Tool
 

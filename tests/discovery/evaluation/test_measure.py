@@ -7,6 +7,7 @@ from discovery.evaluation.doubles import QUESTIONS, SHOP, filled
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.discovery import Hit
 from toolcrib.discovery.evaluation import (
     EvaluationCatalogue,
     EvaluationReport,
@@ -22,7 +23,6 @@ from toolcrib.discovery.evaluation import (
     finder_of,
     resident_bytes,
 )
-from toolcrib.discovery.protocols import Hit
 
 
 class Fixed:

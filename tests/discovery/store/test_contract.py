@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from contracts.store import StoreContract
 
-from toolcrib.discovery.store import MemoryStore, SqliteStore, Store
+from toolcrib.discovery import MemoryStore, SqliteStore, Store
 
 
 class TestMemory(StoreContract):

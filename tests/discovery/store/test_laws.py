@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from laws import law
 
-from toolcrib.discovery.store import MemoryStore, SqliteStore, Store, StoredTool
+from toolcrib.discovery import MemoryStore, SqliteStore, Store, StoredTool
 from toolcrib.errors import StoreError
 
 pytestmark = pytest.mark.untraced

@@ -12,7 +12,7 @@ from typing import IO, Any
 import pytest
 from contracts.store import stored
 
-from toolcrib.discovery.store import SqliteStore
+from toolcrib.discovery import SqliteStore
 from toolcrib.errors import StoreError
 
 pytestmark = pytest.mark.untraced

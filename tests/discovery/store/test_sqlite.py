@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from contracts.store import stored
 
-from toolcrib.discovery.store import SqliteStore, StoredTool
+from toolcrib.discovery import SqliteStore, StoredTool
 from toolcrib.errors import StoreError
 
 MANY = 3_000

@@ -5,8 +5,8 @@ from typing import Any
 
 from toolcrib.discovery import Index
 from toolcrib.errors import InvalidChainError
-from toolcrib.execution import Runner
-from toolcrib.execution.chain import Chain, ChainResult, check_chain, run_chain
+from toolcrib.execution import ChainResult, Runner
+from toolcrib.execution.chain import Chain, check_chain, run_chain
 from toolcrib.model import DefaultValidator, LocalBackend, RunResult, Tool
 
 ANY = {"type": "object"}

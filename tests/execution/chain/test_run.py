@@ -17,7 +17,8 @@ from toolcrib.errors import (
     ValidationError,
     explain,
 )
-from toolcrib.execution.chain import Chain, ChainLimits, run_chain
+from toolcrib.execution import ChainLimits
+from toolcrib.execution.chain import Chain, run_chain
 from toolcrib.model import LocalBackend
 
 pytestmark = pytest.mark.anyio

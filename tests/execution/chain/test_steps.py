@@ -7,7 +7,8 @@ from execution.chain.bench import faults
 from naming import named
 
 from toolcrib.errors import ChainError, InvalidChainError, ValidationError
-from toolcrib.execution.chain import Chain, ChainLimits, ChainResult, ChainStep, StepResult
+from toolcrib.execution import ChainLimits, ChainResult, ChainStep, StepResult
+from toolcrib.execution.chain import Chain
 from toolcrib.model import ToolId
 
 

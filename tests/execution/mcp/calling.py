@@ -10,9 +10,9 @@ import anyio
 from servers.launch import children
 from waiting import PATIENCE
 
+from toolcrib.execution import Answer, Call, Emit
 from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.mcp.process import watcher_pid
-from toolcrib.execution.records import Answer, Call, Emit
 from toolcrib.model import McpBackend, Tool
 
 SCRIPTED = str(Path(__file__).with_name("scripted.py"))

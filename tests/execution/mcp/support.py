@@ -11,7 +11,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientSession
 from waiting import PATIENCE
 
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.stdio import stdio_transport
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import ConfigError
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp import ServerConfig
 from toolcrib.model.record import Record
 
 

@@ -26,7 +26,7 @@ from needs import lack
 from servers.launch import closed_port
 from waiting import PATIENCE, until
 
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.errors import never_sent, transport_facts
 from toolcrib.execution.mcp.http import http_transport, reason_of, sse_transport
 from toolcrib.execution.mcp.http_client import AnsweringClient, client_settings, tls_context

@@ -10,7 +10,7 @@ from servers.launch import alive
 from waiting import PATIENCE, until
 
 from toolcrib.errors import ServerUnavailableError
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.process import ServerProcess, StderrTail, server_environment
 
 pytestmark = [

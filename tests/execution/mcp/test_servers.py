@@ -20,10 +20,8 @@ from toolcrib.errors import (
     ServerUnavailableError,
     ToolTimeoutError,
 )
-from toolcrib.execution import Runner
+from toolcrib.execution import Call, Executor, Runner
 from toolcrib.execution.mcp import McpServers, ServerConfig
-from toolcrib.execution.protocols import Executor
-from toolcrib.execution.records import Call
 from toolcrib.model import LocalBackend, McpBackend
 
 pytestmark = pytest.mark.anyio

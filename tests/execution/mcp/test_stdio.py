@@ -17,7 +17,7 @@ from servers.launch import alive
 from waiting import PATIENCE, until
 
 from toolcrib.errors import ServerUnavailableError
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.errors import transport_facts
 from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.stdio import stdio_transport

@@ -4,8 +4,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from toolcrib.execution import Update
 from toolcrib.execution.mcp.updates import Updates, log_update, progress_update
-from toolcrib.execution.records import Update
 
 PATIENCE = 10.0
 

@@ -20,9 +20,9 @@ from toolcrib.errors import (
     ServerUnavailableError,
     ToolTimeoutError,
 )
+from toolcrib.execution import Update
 from toolcrib.execution.mcp import McpServers
 from toolcrib.execution.mcp.server_health import Breaker
-from toolcrib.execution.records import Update
 
 pytestmark = pytest.mark.anyio
 

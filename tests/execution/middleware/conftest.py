@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution.records import Call
-from toolcrib.model.backend import McpBackend
-from toolcrib.model.tool import Tool, ToolAnnotations
+from toolcrib.execution import Call
+from toolcrib.model import McpBackend, Tool, ToolAnnotations
 
 MakeCall = Callable[..., Call]
 

@@ -12,11 +12,9 @@ from laws import law
 from waiting import PATIENCE
 
 from toolcrib.errors import ConfigError, ToolExecutionError
+from toolcrib.execution import Answer, Call, Update
 from toolcrib.execution.middleware import FROM_CACHE, Cache
-from toolcrib.execution.records import Answer, Call, Update
-from toolcrib.model import ToolAnnotations, tool
-from toolcrib.model.backend import ProviderBackend
-from toolcrib.model.toolid import ToolId
+from toolcrib.model import ProviderBackend, ToolAnnotations, ToolId, tool
 
 MakeCall = Callable[..., Call]
 

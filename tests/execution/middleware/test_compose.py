@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import ConfigError
+from toolcrib.execution import Answer, Call, Middleware, Next
 from toolcrib.execution.middleware import Cache, Retry, compose
-from toolcrib.execution.protocols import Middleware, Next
-from toolcrib.execution.records import Answer, Call
 from toolcrib.execution.trace import Audit
 
 MakeCall = Callable[..., Call]

@@ -10,8 +10,8 @@ from laws import law
 from waiting import PATIENCE
 
 from toolcrib.errors import ConfigError, ToolExecutionError
+from toolcrib.execution import Answer, Call
 from toolcrib.execution.middleware import ConcurrencyLimit
-from toolcrib.execution.records import Answer, Call
 
 MakeCall = Callable[..., Call]
 

@@ -10,9 +10,8 @@ import pytest
 from waiting import PATIENCE
 
 from toolcrib.discovery import Index
-from toolcrib.execution import Runner
+from toolcrib.execution import Answer, Call, Runner
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, RateLimit
-from toolcrib.execution.records import Answer, Call
 from toolcrib.model import LocalBackend, Tool
 
 MakeCall = Callable[..., Call]

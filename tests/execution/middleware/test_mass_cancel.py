@@ -8,8 +8,8 @@ import anyio
 import pytest
 from waiting import PATIENCE
 
+from toolcrib.execution import Answer, Call
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, RateLimit
-from toolcrib.execution.records import Answer, Call
 
 MakeCall = Callable[..., Call]
 Layer = Callable[[Call, Callable[[Call], Awaitable[Answer]]], Awaitable[Answer]]

@@ -10,9 +10,9 @@ from laws import law
 from waiting import PATIENCE
 
 from toolcrib.errors import BackendUnavailableError, ConfigError
+from toolcrib.execution import Answer, Call
 from toolcrib.execution.middleware import RateLimit
 from toolcrib.execution.middleware.rate import Bucket
-from toolcrib.execution.records import Answer, Call
 
 MakeCall = Callable[..., Call]
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from waiting import PATIENCE
 
 from toolcrib.errors import BackendUnavailableError, ConfigError, ToolExecutionError
+from toolcrib.execution import Answer, Call, Next, Update
 from toolcrib.execution.middleware import Retry
-from toolcrib.execution.protocols import Next
-from toolcrib.execution.records import Answer, Call, Update
 
 MakeCall = Callable[..., Call]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from toolcrib.execution import Call, Emit
 from toolcrib.execution.provider import HttpProvider, OpenApiProvider
-from toolcrib.execution.records import Call, Emit
 from toolcrib.model import Tool
 
 LOCAL = ["127.0.0.1"]

@@ -12,9 +12,8 @@ from execution.provider.server import KEY, app
 from execution.provider.support import LOCAL, call_of, run, tool_of
 
 from toolcrib.errors import NoBackendError, ToolExecutionError
-from toolcrib.execution.protocols import ProviderExecutor
+from toolcrib.execution import Call, ProviderExecutor
 from toolcrib.execution.provider import OpenApiProvider, Secret
-from toolcrib.execution.records import Call
 from toolcrib.model import DefaultValidator, LocalBackend, ProviderBackend
 
 pytestmark = pytest.mark.anyio

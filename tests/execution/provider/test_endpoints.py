@@ -9,7 +9,7 @@ import pytest
 from execution.provider.support import LOCAL, run, tool_of
 
 from toolcrib.errors import ConfigError, InvalidToolError, ToolcribError
-from toolcrib.execution.protocols import ProviderExecutor
+from toolcrib.execution import ProviderExecutor
 from toolcrib.execution.provider import Endpoint, HttpProvider
 from toolcrib.model import DefaultValidator, ProviderBackend, ToolAnnotations
 

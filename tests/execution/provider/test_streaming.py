@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import PATIENCE, until
 
+from toolcrib.execution import Update
 from toolcrib.execution.provider import Endpoint, HttpProvider, OpenApiProvider
 from toolcrib.execution.provider.credentials import Veil, hide
 from toolcrib.execution.provider.events import EventParts, LineParts, StreamDecoder
-from toolcrib.execution.records import Update
 
 EVENTS = [{"n": 1}, {"event": "delta", "data": "line one\nline two"}, "grüne"]
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution.records import Answer, Outcome, Request
-from toolcrib.model.backend import McpBackend
-from toolcrib.model.tool import Tool
+from toolcrib.execution import Answer, Outcome, Request
+from toolcrib.model import McpBackend, Tool
 
 
 @pytest.fixture(scope="session")

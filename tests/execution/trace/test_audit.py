@@ -16,9 +16,8 @@ from toolcrib.errors import (
     ToolExecutionError,
     ToolNotFoundError,
 )
-from toolcrib.execution import Runner
+from toolcrib.execution import Answer, Outcome, Runner
 from toolcrib.execution.middleware import FROM_CACHE, Cache
-from toolcrib.execution.records import Answer, Outcome
 from toolcrib.execution.trace import Audit, AuditRecord
 from toolcrib.model import ToolAnnotations, tool
 

@@ -22,8 +22,8 @@ from toolcrib.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
+from toolcrib.execution import Answer, Outcome
 from toolcrib.execution.middleware import FROM_CACHE
-from toolcrib.execution.records import Answer, Outcome
 from toolcrib.execution.trace import levels_of
 
 PROBLEMS = (Problem("/a", "type", "must be a string"),)

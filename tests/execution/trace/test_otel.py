@@ -26,8 +26,7 @@ from toolcrib.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
-from toolcrib.execution import Runner
-from toolcrib.execution.records import Answer, Call, Outcome
+from toolcrib.execution import Answer, Call, Outcome, Runner
 from toolcrib.execution.trace import OpenTelemetry, available
 from toolcrib.model import LocalBackend, McpBackend, Tool, tool
 

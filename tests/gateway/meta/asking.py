@@ -7,7 +7,7 @@ from mcp_types import CallToolResult
 
 from toolcrib import Crib, tool
 from toolcrib.crib import GatewaySettings
-from toolcrib.gateway.frontend import Confirmation, ConfirmationResult
+from toolcrib.gateway import Confirmation, ConfirmationResult
 from toolcrib.gateway.meta import MetaTools, policy
 from toolcrib.gateway.meta.definitions import DEFINITIONS
 from toolcrib.model import DefaultValidator

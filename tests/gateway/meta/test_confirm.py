@@ -10,7 +10,7 @@ from waiting import PATIENCE
 
 from toolcrib import Crib, tool
 from toolcrib.execution import Request
-from toolcrib.gateway.frontend import ConfirmationResult, InputNeeded
+from toolcrib.gateway import ConfirmationResult, InputNeeded
 from toolcrib.gateway.meta import policy
 from toolcrib.gateway.meta.running import mentioned_in
 from toolcrib.model import Tool, ToolAnnotations

@@ -21,7 +21,7 @@ from toolcrib.errors import (
     StreamNotSupportedError,
     ToolcribError,
 )
-from toolcrib.gateway.frontend import ConfirmationResult
+from toolcrib.gateway import ConfirmationResult
 from toolcrib.gateway.meta.definitions import CODES
 from toolcrib.gateway.meta.failures import failure
 from toolcrib.model import Tool

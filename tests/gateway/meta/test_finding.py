@@ -11,13 +11,11 @@ from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
-from toolcrib.discovery import Scope
-from toolcrib.discovery.search.confidence import LOW_CONFIDENCE
+from toolcrib.discovery import LOW_CONFIDENCE, Scope
 from toolcrib.gateway.meta import MetaTools
 from toolcrib.model import Tool, ToolExample
 
 pytestmark = pytest.mark.anyio
-SERVER = Path(__file__).parents[2] / "crib" / "server.py"
 
 
 async def test_a_search_gives_summaries_with_scores() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib import Tool
 from toolcrib.adapter.rewrite.source import Source
-from toolcrib.discovery.docs.glance import schema_info
+from toolcrib.discovery.docs import schema_info
 from toolcrib.execution.chain.schemas import Budget, Schema
 from toolcrib.execution.provider.openapi.references import target
 from toolcrib.model.schema.references import LocalReferences, lookup, parse_pointer

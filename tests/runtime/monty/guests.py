@@ -10,10 +10,8 @@ from runtime.workbench import deadline, descendants
 from waiting import PATIENCE
 
 from toolcrib.errors import LimitExceededError
-from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime import Bridge, Job, Limits, Output, SecurityProfile
 from toolcrib.runtime.monty import MontySandbox
-from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Limits, Output, SecurityProfile
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 SMALL: dict[str, Any] = {"memory_bytes": 64 << 20, "cpu": PATIENCE}

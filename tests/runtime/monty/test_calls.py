@@ -9,11 +9,8 @@ from runtime.monty.guests import Guests, Names, Tools, echo, job_of
 from waiting import PATIENCE
 
 from toolcrib.errors import CodeError, LimitExceededError
-from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.guest_errors import GuestError
+from toolcrib.runtime import Bridge, GuestError, Job, Limits, Output, SecurityProfile
 from toolcrib.runtime.monty.calls import Calls
-from toolcrib.runtime.protocols import Job
-from toolcrib.runtime.records import Limits, Output, SecurityProfile
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from pydantic_monty import NOT_HANDLED, Monty, MontyConversionError
 from runtime.monty.guests import Guests, job_of
 
 from toolcrib.errors import CodeError
+from toolcrib.runtime import Output
 from toolcrib.runtime.monty.failures import failure, foreseen, lacking, lacking_syntax
 from toolcrib.runtime.monty.pool import Printed, environment
-from toolcrib.runtime.records import Output
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from runtime.workbench import descendants, descriptors
 from waiting import until, wait_until
 
 from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, SandboxViolationError
+from toolcrib.runtime import Limits, LimitsEnforced
 from toolcrib.runtime.monty import MontySandbox
-from toolcrib.runtime.records import Limits, LimitsEnforced
 
 BUSY = "print('busy')\nwhile True:\n    pass"
 

@@ -6,7 +6,7 @@ import pytest
 from runtime.monty.guests import Guests
 
 from toolcrib.errors import CodeError, LimitExceededError
-from toolcrib.runtime.guest_errors import GuestError
+from toolcrib.runtime import GuestError
 from toolcrib.runtime.monty.values import read_call, read_value, with_value
 
 pytestmark = pytest.mark.anyio

@@ -18,10 +18,9 @@ from toolcrib.errors import (
     ToolcribError,
     ToolNotFoundError,
 )
-from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime import Bridge, Limits
 from toolcrib.runtime.process.conversation import MAX_IN_FLIGHT, Conversation, GuestGoneError
 from toolcrib.runtime.process.frames import Channel, Decoder, encode
-from toolcrib.runtime.records import Limits
 
 SIZE = 1 << 26
 

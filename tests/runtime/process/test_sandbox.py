@@ -14,12 +14,10 @@ from runtime.workbench import Bench, descendants, descriptors
 from waiting import PATIENCE, until
 
 from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError, SandboxViolationError
-from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime import Bridge, Job, Limits, Output, Sandbox
 from toolcrib.runtime.process import ProcessSandbox
 from toolcrib.runtime.process.cgroup import Cgroups
 from toolcrib.runtime.process.wall import GUEST_UID, find_wall
-from toolcrib.runtime.protocols import Job, Sandbox
-from toolcrib.runtime.records import Limits, Output
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 

@@ -1,0 +1,24 @@
+"""The embedding searcher keeps the contract of searchers, with either kind of embedder."""
+
+import pytest
+from contracts.searcher import SearcherContract
+from discovery.support import RemoteEmbedder, WordEmbedder
+
+from toolcrib.discovery import EmbeddingSearcher
+
+pytestmark = pytest.mark.untraced
+
+
+class TestLocal(SearcherContract):
+    def make(self) -> EmbeddingSearcher:
+        return EmbeddingSearcher(WordEmbedder())
+
+
+class TestRemote(SearcherContract):
+    def make(self) -> EmbeddingSearcher:
+        return EmbeddingSearcher(RemoteEmbedder())
+
+
+class TestWide(SearcherContract):
+    def make(self) -> EmbeddingSearcher:
+        return EmbeddingSearcher(WordEmbedder(), dtype="int16", batch=1)

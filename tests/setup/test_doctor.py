@@ -1,0 +1,410 @@
+"""Finding what is broken, and saying why and what to do."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import lack
+from servers.launch import LITTLE, closed_port
+
+from toolcrib.crib import Settings
+from toolcrib.crib.config.places import catalogue_file
+from toolcrib.execution.mcp import ServerConfig
+from toolcrib.setup.doctor import Diagnosis, diagnose, probe
+from toolcrib.setup.doctor.findings import error
+
+pytestmark = pytest.mark.anyio
+HERE = {"PATH": os.environ["PATH"]}
+
+
+def put(path: Path, servers: dict[str, Any] | None = None, **settings: Any) -> Path:
+    path.write_text(json.dumps({"mcpServers": servers or {}, "toolcrib": settings}))
+    return path
+
+
+def opened(folder: Path) -> Path:
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+def odd_server(folder: Path, *tools: str) -> dict[str, Any]:
+    """Return the settings of a little server with these tools; those called bad have no schema."""
+    script = folder / "odd.py"
+    schemas = {name: 5 if name.startswith("bad") else {"type": "object"} for name in tools}
+    listed = f"little.tools |= {{name: ('A tool.', schema) for name, schema in {schemas!r}.items()}}"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(Path(LITTLE).parent)!r})\nimport little\n"
+        f"little.tools.clear()\n{listed}\nlittle.main()\n"
+    )
+    return {"command": sys.executable, "args": ["-S", "-I", "-B", str(script)]}
+
+
+def said(found: Diagnosis, subject: str, severity: str | None = None) -> list[str]:
+    return [
+        each.what for each in found.findings if each.subject == subject and severity in {None, each.severity}
+    ]
+
+
+async def offline(config: Any, **environ: str) -> Diagnosis:
+    return await diagnose(config, environ={**HERE, **environ}, offline=True)
+
+
+async def test_all_is_well_with_a_server_that_works(tmp_path: Path, little: Any, home: Path) -> None:
+    told: list[str] = []
+    path = put(tmp_path / "mcp.json", {"little": little()}, toolsets={"all": {"namespaces": ["little"]}})
+    found = await diagnose(path, environ={**HERE, "TOOLCRIB_HOME": str(home)}, on_server=told.append)
+    assert (found.errors, found.warnings, found.healthy) == ((), (), True)
+    assert said(found, "server 'little'")[0].startswith("5 tools in ")
+    assert said(found, "configuration") == [f"{path}: 1 server"]
+    assert said(found, "python")[0].endswith(sys.executable)
+    assert told == ["little"]
+    assert found.to_json()["findings"][0]["severity"] == "ok"
+
+
+async def test_every_problem_of_a_configuration_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text('timeot = 5\n[servers.a]\ncommand = "x"\nargz = []\n[servers.b]\n')
+    found = await offline(path)
+    assert not found.healthy
+    assert {each.what for each in found.errors} == {
+        "/servers/a/argz: is not a setting; did you mean 'args'?",
+        "/timeot: is not a setting; did you mean 'timeout'?",
+        "/servers/b: it needs a 'command' to start, or a 'url' to reach",
+    }
+    assert all(each.why == f"in {path}" for each in found.errors)
+
+
+async def test_without_a_configuration_it_says_how_to_begin() -> None:
+    found = await offline(None)
+    assert found.healthy
+    (begin,) = found.warnings
+    assert begin.remedy == "add one: toolcrib add NAME -- COMMAND, or toolcrib import CLIENT"
+
+
+@pytest.mark.parametrize(
+    ("server", "what"),
+    [
+        ({"command": "no-such-program-here"}, "there is no program 'no-such-program-here' on the PATH"),
+        ({"command": "pythn3"}, "there is no program 'pythn3' on the PATH; did you mean 'python3'?"),
+        ({"command": "npx -y thing"}, "there is no program 'npx -y thing'"),
+        ({"command": "/nowhere/x"}, "'/nowhere/x' is not there"),
+        ({"command": "sh", "cwd": "/nowhere"}, "its folder '/nowhere' is not there"),
+        (
+            {"command": "sh", "env": {"A": "${NOT_SET}"}},
+            "env.A: the variable 'NOT_SET' is not set; set it, or write ${NOT_SET:-default}",
+        ),
+        ({"command": "toolcrib", "args": ["serve"]}, "it is toolcrib itself"),
+    ],
+)
+async def test_what_keeps_a_server_from_starting_shows_beforehand(server: dict[str, Any], what: str) -> None:
+    found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
+    (finding,) = found.errors
+    assert finding.what == what
+    assert finding.remedy
+
+
+async def test_a_program_that_is_known_is_told_how_to_install() -> None:
+    found = await diagnose(
+        {"mcpServers": {"a": {"command": "uvx"}}}, environ={"PATH": "/nowhere"}, offline=True
+    )
+    assert found.errors[0].remedy == "install uv, which brings uvx: pip install uv"
+
+
+async def test_a_program_beside_its_folder_is_found(tmp_path: Path) -> None:
+    program = tmp_path / "run"
+    program.write_text("#!/bin/sh\n")
+    server = {"command": "./run", "cwd": str(tmp_path)}
+    found = await offline({"mcpServers": {"a": server}})
+    assert said(found, "server 'a'") == [f"{str(program)!r} is there, and cannot be run"]
+    program.chmod(0o755)
+    assert said(await offline({"mcpServers": {"a": server}}), "server 'a'") == []
+
+
+async def test_a_server_that_fails_is_shown_with_its_last_words_and_without_secrets(little: Any) -> None:
+    words = "cannot log in with token=sk-abcdef1234567890abcd"
+    found = await diagnose({"mcpServers": {"a": little("fail", words), "b": little()}}, environ=HERE)
+    (finding,) = found.errors
+    assert (finding.subject, finding.what) == ("server 'a'", "it does not work")
+    assert finding.details["stderr"].strip() == "cannot log in with token=[secret]"
+    assert said(found, "server 'b'", "ok")
+
+
+async def test_a_server_that_says_nothing_has_a_deadline(little: Any) -> None:
+    found = await diagnose({"mcpServers": {"a": little("hang")}}, environ=HERE, limit=0.3)
+    (finding,) = found.errors
+    assert "within 0.3 s" in finding.why
+    assert "start_timeout" in finding.remedy
+
+
+async def test_a_program_that_does_not_speak_mcp_is_told_as_that() -> None:
+    server = {"command": "sh", "args": ["-c", "while echo garbage; do :; done"]}
+    found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
+    (finding,) = found.errors
+    assert "that is not MCP, such as 'garbage'" in finding.why
+    assert finding.remedy.startswith("mend `command`: it is no MCP server")
+
+
+async def test_a_slow_start_is_told(little: Any) -> None:
+    found = await diagnose({"mcpServers": {"a": little()}}, environ=HERE, slow=0.0)
+    assert said(found, "server 'a'", "warning") == ["it is slow to start"]
+
+
+async def test_an_address_where_nothing_listens_is_told() -> None:
+    with closed_port() as port:
+        server = {"url": f"http://127.0.0.1:{port}/mcp"}
+        found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
+    assert found.errors[0].remedy == "start it, or mend the address"
+
+
+async def test_a_tool_that_cannot_be_used_is_told(little: Any) -> None:
+    found = await diagnose({"mcpServers": {"a": little("odd")}}, environ=HERE)
+    (finding,) = found.warnings
+    assert finding.why.startswith("odd: ")
+    assert finding.remedy == "tell whoever makes the server; the other tools work"
+
+
+async def test_what_is_no_tool_at_all_is_told(tmp_path: Path) -> None:
+    names = [f"bad_{number}" for number in range(7)]
+    found = await diagnose({"mcpServers": {"a": odd_server(tmp_path, *names, "good")}}, environ=HERE)
+    assert said(found, "server 'a'", "warning") == ["some of its tools cannot be used"]
+    assert found.warnings[0].why.endswith("and 2 more")
+
+
+async def test_a_server_without_tools_is_told(tmp_path: Path) -> None:
+    found = await diagnose({"mcpServers": {"a": odd_server(tmp_path)}}, environ=HERE)
+    assert said(found, "server 'a'", "warning") == ["it has no tools"]
+
+
+async def test_keys_that_are_nearly_known_are_told_and_those_of_others_are_not() -> None:
+    server = {"command": "sh", "alwaysAllow": [], "start_timout": 5, "whatever": 1}
+    found = await offline({"mcpServers": {"a": server}})
+    (finding,) = [each for each in found.warnings if each.subject == "server 'a'"]
+    assert finding.what == "the key 'start_timout' is not read; did you mean 'start_timeout'?"
+
+
+async def test_servers_that_are_switched_off_are_named_and_left_alone() -> None:
+    found = await diagnose({"mcpServers": {"a": {"command": "no-such", "disabled": True}}}, environ=HERE)
+    assert found.healthy
+    assert said(found, "servers") == ["switched off: a"]
+
+
+async def test_names_that_are_nearly_the_same_are_told() -> None:
+    found = await offline({"mcpServers": {"My-App": {"command": "sh"}, "my_app": {"command": "sh"}}})
+    assert said(found, "servers") == ["the names 'My-App', 'my_app' are nearly the same"]
+
+
+@pytest.mark.parametrize(
+    ("search", "severity", "why"),
+    [
+        ({"model": "minlm"}, "warning", "did you mean 'minilm'?"),
+        ({"model": "minlm", "searcher": "hybrid"}, "error", "there are static"),
+        ({"model": "./no/model"}, "error", "there is no such folder"),
+    ],
+)
+async def test_a_model_that_cannot_be_used_is_told(search: dict[str, str], severity: str, why: str) -> None:
+    (finding,) = [each for each in (await offline({"search": search})).findings if each.subject == "search"]
+    assert (finding.severity, finding.what) == (severity, f"the model {search['model']!r} cannot be used")
+    assert why in finding.why
+    assert finding.remedy == "install it, or mend search.model"
+
+
+@pytest.mark.parametrize("search", [{}, {"model": "minilm"}, {"model": "minlm", "searcher": "bm25"}])
+async def test_nothing_is_said_of_a_model_that_serves_or_is_not_wanted(search: dict[str, str]) -> None:
+    assert said(await offline({"search": search}), "search") == []
+
+
+def test_the_extra_of_a_model_is_told_where_it_is_missing(tmp_path: Path) -> None:
+    code = (
+        "import sys, anyio; sys.modules['onnxruntime'] = None\n"
+        "from toolcrib.setup.doctor import diagnose\n"
+        "async def main():\n"
+        "    found = await diagnose({'search': {'model': 'minilm'}}, environ={}, offline=True)\n"
+        "    print(*(each.remedy for each in found.warnings if each.subject == 'search'))\n"
+        "anyio.run(main)\n"
+    )
+    told = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path)
+    assert told == "pip install 'toolcrib[semantic]'\n"
+
+
+async def test_the_document_of_an_api_must_be_there(tmp_path: Path) -> None:
+    found = await offline({"openapi": {"pets": {"document": str(tmp_path / "none.json")}}})
+    assert said(found, "API 'pets'") == ["it does not work"]
+    get = {"get": {"operationId": "listPets", "summary": "List the pets.", "responses": {}}}
+    info, servers = {"title": "Pets", "version": "1"}, [{"url": "https://example.com"}]
+    document = {"openapi": "3.1.0", "info": info, "servers": servers, "paths": {"/pets": get}}
+    path = tmp_path / "pets.json"
+    path.write_text(json.dumps(document))
+    config = {"openapi": {"pets": {"document": str(path)}}, "toolsets": {"x": {"namespaces": ["pets"]}}}
+    found = await diagnose(config, environ=HERE)
+    assert (found.errors, found.warnings) == ((), ())
+    assert said(found, "API 'pets'")[0].startswith("1 tool in ")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes")
+async def test_a_pipe_is_no_document_of_an_api(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pets.json")
+    found = await offline({"openapi": {"pets": {"document": str(tmp_path / "pets.json")}}})
+    (finding,) = [each for each in found.errors if each.subject == "API 'pets'"]
+    assert "is a pipe or a device, and no document" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("gateway", "what", "severity"),
+    [
+        ({"host": "0.0.0.0"}, "there is no token", "error"),  # noqa: S104 - that is the point
+        ({"host": "crib.example.com"}, "there is no token", "error"),
+        ({"token": "short"}, "the token is short", "warning"),
+        ({"token": "${NO_TOKEN}"}, "token: the variable 'NO_TOKEN' is not set; set it, or write", "error"),
+        ({"allowed_origins": ["*"]}, "allowed_origins lets everything in", "warning"),
+        ({"token": "käse" * 8}, "token: must be printable ASCII", "error"),
+        ({"token": "${EMPTY}", "host": "0.0.0.0"}, "token: must be printable ASCII", "error"),  # noqa: S104
+    ],
+)
+async def test_what_is_unsafe_in_serving_is_told(gateway: dict[str, Any], what: str, severity: str) -> None:
+    found = await offline({"mcpServers": {"a": {"command": "sh"}}, "gateway": gateway}, EMPTY="")
+    (told,) = said(found, "gateway", severity)
+    assert told.startswith(what)
+
+
+async def test_a_gateway_that_is_well_guarded_is_well() -> None:
+    gateway = {"host": "0.0.0.0", "token": "${T}"}  # noqa: S104 - the token guards it
+    config = {"mcpServers": {"a": {"command": "sh"}}, "gateway": gateway}
+    assert said(await offline(config, T="x" * 32), "gateway") == []
+    for safe in (
+        {"host": "LocalHost"},
+        {"host": "[::1]"},
+        {"allowed_hosts": ["*"]},  # only a host of that name
+        {"allowed_origins": ["https://*.example.com"]},
+    ):
+        local = {"mcpServers": {"a": {"command": "sh"}}, "gateway": safe}
+        assert said(await offline(local), "gateway") == []
+
+
+async def test_a_token_in_plain_sight_is_told(tmp_path: Path) -> None:
+    path = put(tmp_path / "mcp.json", {"a": {"command": "sh"}}, gateway={"token": "x" * 32})
+    path.chmod(0o644)
+    assert said(await offline(path), "gateway") == ["the token is in plain sight"]
+    path.chmod(0o600)
+    assert said(await offline(path), "gateway") == []
+
+
+async def test_toolcrib_itself_is_an_error_at_the_port_that_it_has() -> None:
+    servers = {"me": {"url": "http://127.0.0.1:9000/mcp"}}
+    found = await offline({"mcpServers": servers, "gateway": {"port": 9000}})
+    (finding,) = found.errors
+    assert (finding.subject, finding.what) == ("server 'me'", "it is toolcrib itself")
+    assert finding.why.startswith("it would start itself")
+
+
+async def test_servers_and_apis_are_counted(tmp_path: Path) -> None:
+    apis = {name: {"document": str(tmp_path / "none.json")} for name in "pq"}
+    found = await offline({"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh"}}, "openapi": apis})
+    assert said(found, "configuration") == ["no file: 2 servers, 2 APIs"]
+
+
+async def test_a_toolset_of_nothing_is_told(little: Any) -> None:
+    toolsets = {
+        "far": {"namespaces": ["litle"], "ids": ["little:shout", "other:x"]},
+        "none": {"ids": ["little:shut"]},
+        "some": {"ids": ["little:shout"]},
+    }
+    found = await diagnose({"mcpServers": {"little": little()}, "toolsets": toolsets}, environ=HERE)
+    assert said(found, "toolset 'far'") == [
+        "there is no namespace 'litle'; did you mean 'little'?",
+        "there is no namespace 'other'",
+        "no tool is in it",
+    ]
+    assert said(found, "toolset 'none'") == ["no tool is in it"]
+    assert said(found, "toolset 'some'") == []
+
+
+async def test_a_catalogue_that_is_corrupt_or_locked_is_told(tmp_path: Path, home: Path) -> None:
+    path = put(tmp_path / "mcp.json", {"a": {"command": "sh"}})
+    environ = {"TOOLCRIB_HOME": str(home)}
+    assert said(await offline(path, **environ), "catalogue") == ["nothing is kept yet"]
+    file = catalogue_file(path, environ)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"no database at all" * 100)
+    assert said(await offline(path, **environ), "catalogue", "error") == [f"{file} is corrupt"]
+    file.unlink()
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("CREATE TABLE t (x)")
+        assert "are kept" in said(await offline(path, **environ), "catalogue", "ok")[0]
+        database.execute("BEGIN EXCLUSIVE")
+        assert said(await offline(path, **environ), "catalogue", "warning") == [f"{file} is locked"]
+
+
+async def test_what_stands_where_a_folder_should_be_is_told(tmp_path: Path, home: Path) -> None:
+    path = put(tmp_path / "mcp.json", {"a": {"command": "sh"}})
+    put(home)
+    found = await offline(path, TOOLCRIB_HOME=str(home))
+    assert said(found, "data") == [f"{home} is no folder"]
+    assert said(found, "catalogue", "error") == [
+        f"{catalogue_file(path, {'TOOLCRIB_HOME': str(home)}).parent} cannot be made"
+    ]
+    found = await offline(path, TOOLCRIB_HOME="a\0b")
+    assert said(found, "data") == ["there is no folder for what is kept"]
+    found = await offline(path, TOOLCRIB_HOME=str(home / "below"))
+    assert said(found, "data", "error")
+
+
+async def test_a_folder_that_others_may_write_to_is_told(tmp_path: Path) -> None:
+    path = put(tmp_path / "mcp.json", {"a": {"command": "sh"}})
+    home = opened(tmp_path / "open")
+    assert said(await offline(path, TOOLCRIB_HOME=str(home)), "data") == [f"others may write to {home}"]
+
+
+async def test_a_store_or_an_audit_that_is_a_folder_is_told(tmp_path: Path) -> None:
+    config = {
+        "mcpServers": {"a": {"command": "sh"}},
+        "store": str(tmp_path),
+        "audit": {"path": str(tmp_path)},
+    }
+    found = await offline(config)
+    assert said(found, "catalogue") == [f"{tmp_path} is a folder"]
+    assert said(found, "audit") == [f"{tmp_path} is a folder"]
+    (tmp_path / "file").touch()
+    found = await offline({**config, "store": "memory", "audit": {"path": str(tmp_path / "file" / "log")}})
+    assert said(found, "catalogue") == ["it is not kept between runs"]
+    assert said(found, "audit") == [f"{tmp_path / 'file'} cannot be made"]
+    found = await offline({**config, "store": "memory", "audit": {"path": str(tmp_path / "log")}})
+    assert said(found, "audit") == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no such rights there")
+async def test_what_may_not_be_written_is_told(tmp_path: Path) -> None:
+    if os.geteuid() == 0:  # who may write everywhere
+        lack("unprivileged")
+    log, store = tmp_path / "log", tmp_path / "store.db"
+    for file in (log, store):
+        file.touch(mode=0o400)
+    found = await offline({"store": str(store), "audit": {"path": str(log)}})
+    assert said(found, "audit") == [f"{log} cannot be written"]
+    assert said(found, "catalogue") == [f"{store} cannot be written"]
+
+
+async def test_a_sandbox_that_nobody_has_is_an_error() -> None:
+    found = await offline({"mcpServers": {"a": {"command": "sh"}}, "code": {"backend": "moon"}})
+    assert said(found, "code", "error") == ["the sandbox 'moon' cannot run here"]
+    quiet = {"mcpServers": {"a": {"command": "sh"}}, "code": {"backend": "moon"}, "gateway": {"code": False}}
+    assert said(await offline(quiet), "code", "error") == []
+
+
+async def test_a_probe_tells_how_long_a_server_took(little: Any) -> None:
+    found = await probe("a", ServerConfig(**little(disabled=True)))
+    assert found.error is None
+    assert found.seconds > 0
+    assert {tool.name for tool in found.tools} >= {"shout", "learn"}
+    assert (await diagnose(Settings(), environ=HERE, offline=True)).healthy
+
+
+def test_a_finding_leaves_out_what_is_empty_and_hides_secrets() -> None:
+    finding = error("a", "b", "token=sk-abcdef1234567890abcd", nothing="")
+    assert finding.to_json() == {"severity": "error", "subject": "a", "what": "b", "why": "token=[secret]"}
