@@ -14,6 +14,7 @@ PAUSE = 0.01
 
 async def until(holds: Callable[[], Any | Awaitable[Any]], what: str = "") -> Any:
     """Wait until something holds, and return what it gave; a coroutine function is awaited."""
+    found: Any = None
     with anyio.move_on_after(PATIENCE):
         while True:
             found = holds()
@@ -22,15 +23,20 @@ async def until(holds: Callable[[], Any | Awaitable[Any]], what: str = "") -> An
             if found:
                 return found
             await anyio.sleep(PAUSE)
-    raise AssertionError(f"not within {PATIENCE:g} s: {what or inspect.getsource(holds).strip()}")
+    raise AssertionError(_late(holds, what, found))
 
 
 def wait_until(holds: Callable[[], Any], what: str = "") -> Any:
     """Wait in a thread until something holds, and return what it gave."""
     end = time.monotonic() + PATIENCE
     while not (found := holds()):
-        assert time.monotonic() < end, (
-            f"not within {PATIENCE:g} s: {what or inspect.getsource(holds).strip()}"
-        )
+        assert time.monotonic() < end, _late(holds, what, found)
         time.sleep(PAUSE)
     return found
+
+
+def _late(holds: Callable[[], Any], what: str, found: Any) -> str:
+    """Return what did not come to hold, what it gave last, and the variables that it looks at."""
+    seen = inspect.getclosurevars(holds).nonlocals if inspect.isfunction(holds) else {}
+    what = what or inspect.getsource(holds).strip()
+    return f"not within {PATIENCE:g} s: {what}; at last it gave {found!r:.500}, with {seen!r:.2000}"

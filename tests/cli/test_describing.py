@@ -84,7 +84,9 @@ def test_schemas_are_shown_in_a_word_or_two(toolcrib: Any, config: Any, talker: 
         "g": 'string "it"',
     }
     assert "Hints" not in told
-    assert toolcrib("describe", "h:bare", "--config", config(h=talker)).exit_code in {0, 3}
+    bare = toolcrib("describe", "h:bare", "--config", config(h=talker))
+    assert bare.exit_code == 3
+    assert "no tool named 'h:bare'" in bare.stderr
 
 
 def test_what_is_inside_an_object_is_shown_under_it(toolcrib: Any, config: Any, talker: Any) -> None:

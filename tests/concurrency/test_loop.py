@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from waiting import PATIENCE
+
 SETUP = """
 import os, signal, sys
 from toolcrib.concurrency.loop import PrivateLoop
@@ -15,7 +17,7 @@ async def leave():
 
 loop = PrivateLoop()
 assert loop.call(double, 2) == 4
-signal.alarm(30)
+signal.alarm(100)  # for a loop that hangs
 """
 FORKED = """
 child = os.fork()
@@ -35,7 +37,7 @@ assert loop.call(double, 3) == 6
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", SETUP + script], capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, "-c", SETUP + script], capture_output=True, text=True, check=False, timeout=PATIENCE
     )
 
 

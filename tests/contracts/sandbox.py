@@ -467,9 +467,12 @@ class SandboxEndingContract(Made):
             await bench.sandbox.warm()
         last: tuple[int, int] | None = None
         same = 0
-        with anyio.fail_after(PATIENCE):
-            while same < 5:
-                await anyio.sleep(0.02)
-                seen = (len(descendants()), descriptors())
-                same = same + 1 if seen == last else 0
-                last = seen
+
+        def is_still() -> bool:
+            nonlocal last, same
+            seen = (len(descendants()), descriptors())
+            same = same + 1 if seen == last else 0
+            last = seen
+            return same == 10
+
+        await until(is_still, "nothing begins or ends")

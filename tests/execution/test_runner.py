@@ -22,7 +22,6 @@ from toolcrib.errors import (
     OutputValidationError,
     PolicyDeniedError,
     ToolCancelledError,
-    ToolError,
     ToolExecutionError,
     ToolNotFoundError,
     ToolTimeoutError,
@@ -337,8 +336,12 @@ async def test_an_observer_hears_of_every_end_exactly_once() -> None:
     watch = Watch()
     runner = runner_of(add, observers=[watch])
     await runner.run("add", {"a": 1}, caller="anna")
-    for ref, args in [("add", {}), ("nothing", {}), ("add", "[]")]:
-        with pytest.raises((ToolError, ToolNotFoundError)):
+    for ref, args, error in [
+        ("add", {}, InputValidationError),
+        ("nothing", {}, ToolNotFoundError),
+        ("add", "[]", InputValidationError),
+    ]:
+        with pytest.raises(error):
             await runner.run(ref, args)
     fine, misfit, unknown, malformed = watch.ended
     assert fine.answer == Answer(structured=2)

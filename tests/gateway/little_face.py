@@ -77,7 +77,9 @@ class LittleFace:
         self.done.append("wipe")
         return verdicts
 
-    async def _wait(self, _: Mapping[str, Any], __: CallingClient) -> Any:
+    async def _wait(self, _: Mapping[str, Any], client: CallingClient) -> Any:
+        if client.wants_progress:
+            await client.progress(0, 1, "begun")
         self.started.set()
         try:
             await self.go_on.wait()

@@ -42,4 +42,4 @@ def test_where_nothing_is_close_there_is_a_choice_unless_there_is_nothing() -> N
 
 def test_options_without_end_are_looked_at_for_a_moment_only() -> None:
     with at_most(2):
-        assert nearest("option-x", (f"option-{number}" for number in count())) is not None
+        assert nearest("option-x", (f"option-{number}" for number in count())) == "option-9"

@@ -3,8 +3,10 @@
 import json
 import os
 import stat
+import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -403,11 +405,15 @@ def test_servers_that_are_added_at_once_are_all_there(tmp_path: Path, name: str)
 
 
 def test_a_lock_that_is_never_given_back_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.setup.editing.edit._TIME", 0.0)
     edit = add_server(tmp_path / "mcp.json", "a", UVX)
-    with locked(tmp_path), pytest.raises(ConfigError, match="another process is changing it"):
-        edit.write()
+    hours = count(step=3600)
+    with locked(tmp_path), monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: next(hours))  # an hour goes by between two looks
+        with pytest.raises(ConfigError, match="another process is changing it, and does not end"):
+            edit.write()
+    assert not edit.path.exists()
     edit.write()
+    assert [*load(edit.path).servers] == ["a"]
 
 
 def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from discovery.index.support import GITHUB, ISSUE, MAIL, MERGE, SHELF, filled, heard, ids, make
+from waiting import PATIENCE
 
 from toolcrib.discovery import Change, Index
 from toolcrib.errors import StoreError, ToolNotFoundError, ValidationError
@@ -160,8 +161,8 @@ def test_a_listener_may_wait_for_a_thread_that_uses_the_index() -> None:
     with ThreadPoolExecutor(1) as pool:
 
         def ask_elsewhere(_change: Change) -> None:
-            assert pool.submit(index.search, "mail").result(timeout=10).items
-            pool.submit(index.set_examples, MAIL.id, ["how?"]).result(timeout=10)
+            assert pool.submit(index.search, "mail").result(timeout=PATIENCE).items
+            pool.submit(index.set_examples, MAIL.id, ["how?"]).result(timeout=PATIENCE)
 
         stop = index.on_change(ask_elsewhere)
         changes = heard(index)

@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 from discovery.index.support import GITHUB, ids, make, walk
 from discovery.support import WordEmbedder
+from waiting import PATIENCE
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher, Index, MemoryStore, Searcher
 from toolcrib.errors import InvalidCursorError
@@ -164,7 +165,7 @@ def test_a_stored_tool_is_parsed_once_it_is_wanted_by_many_threads_at_once() -> 
         start = threading.Barrier(6)
 
         def read(index: Index = index, start: threading.Barrier = start) -> list[str | None]:
-            start.wait(timeout=10)
+            start.wait(timeout=PATIENCE)
             return [index.get(tool.id).description for tool in OLD]
 
         with ThreadPoolExecutor(6) as pool:

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from contracts.executor import DEADLINES
 from execution.chain.bench import Bench
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from toolcrib.errors import (
     ChainError,
@@ -168,8 +168,7 @@ async def test_no_more_run_at_a_time_than_are_allowed(kind: str, width: dict[str
         async with anyio.create_task_group() as group:
 
             async def open_when_full() -> None:
-                while gate.waiting < most:
-                    await anyio.lowlevel.checkpoint()
+                await until(lambda: gate.waiting >= most)
                 gate.open.set()
 
             group.start_soon(open_when_full)
@@ -366,8 +365,7 @@ async def test_cancelling_the_chain_cancels_what_runs_and_is_no_error_of_it() ->
             group.start_soon(
                 bench.run, {"toolId": "gate", "forEach": [1, 2], "args": {"n": {"$ref": "item"}}}
             )
-            while gate.waiting < 2:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: gate.waiting == 2)
             group.cancel_scope.cancel()
     assert sorted(gate.cancelled) == [1, 2]
 

@@ -9,11 +9,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
+from waiting import PATIENCE
 
 from toolcrib.execution.mcp.dispatcher import Dispatcher
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 20.0
 
 
 class Far:

@@ -171,6 +171,20 @@ async def test_a_status_says_that_a_call_did_not_run_only_where_it_is_certain(
     [
         b'{"jsonrpc": "2.0", "id": 99, "result": {}}',
         b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}',
+    ],
+)
+async def test_a_response_to_something_else_says_nothing_of_the_call(body: bytes) -> None:
+    with serving(Teller(body=body).app()) as address:
+        async with McpServers({"one": {"url": f"{address}/mcp"}}) as servers:
+            with anyio.fail_after(PATIENCE), pytest.raises(BackendUnavailableError) as caught:
+                await call(servers, "transfer")
+    assert caught.value.sent
+    assert caught.value.reason.endswith("answered with something else than the answer to the request")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
         b'{"jsonrpc": "2.0", "id": ID, "method": "x", "result": {}}',
         b'{"jsonrpc": "2.0", "id": ID, "result": {"a": ' + b"[" * 1_000 + b"]" * 1_000 + b"}}",
         b'{"jsonrpc": "2.0", "id": ID, "result": {"a": ' + b"1" * 5_000 + b"}}",
@@ -179,10 +193,13 @@ async def test_a_status_says_that_a_call_did_not_run_only_where_it_is_certain(
         b"[]",
     ],
 )
-async def test_a_response_without_the_answer_is_an_error_of_its_call(body: bytes) -> None:
+async def test_a_response_that_is_no_answer_is_an_error_of_its_call(body: bytes) -> None:
     with serving(Teller(body=body).app()) as address:
         async with McpServers({"one": {"url": f"{address}/mcp"}}) as servers:
-            with pytest.raises((ToolExecutionError, BackendUnavailableError)), anyio.fail_after(PATIENCE):
+            with (
+                anyio.fail_after(PATIENCE),
+                pytest.raises(ToolExecutionError, match="execute failed on mcp:one"),
+            ):
                 await call(servers, "transfer")
 
 

@@ -3,11 +3,10 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from waiting import PATIENCE
 
 from toolcrib.execution import Update
 from toolcrib.execution.mcp.updates import Updates, log_update, progress_update
-
-PATIENCE = 10.0
 
 
 def steps(updates: list[Update]) -> list[float]:
@@ -19,7 +18,7 @@ async def test_updates_are_passed_on_in_order_before_the_work_returns() -> None:
     heard: list[Update] = []
 
     async def emit(update: Update) -> None:
-        await anyio.sleep(0.001)
+        await anyio.lowlevel.checkpoint()
         heard.append(update)
 
     async def work() -> str:

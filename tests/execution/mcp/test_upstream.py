@@ -351,11 +351,13 @@ async def test_a_call_in_the_moment_an_idle_server_is_stopped_is_run(turns: int)
 
 
 async def test_a_server_is_not_idle_while_a_call_runs() -> None:
-    async with McpServers({"one": tiny(idle_timeout=0.1)}) as servers, anyio.create_task_group() as tasks:
+    configs = {"one": tiny(idle_timeout=0.1), "idle": tiny(idle_timeout=0.1)}
+    async with McpServers(configs) as servers, anyio.create_task_group() as tasks:
         tasks.start_soon(call, servers, "hang")
         await until(lambda: servers.status()["one"].in_flight == 1)
         starts = servers.status()["one"].starts
-        await anyio.sleep(0.4)
+        await call(servers, "echo", server="idle")
+        await until(lambda: servers.status()["idle"].state == "stopped", "the other was idle for as long")
         status = servers.status()["one"]
         assert (status.state, status.starts, status.in_flight) == ("ready", starts, 1)
         tasks.cancel_scope.cancel()

@@ -13,7 +13,9 @@ from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
 
-__all__ = ["HEADERS", "HELLO", "TIMES", "call", "connected", "everything", "site", "streamed"]
+__all__ = [
+    "HEADERS", "HELLO", "TIMES", "call", "connected", "everything", "opened", "site", "stateless", "streamed",
+]  # fmt: skip
 
 TIMES = (0.2, 2.0, 10.0)
 """Seconds that a request may take, where one must be in time and another late: the least that lets the first."""
@@ -28,6 +30,14 @@ HELLO = {
         "clientInfo": {"name": "p", "version": "1"},
     },
 }
+
+ERA = "2026-07-28"
+ABOUT = {
+    "io.modelcontextprotocol/protocolVersion": ERA,
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""What a client of the stateless era says of itself with each request."""
 
 
 @asynccontextmanager
@@ -64,6 +74,19 @@ async def everything(stream: SocketStream) -> bytes:
 def call(name: str, number: Any = 7, **meta: Any) -> dict[str, Any]:
     params = {"name": name, "arguments": {}, **({"_meta": meta} if meta else {})}
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def stateless(client: httpx.AsyncClient, name: str, **meta: Any) -> dict[str, Any]:
+    """Return a call of the stateless era, for which the client sends the headers that it needs."""
+    client.headers.update({"mcp-protocol-version": ERA, "mcp-method": "tools/call", "mcp-name": name})
+    return call(name, **ABOUT, **meta)
+
+
+async def opened(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mcp") -> None:
+    """Open a session of the handshake era, in which the client goes on."""
+    answer = await client.post(path, json=hello)
+    client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+    await client.post(path, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
 @asynccontextmanager

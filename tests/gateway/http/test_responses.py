@@ -1,6 +1,11 @@
+"""How responses come: in one piece, whole, and with signs of life while there is nothing to say."""
+
+from typing import Any
+
 import anyio
 import pytest
-from gateway.http.raw import HELLO, call, connected, everything, site
+from gateway.http.raw import HELLO, call, connected, everything, opened, site, stateless, streamed
+from gateway.little_face import LittleFace
 from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -31,3 +36,25 @@ async def test_a_body_that_is_large_comes_whole() -> None:
         said["params"]["arguments"] = {"text": "x" * 200_000}
         answer = await client.post("/mcp", json=said, headers=session)
         assert answer.json()["result"]["structuredContent"]["value"] == said["params"]["arguments"]
+
+
+async def test_a_call_that_is_silent_for_long_shows_that_it_lives_in_both_eras() -> None:
+    heard: dict[str, list[Any]] = {}
+
+    async def listen(era: str) -> None:
+        face = LittleFace()
+        async with site(face=face) as client:
+            if era == "handshake":
+                await opened(client)
+            message = call("wait") if era == "handshake" else stateless(client, "wait")
+            async with streamed(client, message) as told:
+                heard[era] = [await anext(told), await anext(told)]
+                face.go_on.set()
+                heard[era] += [each["result"]["structuredContent"] async for each in told if each is not None]
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            for era in ("handshake", "stateless"):
+                tasks.start_soon(listen, era)
+    waited = [None, None, {"value": "waited"}]
+    assert heard == {"handshake": waited, "stateless": waited}

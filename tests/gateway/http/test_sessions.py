@@ -8,22 +8,14 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway.http.raw import HEADERS, HELLO, call, site, streamed
+from gateway.http.raw import HEADERS, HELLO, call, opened, site, streamed
 from gateway.little_face import LittleFace, serving
 from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
-from toolcrib.gateway.http.sessions import SessionManager
 
 pytestmark = pytest.mark.anyio
 ASKING = {**HELLO, "params": {**HELLO["params"], "capabilities": {"elicitation": {}}}}  # type: ignore[dict-item]
-
-
-async def opened(client: httpx.AsyncClient, hello: Any = HELLO, path: str = "/mcp") -> None:
-    """Open a session, in which the client goes on."""
-    answer = await client.post(path, json=hello)
-    client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
-    await client.post(path, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
 @asynccontextmanager
@@ -50,26 +42,19 @@ async def test_progress_comes_in_a_stream_before_the_answer() -> None:
     assert heard[-1]["result"]["structuredContent"] == {"value": 3}
 
 
-async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SessionManager, "patience", 0.02)
-    face = LittleFace()
-    async with session(face) as client, streamed(client, call("wait")) as told:
-        assert [await anext(told), await anext(told)] == [None, None]
-        face.go_on.set()
-        heard = [each async for each in told if each is not None]
-    assert [each["result"]["structuredContent"] for each in heard] == [{"value": "waited"}]
-
-
-@pytest.mark.parametrize("patience", [0.02, 5.0], ids=["in a stream", "before anything"])
+@pytest.mark.parametrize(
+    ("meta", "before"),
+    [({"progressToken": "p"}, ["notifications/progress"]), ({}, [])],
+    ids=["in a stream", "before anything"],
+)
 async def test_a_session_that_is_deleted_answers_its_call_with_an_error(
-    monkeypatch: pytest.MonkeyPatch, patience: float
+    meta: dict[str, Any], before: list[str]
 ) -> None:
-    monkeypatch.setattr(SessionManager, "patience", patience)
     face = LittleFace()
     heard: list[Any] = []
 
     async def wait() -> None:
-        async with streamed(client, call("wait")) as told:
+        async with streamed(client, call("wait", **meta)) as told:
             heard.extend([each async for each in told if each is not None])
 
     async with session(face) as client:
@@ -79,8 +64,10 @@ async def test_a_session_that_is_deleted_answers_its_call_with_an_error(
             assert (await client.delete("/mcp")).status_code == 200
         await face.cancelled.wait()
         assert (await client.post("/mcp", json=call("echo"))).status_code == 404
-    assert [each["id"] for each in heard] == [7]
-    assert heard[0]["error"] == {"code": -32000, "message": "the session ended before the call did"}
+    *news, last = heard
+    assert [each["method"] for each in news] == before
+    assert last["id"] == 7
+    assert last["error"] == {"code": -32000, "message": "the session ended before the call did"}
 
 
 async def test_an_id_that_is_in_use_is_refused_and_one_that_was_is_not() -> None:

@@ -1,32 +1,15 @@
 """How calls of the stateless era are answered, each by itself."""
 
 import asyncio  # noqa: TID251 - as a program would that does not know of anyio
-from typing import Any
 
 import anyio
-import httpx
 import pytest
-from gateway.http.raw import call, site, streamed
+from gateway.http.raw import site, stateless, streamed
 from gateway.little_face import LittleFace
 from mcp_types.methods import serialize_server_result
 from waiting import PATIENCE
 
-from toolcrib.gateway.http.sessions import SessionManager
-
 pytestmark = pytest.mark.anyio
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
-
-def stateless(client: httpx.AsyncClient, name: str, **meta: Any) -> dict[str, Any]:
-    """Return a call, for which the client sends the headers that it needs."""
-    client.headers.update(
-        {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name}
-    )
-    return call(name, **META, **meta)
 
 
 async def test_a_call_that_says_nothing_before_its_answer_gets_json() -> None:
@@ -64,16 +47,6 @@ async def test_progress_comes_in_a_stream_before_the_answer() -> None:
         heard = [each async for each in told]
     assert [each.get("method") for each in heard] == ["notifications/progress"] * 3 + [None]
     assert heard[-1]["result"]["structuredContent"] == {"value": 3}
-
-
-async def test_a_call_that_is_silent_for_long_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SessionManager, "patience", 0.02)
-    face = LittleFace()
-    async with site(face=face) as client, streamed(client, stateless(client, "wait")) as told:
-        assert [await anext(told), await anext(told)] == [None, None]
-        face.go_on.set()
-        heard = [each async for each in told if each is not None]
-    assert [each["result"]["structuredContent"] for each in heard] == [{"value": "waited"}]
 
 
 async def leave() -> None:

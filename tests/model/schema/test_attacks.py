@@ -80,23 +80,24 @@ def test_a_pattern_that_backtracks_elsewhere_is_matched_in_linear_time(pattern: 
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text"),
+    ("pattern", "text", "refusal"),
     [
-        ("(?=(a+)+b)a", "a" * 100_000),
-        ("(?=(a+)+b)a", "a" * 900),
-        (r"^(a+)+\1$(?!b)", "a" * 40 + "!"),
-        (r"(.*)(.*)(.*)(.*)(.*)\5x", "a" * 900),
-        ("(?:(?=a*b)a)*c", "a" * 900),
-        ("(?=(?=a*)*b)", "a" * 900),
-        ("(?=a)" * 200, "a"),
-        (r"(a)(?(1)b|c)", "ab"),
+        ("(?=(a+)+b)a", "a" * 100_000, SchemaTooComplexError),
+        ("(?=(a+)+b)a", "a" * 900, None),
+        (r"^(a+)+\1$(?!b)", "a" * 40 + "!", None),
+        (r"(.*)(.*)(.*)(.*)(.*)\5x", "a" * 900, SchemaTooComplexError),
+        ("(?:(?=a*b)a)*c", "a" * 900, SchemaTooComplexError),
+        ("(?=(?=a*)*b)", "a" * 900, SchemaTooComplexError),
+        ("(?=a)" * 200, "a", SchemaTooComplexError),
+        (r"(a)(?(1)b|c)", "ab", InvalidSchemaError),
     ],
 )
-def test_look_around_and_back_references_are_bounded(pattern: str, text: str) -> None:
-    refusals = {SchemaTooComplexError, InvalidSchemaError}
-    assert judge({"pattern": pattern}, text)[0] in {False, *refusals}
-    assert judge({"not": {"pattern": pattern}}, text)[0] in {True, *refusals}
-    assert judge({"patternProperties": {pattern: False}}, {text: 1})[0] in {True, *refusals}
+def test_look_around_and_back_references_are_bounded(
+    pattern: str, text: str, refusal: type[ToolcribError] | None
+) -> None:
+    assert judge({"pattern": pattern}, text)[0] is (refusal or False)
+    assert judge({"not": {"pattern": pattern}}, text)[0] is (refusal or True)
+    assert judge({"patternProperties": {pattern: False}}, {text: 1})[0] is (refusal or True)
 
 
 def test_a_pattern_that_gives_up_is_never_taken_for_a_match_or_a_miss() -> None:
@@ -119,7 +120,7 @@ def test_a_long_text_beside_one_with_look_around_is_no_hindrance() -> None:
     "pattern", ["((a{1,100}){1,100}){1,100}", "a{1,999999999}", "(" * 5000 + ")" * 5000, "x" * 10_000]
 )
 def test_a_pattern_that_grows_too_large_is_refused(pattern: str) -> None:
-    assert judge({"pattern": pattern}, "a")[0] in {SchemaTooComplexError, InvalidSchemaError}
+    assert judge({"pattern": pattern}, "a")[0] is SchemaTooComplexError
 
 
 @pytest.mark.proof
@@ -478,7 +479,7 @@ def test_looking_for_what_was_meant_takes_no_time() -> None:
 )
 def test_arithmetic_that_would_take_long_is_refused(schema: Any, value: Any) -> None:
     assert judge(schema, value)[0] is SchemaTooComplexError
-    assert judge(schema, value[:5])[0] in {True, False}
+    assert judge(schema, value[:5])[0] is True
 
 
 @pytest.mark.untraced

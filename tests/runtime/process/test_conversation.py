@@ -177,41 +177,73 @@ async def test_giving_up_a_call_that_is_answered_changes_nothing() -> None:
     assert held.value == 1
 
 
-VIOLATIONS: dict[str, list[dict[str, Any]]] = {
-    "done with a call under way": [call(1, "t.hang"), {"done": 1}],
-    "an error with a call under way": [call(1, "t.hang"), {"error": {"reason": "x"}}],
-    "two values": [{"done": 1}, {"done": 2}],
-    "a call after the end": [{"done": 1}, call(1)],
-    "an answer": [{"answer": 1, "value": 2}],
-    "a job": [{"job": {}}],
-    "nothing": [{}],
-    "a value and an error": [{"done": 1, "error": {}}],
-    "a call with more": [call(1) | {"more": 1}],
-    "a call with less": [{"call": 1, "path": "t.echo"}],
-    "the same number twice": [call(1, "t.hang"), call(1, "t.hang")],
-    "a lower number": [call(2, "t.hang"), call(1, "t.hang")],
-    "the number nought": [call(0)],
-    "a number that is true": [call(True)],
-    "a number that is text": [call("1")],
-    "a path that is none": [call(1, 1)],
-    "arguments that are none": [{"call": 1, "path": "t.echo", "args": {}, "kwargs": {}}],
-    "names that are none": [{"call": 1, "path": "t.echo", "args": [], "kwargs": []}],
-    "giving up what never was": [{"cancel": 1}],
-    "giving up what is no number": [{"cancel": "1"}],
-    "giving up what is between": [call(1, "t.hang"), call(5, "t.hang"), {"cancel": 3}],
-    "giving up twice": [call(1, "t.hang"), {"cancel": 1}, {"cancel": 1}],
-    "a long path": [call(1, "t." + "x" * 300)],
-    "an error that is text": [{"error": "x"}],
-    "an error without a reason": [{"error": {"line": 1}}],
+VIOLATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "done with a call under way": (
+        [call(1, "t.hang"), {"done": 1}],
+        "it said that it was done with 1 calls under way",
+    ),
+    "an error with a call under way": (
+        [call(1, "t.hang"), {"error": {"reason": "x"}}],
+        "it said that it was done with 1 calls under way",
+    ),
+    "two values": ([{"done": 1}, {"done": 2}], "it went on after it had said that it was done"),
+    "a call after the end": ([{"done": 1}, call(1)], "it went on after it had said that it was done"),
+    "an answer": ([{"answer": 1, "value": 2}], "it sent a message that is none: ['answer', 'value']"),
+    "a job": ([{"job": {}}], "it sent a message that is none: ['job']"),
+    "nothing": ([{}], "it sent a message that is none: []"),
+    "a value and an error": ([{"done": 1, "error": {}}], "it sent a message that is none: ['done', 'error']"),
+    "a call with more": (
+        [call(1) | {"more": 1}],
+        "it sent a message that is none: ['args', 'call', 'kwargs', 'more', 'path']",
+    ),
+    "a call with less": ([{"call": 1, "path": "t.echo"}], "it sent a message that is none: ['call', 'path']"),
+    "the same number twice": (
+        [call(1, "t.hang"), call(1, "t.hang")],
+        "it sent a call whose number is not a higher one: 1",
+    ),
+    "a lower number": (
+        [call(2, "t.hang"), call(1, "t.hang")],
+        "it sent a call whose number is not a higher one: 1",
+    ),
+    "the number nought": ([call(0)], "it sent a call whose number is not a higher one: 0"),
+    "a number that is true": ([call(True)], "it sent a call whose number is not a higher one: True"),
+    "a number that is text": ([call("1")], "it sent a call whose number is not a higher one: '1'"),
+    "a path that is none": ([call(1, 1)], "it sent a call that is none"),
+    "arguments that are none": (
+        [{"call": 1, "path": "t.echo", "args": {}, "kwargs": {}}],
+        "it sent a call that is none",
+    ),
+    "names that are none": (
+        [{"call": 1, "path": "t.echo", "args": [], "kwargs": []}],
+        "it sent a call that is none",
+    ),
+    "giving up what never was": ([{"cancel": 1}], "it cancelled a call that it never made, or twice: 1"),
+    "giving up what is no number": (
+        [{"cancel": "1"}],
+        "it cancelled a call that it never made, or twice: '1'",
+    ),
+    "giving up what is between": (
+        [call(1, "t.hang"), call(5, "t.hang"), {"cancel": 3}],
+        "it cancelled a call that it never made, or twice: 3",
+    ),
+    "giving up twice": (
+        [call(1, "t.hang"), {"cancel": 1}, {"cancel": 1}],
+        "it cancelled a call that it never made, or twice: 1",
+    ),
+    "a long path": ([call(1, "t." + "x" * 300)], "it called something whose name has 302 characters"),
+    "an error that is text": ([{"error": "x"}], "it sent an error that is none"),
+    "an error without a reason": ([{"error": {"line": 1}}], "it sent an error that is none"),
 }
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", VIOLATIONS)
 async def test_what_a_guest_may_not_say_ends_the_run(name: str) -> None:
+    messages, reason = VIOLATIONS[name]
     async with talk() as held:
-        await held.guest.say(*VIOLATIONS[name])
+        await held.guest.say(*messages)
     assert isinstance(held.error, SandboxViolationError)
+    assert held.error.reason == reason
     assert held.gateway.begun == held.gateway.ended
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from discovery.support import DIMENSIONS, DictCache, Entry, RemoteEmbedder, WordEmbedder, make
 from numpy.typing import NDArray
+from waiting import PATIENCE
 
 from toolcrib.discovery import Embedder, EmbeddingSearcher, SqliteStore
 from toolcrib.discovery.search.semantic import DocumentText
@@ -562,7 +563,7 @@ else:
 print("done")
 """
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
 
