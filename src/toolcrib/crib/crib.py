@@ -67,7 +67,8 @@ class Crib(View):
             ConfigError: with every problem found.
         """
         hooks = Hooks(policy, tuple(middleware), tuple(observers), environ, on_input, validator)
-        super().__init__(SharedState(Engine(load(config), hooks, self._way_in)))
+        self._engine = Engine(load(config), hooks, self._way_in)
+        super().__init__(SharedState(self._engine))
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"

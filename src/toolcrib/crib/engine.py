@@ -22,12 +22,13 @@ from toolcrib.crib.sources.itself import deeper, depth_of, itself_off
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence, Origin, Tools, names_of, server_origins
 from toolcrib.crib.sources.waiting import Waiting
-from toolcrib.discovery import Discovery, Store
+from toolcrib.discovery import Discovery, DocStore, Index, Store
+from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.execution.mcp.config import OnInput
-from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend
+from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
 
 __all__ = ["Engine", "Hooks"]
 
@@ -308,6 +309,19 @@ class Engine:
                 await to_thread.run_sync(write, abandon_on_cancel=True)
             except ToolcribError as error:
                 _LOG.warning("the catalogue is not written: %s", error)
+
+    @property
+    def index(self) -> Index:
+        """The catalogue; another one once the engine is opened with a store."""
+        return self.discovery.index
+
+    def docs_for(self, tool_id: str | ToolId) -> DocStore:  # noqa: ARG002 - a part of the engine looks at it
+        """Return the documentation, which may be asked about every tool."""
+        return self.discovery.docs
+
+    def may_have(self, ref: str | ToolId) -> bool:
+        """Return whether a reference may mean a tool of a server or an API."""
+        return namespace_of(ref) in self.names
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""

@@ -1,19 +1,54 @@
 """The part of an engine that a scope admits: its catalogue, its runner, and whom it waits for."""
 
+from typing import Protocol
+
 from toolcrib.crib.availability import AvailabilityResolver
 from toolcrib.crib.engine import Engine
+from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence
+from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DocStore, Index, IndexView, Scope
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.execution import Runner
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.model import ToolId
 
-__all__ = ["ScopedEngine"]
+__all__ = ["EnginePart", "ScopedEngine"]
+
+
+class EnginePart(Protocol):
+    """What a view asks: an engine about all its tools, or a scoped one about those that a scope admits."""
+
+    @property
+    def index(self) -> Index | IndexView:
+        """The catalogue."""
+        ...
+
+    @property
+    def runner(self) -> Runner:
+        """Runs what is in the catalogue."""
+        ...
+
+    @property
+    def waiting(self) -> Waiting:
+        """Waits for the servers and APIs that may have tools of the catalogue."""
+        ...
+
+    def docs_for(self, tool_id: str | ToolId) -> DocStore:
+        """Return the documentation, if it may be asked about a tool."""
+        ...
+
+    def status(self) -> dict[str, ServerStatus]:
+        """Return how those servers and APIs are doing."""
+        ...
+
+    def absent(self) -> tuple[Absence, ...]:
+        """Return which of them may be missing some of their tools."""
+        ...
 
 
 class ScopedEngine:
-    """What a view has instead of what the engine has for all; made again when the engine's is another."""
+    """The part of an engine that a scope admits; its objects are made again when the engine's are others."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine = engine
@@ -21,8 +56,18 @@ class ScopedEngine:
         self._made: tuple[Index, IndexView, AvailabilityResolver] | None = None
         self._runs: tuple[Runner, AvailabilityResolver, Runner] | None = None
         self._known: tuple[Index, int, frozenset[str]] | None = None
-        self.waiting = engine.waiting.within(self)
+        self.waiting = Waiting(self, engine.waiting.way_in)
         """Waits for the servers that may have a tool of the scope."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The namespaces of servers and APIs that may have a tool of the scope."""
+        return frozenset(filter(self._has, self._engine.names))
+
+    @property
+    def listing(self) -> ToolLister | None:
+        """Asks all servers and APIs for their tools; None while they are not started."""
+        return self._engine.listing
 
     @property
     def index(self) -> IndexView:
@@ -49,24 +94,24 @@ class ScopedEngine:
             self._runs = whole, resolver, self._engine.runner_for(resolver, self.waiting)
         return self._runs[2]
 
-    def docs(self, docs: DocStore, tool_id: str | ToolId) -> DocStore:
+    def docs_for(self, tool_id: str | ToolId) -> DocStore:
         """Return documentation of the tools here.
 
         Raises:
             ToolNotFoundError: the tool that it is asked for is none of them, be it documented or not.
         """
         self.resolver.resolve(tool_id)
-        return docs.through(self.resolver)
+        return self._engine.discovery.docs.through(self.resolver)
 
-    def only(self, statuses: dict[str, ServerStatus]) -> dict[str, ServerStatus]:
-        """Return what is told of the servers that may have a tool of the scope."""
-        return {name: status for name, status in statuses.items() if self.has(name)}
+    def status(self) -> dict[str, ServerStatus]:
+        """Return how the servers that may have a tool of the scope are doing."""
+        return {name: status for name, status in self._engine.status().items() if self._has(name)}
 
     def absent(self) -> tuple[Absence, ...]:
         """Return which of these servers may be missing some of their tools."""
-        return tuple(absence for absence in self._engine.absent() if self.has(absence.name))
+        return tuple(absence for absence in self._engine.absent() if self._has(absence.name))
 
-    def has(self, namespace: str) -> bool:
+    def _has(self, namespace: str) -> bool:
         """Return whether a namespace may have a tool of the scope.
 
         Where the scope does not name any, those whose tools are known and none of them is inside have not.
@@ -85,13 +130,16 @@ class ScopedEngine:
             self._known = whole, version, without
         return self._known[2]
 
-    def may_have(self, ref: str) -> bool:
-        """Return whether a reference may mean a tool of the scope."""
-        return self._scope.may_admit(ref) and self.has(namespace_of(ref))
+    def may_have(self, ref: str | ToolId) -> bool:
+        """Return whether a reference may mean a tool of a server or an API that the scope admits."""
+        return self._engine.may_have(ref) and self._may_admit(str(ref))
+
+    def _may_admit(self, ref: str) -> bool:
+        return self._scope.may_admit(ref) and self._has(namespace_of(ref))
 
     def _is_unknown(self, ref: str) -> bool:
         """Return whether a reference may mean a tool of a server of which no tool is known.
 
         Where some are, one that is outside must be told as one that nobody has.
         """
-        return self.may_have(ref) and namespace_of(ref) not in self._engine.discovery.index.namespaces()
+        return self._may_admit(ref) and namespace_of(ref) not in self._engine.discovery.index.namespaces()

@@ -9,32 +9,25 @@ from anyio import to_thread
 
 from toolcrib.crib.availability import Ref, id_of
 from toolcrib.crib.code import CodeMode, Named, Sandboxes
+from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.engine import Engine
-from toolcrib.crib.scoped import ScopedEngine
+from toolcrib.crib.scoped import EnginePart, ScopedEngine
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
-from toolcrib.discovery import DetailLevel, DocStore, Index, IndexView, Page, Result, Scope, Summary
+from toolcrib.discovery import DetailLevel, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import CribStateError
-from toolcrib.execution import Runner, RunResult, StreamEvent
+from toolcrib.errors import ConfigError, CribStateError, Problem, ToolNotFoundError
+from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.progress import Progress
 from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.model.suggest import did_you_mean
 from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
-from typing import TYPE_CHECKING
-
-from toolcrib.errors import ToolNotFoundError
-
-if TYPE_CHECKING:
-    from toolcrib.adapter import Conversion
-from toolcrib.crib.config.gateway import ToolsetSettings
-from toolcrib.errors import ConfigError, Problem
-from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["SharedState", "View", "convert", "scope_of"]
 
@@ -65,10 +58,8 @@ class View:
     def __init__(self, shared: SharedState, scope: Scope | None = None) -> None:
         """See what a scope admits, or everything; `Crib.view` does this."""
         self._shared = shared
-        self._engine = shared.engine
-        self._scoped = None if scope is None else ScopedEngine(shared.engine, scope)
-        waiting = self._scoped.waiting if self._scoped else shared.engine.waiting
-        self._code = CodeMode(self, waiting, shared.sandboxes)
+        self._part: EnginePart = shared.engine if scope is None else ScopedEngine(shared.engine, scope)
+        self._code = CodeMode(self, self._part.waiting, shared.sandboxes)
 
     def __repr__(self) -> str:
         return f"<View of {len(self.index)} tools, {self._shared.state}>"
@@ -76,17 +67,17 @@ class View:
     @property
     def settings(self) -> Settings:
         """The configuration of the crib."""
-        return self._engine.settings
+        return self._shared.engine.settings
 
     @property
     def validator(self) -> SchemaValidator:
         """The validator of the crib."""
-        return self._engine.validator
+        return self._shared.engine.validator
 
     @property
     def index(self) -> Index | IndexView:
         """The catalogue; entering a crib replaces it where it is kept in a file."""
-        return self._scoped.index if self._scoped else self._engine.discovery.index
+        return self._part.index
 
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first, as `Index.search` does.
@@ -97,7 +88,7 @@ class View:
         options.setdefault("min_confidence", self.settings.search.min_confidence)
         index = self.index
         by_words = self.settings.search.searcher == "bm25"
-        if by_words and len(self._engine.discovery.index) < _LARGE:
+        if by_words and len(self._shared.engine.index) < _LARGE:
             return index.search(query, **options)
         return await to_thread.run_sync(lambda: index.search(query, **options))
 
@@ -126,7 +117,7 @@ class View:
         """Return the examples of a tool."""
         tool_id = id_of(tool_id)
         await self._waiting.for_tool(tool_id)
-        return self._docs(tool_id).examples(tool_id, max)
+        return self._part.docs_for(tool_id).examples(tool_id, max)
 
     def known(self, tool_id: str | ToolId, level: DetailLevel | str = "schema") -> ToolDoc:
         """Return what `describe` does, of what is known already: nobody is waited for.
@@ -136,7 +127,7 @@ class View:
             BackendUnavailableError: it may be one of a server that has not listed its tools.
             ValidationError: there is no such level.
         """
-        return self._docs(tool_id).describe(tool_id, level)
+        return self._part.docs_for(tool_id).describe(tool_id, level)
 
     async def run(
         self,
@@ -159,7 +150,7 @@ class View:
         """
         tool_id = id_of(tool_id)
         self._waiting.check(tool_id)
-        return await self._runner.run(
+        return await self._part.runner.run(
             tool_id, args, timeout=timeout, progress=progress, caller=caller, defaults=defaults
         )
 
@@ -175,7 +166,7 @@ class View:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
         tool_id = id_of(tool_id)
         self._waiting.check(tool_id)
-        events = self._runner.stream(tool_id, args, timeout=timeout, caller=caller, defaults=defaults)
+        events = self._part.runner.stream(tool_id, args, timeout=timeout, caller=caller, defaults=defaults)
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -218,8 +209,8 @@ class View:
         """
         self._check_open()
         if dry_run:
-            return await self._runner.run_chain(steps, dry_run=True, limits=limits)
-        return await self._runner.run_chain(
+            return await self._part.runner.run_chain(steps, dry_run=True, limits=limits)
+        return await self._part.runner.run_chain(
             steps, timeout=timeout, progress=progress, caller=caller, limits=limits, around=around
         )
 
@@ -280,8 +271,7 @@ class View:
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
-        statuses = self._engine.status()
-        return self._scoped.only(statuses) if self._scoped else statuses
+        return self._part.status()
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment.
@@ -289,22 +279,13 @@ class View:
         These are those that failed, that have not answered yet, and that did not in an earlier run either;
         not those that are switched off.
         """
-        return self._scoped.absent() if self._scoped else self._engine.absent()
-
-    def _docs(self, tool_id: str | ToolId) -> DocStore:
-        """Return the documentation, if it may be asked about a tool."""
-        docs = self._engine.discovery.docs
-        return self._scoped.docs(docs, tool_id) if self._scoped else docs
-
-    @property
-    def _runner(self) -> Runner:
-        return self._scoped.runner if self._scoped else self._engine.runner
+        return self._part.absent()
 
     @property
     def _waiting(self) -> Waiting:
         """What a verb waits with, unless the crib is closed."""
         self._check_open()
-        return self._scoped.waiting if self._scoped else self._engine.waiting
+        return self._part.waiting
 
     def _check_open(self) -> None:
         if self._shared.state == "closed":

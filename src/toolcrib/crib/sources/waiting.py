@@ -1,7 +1,7 @@
 """Which servers and APIs a call waits for, and for how long."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.discovery.keys import namespace_of
@@ -10,50 +10,44 @@ from toolcrib.model import Resolver, ToolId
 from toolcrib.runtime.stubs import identifier
 from toolcrib.runtime.surface import mentioned
 
-if TYPE_CHECKING:
-    from toolcrib.crib.engine import Engine
-
-__all__ = ["Scoped", "Waiting"]
+__all__ = ["Sources", "Waiting"]
 
 
-class Scoped(Protocol):
-    """A part of an engine, as far as waiting goes."""
+class Sources(Protocol):
+    """The servers and APIs that calls may wait for: all of an engine, or those of a part of it."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The namespaces whose tools come from them."""
+        ...
+
+    @property
+    def listing(self) -> ToolLister | None:
+        """Asks them for their tools; None while they are not started."""
+        ...
 
     @property
     def index(self) -> Resolver:
-        """The tools that are in it."""
+        """The tools that are known."""
         ...
 
-    def has(self, namespace: str) -> bool:
-        """Return whether a namespace may have a tool in it."""
-        ...
-
-    def may_have(self, ref: str) -> bool:
-        """Return whether a reference may mean a tool in it."""
+    def may_have(self, ref: str | ToolId) -> bool:
+        """Return whether a reference may mean a tool of theirs."""
         ...
 
 
 class Waiting:
     """Lets each call wait for the first answers of those whose tools it needs, and for nobody else."""
 
-    def __init__(self, engine: "Engine", way_in: str, scoped: Scoped | None = None) -> None:
-        """Wait for the servers of an engine; `way_in` is what a user writes to start them.
-
-        Where a part of the engine is given, nobody waits for what cannot be in it.
-        """
-        self._engine = engine
-        self._way_in = way_in
-        self._scoped = scoped
-
-    def within(self, scoped: Scoped) -> "Waiting":
-        """Return what waits for a part of the engine alone."""
-        return Waiting(self._engine, self._way_in, scoped)
+    def __init__(self, sources: Sources, way_in: str) -> None:
+        """Wait for servers and APIs; `way_in` is what a user writes to start them."""
+        self._sources = sources
+        self.way_in = way_in
 
     @property
     def names(self) -> frozenset[str]:
         """The namespaces whose tools come from servers and APIs."""
-        names = self._engine.names
-        return names if self._scoped is None else frozenset(filter(self._scoped.has, names))
+        return self._sources.names
 
     def check(self, tool_id: str | ToolId) -> None:
         """Refuse a tool that can only be one of a server while none is started.
@@ -61,12 +55,12 @@ class Waiting:
         Raises:
             CribStateError: the crib is not entered.
         """
-        if self._engine.listing is None and self._is_absent(tool_id):
+        if self._sources.listing is None and self._is_absent(tool_id):
             raise self._not_started()
 
     async def for_all(self, timeout: float | None) -> None:  # noqa: ASYNC109 - optional servers may be late
         """Wait until everything configured has answered or failed."""
-        if self._engine.names:
+        if self.names:
             await self._listing.wait_all(timeout)
 
     async def for_listing(self, options: Mapping[str, Any]) -> None:
@@ -101,26 +95,21 @@ class Waiting:
 
     def _is_absent(self, tool_id: str | ToolId) -> bool:
         """Return whether a tool is not there that a server or an API may still have."""
-        namespace = namespace_of(tool_id)
-        if namespace not in self._engine.names:
+        if not self._sources.may_have(tool_id):
             return False
-        scoped = self._scoped
-        if scoped is not None and not scoped.may_have(str(tool_id)):
-            return False
-        index = self._engine.discovery.index if scoped is None else scoped.index
         try:
-            index.resolve(tool_id)
+            self._sources.index.resolve(tool_id)
         except ToolcribError:
             return True
         return False
 
     @property
     def _listing(self) -> ToolLister:
-        listing = self._engine.listing
+        listing = self._sources.listing
         if listing is None:
             raise self._not_started()
         return listing
 
     def _not_started(self) -> CribStateError:
         names = ", ".join(sorted(self.names))
-        return CribStateError(f"its servers are not started ({names}); use it within `{self._way_in}`")
+        return CribStateError(f"its servers are not started ({names}); use it within `{self.way_in}`")
