@@ -1,1 +1,1 @@
-"""Shared concurrency: background tasks, deadlines, in-flight counts, event loops in threads, threads."""
+"""Shared concurrency: background tasks, backoff, deadlines, in-flight counts, event loops, threads."""

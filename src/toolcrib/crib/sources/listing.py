@@ -9,6 +9,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from toolcrib.concurrency.backoff import Backoff
 from toolcrib.crib.sources.origins import Absence, Origin, Tools
 from toolcrib.crib.sources.priority import PriorityLimiter
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
@@ -242,11 +243,10 @@ class ToolLister:
         return Absence(name=origin.name, state="missed" if origin.missed else "starting")
 
     async def _ask_until_answered(self, origin: Origin) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         with origin.scope:
             while not await self._ask_in_turn(origin):
-                await anyio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                await backoff.sleep()
 
     def _turns(self, origin: Origin) -> PriorityLimiter:
         return self._known if origin.kept else self._unknown

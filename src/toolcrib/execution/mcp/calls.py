@@ -7,6 +7,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import HEADER_MISMATCH, LOG_LEVEL_META_KEY
 
+from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import (
     BackendUnavailableError,
     ServerUnavailableError,
@@ -50,7 +51,7 @@ async def send_call(
     if updates is not None and connection.modern:
         params["_meta"] = {LOG_LEVEL_META_KEY: _LOG_LEVEL}
     progress = None if updates is None else updates.put_progress
-    pause, turn = _FIRST_PAUSE, 0
+    backoff, turn = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), 0
     while True:
         turn += 1
         result = await connection.request("tools/call", params, headers=headers, on_progress=progress)
@@ -64,8 +65,7 @@ async def send_call(
         if asked and on_input is not None:
             params["inputResponses"] = await on_input(call, asked)
         else:  # it is not done, and wants to be asked again
-            await anyio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await backoff.sleep()
         params["requestState"] = result.get("requestState", "")
 
 

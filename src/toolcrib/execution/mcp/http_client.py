@@ -23,6 +23,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
+from toolcrib.concurrency.backoff import Backoff
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.errors import (
     marked,
@@ -356,22 +357,21 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._pause = _SHORTEST
+        self._backoff = Backoff(_SHORTEST, _LONGEST)
         self._opened: float | None = None
 
     async def wait(self) -> None:
         """Wait until the stream may be opened again; at first, not at all."""
-        rest = 0.0 if self._opened is None else self._opened + self._pause - anyio.current_time()
+        rest = 0.0 if self._opened is None else self._opened + self._backoff.next() - anyio.current_time()
         if rest > 0:
             await anyio.sleep(rest)
-            self._pause = min(2 * self._pause, _LONGEST)
         else:
-            self._pause = _SHORTEST
+            self._backoff.reset()
         self._opened = anyio.current_time()
 
     def calm(self) -> None:
         """Make the next pause a short one."""
-        self._pause = _SHORTEST
+        self._backoff.reset()
 
 
 class Resumes:

@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from toolcrib.concurrency.backoff import Backoff
 from toolcrib.execution.mcp.status import ServerState
 
 __all__ = ["Breaker", "ServerHealth"]
 
-_DOUBLINGS = 30
-"""Enough to reach any cap; the exponent must not grow for ever."""
 _LONGEST_REST = 2.0
 """Seconds that a server is left alone at most which starts, but dies of what it is asked."""
 
@@ -42,10 +41,8 @@ class Breaker:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._threshold = threshold
-        self._base = base
-        self._cap = cap
+        self._backoff = Backoff(base, cap, jitter=0.25, chance=chance)
         self._clock = clock
-        self._chance = chance
         self._until = 0.0
         self.failures = 0
         """How many there were since the last success."""
@@ -62,13 +59,13 @@ class Breaker:
 
     def failed(self) -> None:
         """Note a failure, from which the pause is counted."""
-        pause = min(self._cap, self._base * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
-        self._until = self._clock() + pause * (1 - self._chance() / 4)
+        self._until = self._clock() + self._backoff.next()
 
     def succeeded(self) -> None:
         """Note a success: what was before it no longer counts."""
         self.failures = 0
+        self._backoff.reset()
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
+from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import InvalidToolError, InvalidVersionError, ServerUnavailableError
 from toolcrib.execution.mcp.config import OnTools
 from toolcrib.execution.mcp.connection import Connection
@@ -45,8 +46,6 @@ _LONGEST_GATHER = 0.5
 _FIRST_RETRY = 0.1
 """Seconds to leave a server alone whose listing failed, though it says that its tools have changed again."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_DOUBLINGS = 30
-"""Enough to reach the longest pause; the exponent must not grow for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +193,7 @@ class ToolListWatcher:
         self._wanted = anyio.Event()
         self._asked = anyio.Event()
         self._failures = 0
+        self._backoff = Backoff(_FIRST_RETRY, _LONGEST_PAUSE)
         self._round = _Round()
         self._listed = 0.0
         self.catalogue: ToolListing | None = None
@@ -260,6 +260,7 @@ class ToolListWatcher:
                 pause = self._failed(error)
             else:
                 self._failures, connection.listed = 0, True
+                self._backoff.reset()
                 self._listed = anyio.current_time()
                 self._tell(self.catalogue)
                 self._settle(self.catalogue, None)
@@ -267,7 +268,6 @@ class ToolListWatcher:
 
     def _failed(self, error: Exception) -> float:
         """Tell that a listing failed, and return the seconds to wait before the next."""
-        pause = min(_LONGEST_PAUSE, _FIRST_RETRY * 2.0 ** min(self._failures, _DOUBLINGS))
         self._failures += 1
         if self._failures & (self._failures - 1) == 0:  # ever more rarely: a failure that lasts says nothing
             count = f" ({self._failures} times in a row)" if self._failures > 1 else ""
@@ -275,7 +275,7 @@ class ToolListWatcher:
                 "the tools of server %r cannot be listed%s: %s", self._server, count, reason_of(error)
             )
         self._settle(None, error)
-        return pause
+        return self._backoff.next()
 
     async def _list(self, connection: Connection) -> ToolListing:
         async def page(cursor: str | None) -> dict[str, Any]:
@@ -308,11 +308,11 @@ class ToolListWatcher:
             capabilities and capabilities.tools and capabilities.tools.list_changed
         ):
             return
-        pause, missed = _FIRST_PAUSE, False
+        backoff, missed = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), False
         while True:
             try:
                 async with listen(connection.session, tools_list_changed=True) as events:
-                    pause = _FIRST_PAUSE
+                    backoff.reset()
                     if missed:
                         self.changed()
                     async for _ in events:
@@ -324,5 +324,4 @@ class ToolListWatcher:
             except SubscriptionLost:
                 _log.debug("server %r stopped telling changes; listening again", self._server)
             missed = True  # what happens until it is heard again
-            await anyio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await backoff.sleep()

@@ -7,6 +7,7 @@ from math import inf
 
 import anyio
 
+from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import BackendUnavailableError
 from toolcrib.execution.middleware.compose import require
 from toolcrib.execution.protocols import Next
@@ -55,13 +56,15 @@ class Retry:
         watched = None if call.emit is None else _Told(call.emit)
         if watched is not None:
             call = replace(call, emit=watched)
-        delay = min(self.first_delay, self.max_delay)
+        backoff = Backoff(
+            self.first_delay, self.max_delay, factor=self.factor, jitter=self.jitter, chance=self.chance
+        )
         tried = 1
         while True:
             try:
                 return _noted(await go_on(call), tried)
             except BackendUnavailableError as error:
-                pause = delay * (1 - self.jitter * self.chance())
+                pause = backoff.next()
                 last = tried == self.attempts or (watched is not None and watched.part)
                 harms = error.sent and not call.repeatable
                 if last or harms or pause >= _time_left():
@@ -69,7 +72,6 @@ class Retry:
                         error.add_note(f"tried {tried} times")
                     raise
             await self.sleep(pause)
-            delay = min(delay * self.factor, self.max_delay)
             tried += 1
 
 

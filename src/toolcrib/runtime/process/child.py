@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 
 import anyio
 
+from toolcrib.concurrency.backoff import Backoff
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.process.cgroup import Cgroup
 from toolcrib.runtime.process.frames import Channel, FrameError, encode
@@ -92,10 +93,9 @@ class Child:
     async def gone(self, within: float = _GONE_TIME) -> bool:
         """Wait until it has ended, and return whether it has."""
         with anyio.move_on_after(within):
-            pause = 0.0005
+            backoff = Backoff(0.0005, 0.02)
             while not self.ended():
-                await anyio.sleep(pause)
-                pause = min(pause * 2, 0.02)
+                await backoff.sleep()
         return self.ended()
 
     async def dispose(self) -> None:

@@ -17,6 +17,7 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
+from toolcrib.concurrency.backoff import Backoff
 from toolcrib.discovery.search.semantic.folder import at_least
 from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
@@ -161,13 +162,14 @@ class HttpEmbedder:
 
     async def _persist(self, client: Any, content: bytes) -> bytes:
         """Return the body of a good answer, asking again where that may help."""
-        pause, left = self._backoff, self._retries
+        backoff, left = Backoff(self._backoff), self._retries
         while isinstance(outcome := await self._attempt(client, content), _Setback):
+            pause = backoff.next()
             wait = pause if outcome.wait is None else outcome.wait
             if not left or anyio.current_time() + wait > anyio.current_effective_deadline():
                 raise outcome.error from outcome.cause
             await anyio.sleep(wait)
-            pause, left = pause * 2, left - 1
+            left -= 1
         return outcome
 
     async def _attempt(self, client: Any, content: bytes) -> "bytes | _Setback":
