@@ -106,7 +106,7 @@ def test_a_loop_that_is_collected_by_its_own_thread_ends() -> None:
     try:
         circle: list[Any] = [LoopThread()]
         circle.append(circle)
-        circle[0].ask(begin)
+        circle[0].call(begin)
         del circle
         dropped.set()
         wait_until(lambda: not set(threading.enumerate()) - before)

@@ -5,33 +5,33 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager, suppress
-from typing import Generic, TypeVar
+from contextlib import suppress
+from typing import Generic, Literal, TypeVar
 
 import anyio
 from anyio import to_thread
-from anyio.from_thread import BlockingPortal, check_cancelled, start_blocking_portal
+from anyio.from_thread import BlockingPortal, check_cancelled
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
-from toolcrib.errors import CribStateError
-
-__all__ = ["LoopThread", "PrivateLoop", "in_thread", "stop_if_given_up"]
+__all__ = ["LoopEndedError", "LoopThread", "in_thread", "runs_a_loop", "stop_if_given_up"]
 
 T = TypeVar("T")
-_CLOSED = "this crib is closed already; make another"
-_CLOSED_MEANWHILE = "this crib was closed before the answer was there"
-_WITHIN = "this thread runs an event loop, which would stand still; use Crib and await, or another thread"
-_FORKED = "this crib was opened by the process that this one was forked from; make another"
-_ENDED = "the event loop of this crib was ended by what it ran; make another"
-_LEFT_BEHIND: list[object] = []
-"""Loops of the process that this one was forked from: to let go of them would be to wait for them."""
+
+
+class LoopEndedError(Exception):
+    """A loop cannot answer: `reason` says whether it was closed before or meanwhile, or was lost."""
+
+    def __init__(self, reason: Literal["closed", "closed meanwhile", "forked", "stopped"]) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class LoopThread:
-    """Answers the questions of any thread in one event loop, whose thread is started by the first of them.
+    """Runs asynchronous functions for any thread in one event loop, whose thread the first of them starts.
 
     The thread ends with `close`, with an object that nobody holds any more, and with the interpreter; what
-    runs at that time is cancelled.
+    runs at that time is cancelled. After a fork, and after something that ended the loop, such as an exit,
+    another is started, unless something lives in the loop.
     """
 
     def __init__(self) -> None:
@@ -42,20 +42,18 @@ class LoopThread:
         self._is_closed = False
         self._is_needed = False
 
-    def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Return what an asynchronous function returns; whatever interrupts the waiting cancels it.
 
         Raises:
-            CribStateError: the loop is closed, or is closed meanwhile; or this thread runs a loop itself.
+            LoopEndedError: the loop is closed, is closed meanwhile, or is lost with what lives in it.
         """
-        if _runs_a_loop():
-            raise CribStateError(_WITHIN)
-        asked = _Question(question)
+        work = _Work(function)
         try:
-            return asked.put(self._running())
+            return work.result_in(self._running())
         except _NotRunningError as error:  # it was ended by what it ran, such as an exit, or at this moment
             self._forget(error.portal)
-            return asked.put(self._running())
+            return work.result_in(self._running())
 
     def keep(self) -> None:
         """Let no other loop take the place of this one: something lives in it."""
@@ -72,9 +70,9 @@ class LoopThread:
     def _running(self) -> BlockingPortal:
         with self._lock:
             if self._is_closed:
-                raise CribStateError(_CLOSED)
+                raise LoopEndedError("closed")
             if self._portal is not None and self._process != os.getpid():
-                self._lose(_FORKED)  # a fork has the objects, but not the thread
+                self._lose("forked")  # a fork has the objects, but not the thread
             if self._portal is None:
                 thread, self._portal = _start()
                 self._process = os.getpid()
@@ -84,17 +82,18 @@ class LoopThread:
     def _forget(self, portal: BlockingPortal) -> None:
         with self._lock:
             if self._portal is portal:
-                self._lose(_ENDED)
+                self._lose("stopped")
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: Literal["forked", "stopped"]) -> None:
         if self._is_needed:
-            raise CribStateError(reason)
+            raise LoopEndedError(reason)
         if self._end is not None:
             self._end.detach()
         self._end = self._portal = None
 
 
-def _runs_a_loop() -> bool:
+def runs_a_loop() -> bool:
+    """Return whether this thread runs an event loop, which stands still while the thread waits."""
     try:
         current_token()
     except RuntimeError:
@@ -143,97 +142,46 @@ class _NotRunningError(Exception):
         self.portal = portal
 
 
-class _Question(Generic[T]):
-    """Something asked of an event loop by a thread, which may be interrupted at any moment of its waiting."""
+class _Work(Generic[T]):
+    """Work that a thread gives to an event loop; the thread may be interrupted while it waits."""
 
-    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
-        self._ask = ask
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        self._function = function
         self._scope: anyio.CancelScope | None = None
         self._is_begun = False
         self._is_given_up = False
 
-    def put(self, portal: BlockingPortal) -> T:
-        """Return the answer; whatever interrupts the waiting for it takes the question back."""
-        answer: Future[T] | None = None
+    def result_in(self, portal: BlockingPortal) -> T:
+        """Return the result; whatever interrupts the waiting for it cancels the work."""
+        result: Future[T] | None = None
         try:
-            answer = portal.start_task_soon(self._answer)
-            return answer.result()
+            result = portal.start_task_soon(self._run)
+            return result.result()
         except CancelledError as error:
             if not self._is_begun:
                 raise _NotRunningError(portal) from error
-            raise CribStateError(_CLOSED_MEANWHILE) from error
+            raise LoopEndedError("closed meanwhile") from error
         except BaseException as error:
-            if answer is None and isinstance(error, RuntimeError):
+            if result is None and isinstance(error, RuntimeError):
                 raise _NotRunningError(portal) from error
-            if answer is None or not answer.done():
-                with suppress(RuntimeError):  # the loop has ended, and the question with it
+            if result is None or not result.done():
+                with suppress(RuntimeError):  # the loop has ended, and the work with it
                     portal.start_task_soon(self._give_up)
             raise
 
-    async def _answer(self) -> T:
+    async def _run(self) -> T:
         await checkpoint_if_cancelled()  # by a loop that is about to end
         self._is_begun = True
         with anyio.CancelScope() as self._scope:
             if self._is_given_up:
                 self._scope.cancel()
-            return await self._ask()
-        raise CribStateError("nobody waits for the answer")
+            return await self._function()
+        raise CancelledError  # which nobody waits for
 
     def _give_up(self) -> None:
         self._is_given_up = True
         if self._scope is not None:
             self._scope.cancel()
-
-
-class PrivateLoop:
-    """Runs asynchronous functions in one background thread, which is started by the first of them.
-
-    The thread ends with `close`, with the loop that nobody holds any more, and with the interpreter; what it
-    runs at that time is cancelled.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._portal: BlockingPortal | None = None
-        self._close: weakref.finalize[..., PrivateLoop] | None = None
-        self._process = 0
-
-    def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
-        """Return what an asynchronous function returns; a caller that is interrupted cancels it."""
-        try:
-            future = self._open().start_task_soon(function, *args)
-        except RuntimeError:  # it was ended by what it ran, such as an exit
-            self.close()
-            future = self._open().start_task_soon(function, *args)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
-
-    def close(self) -> None:
-        """End the thread, if it runs; a later call starts another."""
-        with self._lock:
-            close, self._portal, self._close = self._close, None, None
-        if close is not None:
-            close()
-
-    def _open(self) -> BlockingPortal:
-        with self._lock:
-            if self._close is not None and self._process != os.getpid():
-                _LEFT_BEHIND.append(self._close.detach())  # a fork has the objects, but not the thread
-                self._portal = None
-            if self._portal is None:
-                manager = start_blocking_portal()
-                self._portal = manager.__enter__()
-                self._close = weakref.finalize(self, _stop, manager, self._portal)
-                self._process = os.getpid()
-            return self._portal
-
-
-def _stop(manager: AbstractContextManager[BlockingPortal], portal: BlockingPortal) -> None:
-    with suppress(RuntimeError):  # it has ended by itself
-        portal.call(portal.stop, True)  # noqa: FBT003 - cancel what runs; it is passed on by position
-    manager.__exit__(None, None, None)
 
 
 async def in_thread(function: Callable[..., T], *args: object) -> T:

@@ -1,11 +1,11 @@
 """The same crib for programs without an event loop."""
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from toolcrib.concurrency.loop import LoopThread
+from toolcrib.concurrency.loop import LoopEndedError, LoopThread, runs_a_loop
 from toolcrib.crib.availability import Ref
 from toolcrib.crib.code import Named
 from toolcrib.crib.config.files import Config
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
 
 __all__ = ["SyncCrib"]
+
+T = TypeVar("T")
+_WITHIN = "this thread runs an event loop, which would stand still; use Crib and await, or another thread"
+_ENDED = {
+    "closed": "this crib is closed already; make another",
+    "closed meanwhile": "this crib was closed before the answer was there",
+    "forked": "this crib was opened by the process that this one was forked from; make another",
+    "stopped": "the event loop of this crib was ended by what it ran; make another",
+}
 
 
 class _Inner(Crib):
@@ -71,7 +80,7 @@ class SyncCrib:
 
     def __enter__(self) -> Self:
         try:
-            self._loop.ask(self._crib.__aenter__)
+            self._ask(self._crib.__aenter__)
         except CribStateError:  # it is open, and stays so, or closed
             raise
         except BaseException:
@@ -89,7 +98,7 @@ class SyncCrib:
         self._is_open = False
         try:
             with suppress(CribStateError):  # it is closed already
-                self._loop.ask(partial(self._crib.__aexit__, None, None, None))
+                self._ask(partial(self._crib.__aexit__, None, None, None))
         finally:
             self._loop.close()
 
@@ -107,23 +116,23 @@ class SyncCrib:
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first."""
-        return self._loop.ask(partial(self._crib.search, query, **options))
+        return self._ask(partial(self._crib.search, query, **options))
 
     def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
         """Return the tools in the order of their ids."""
-        return self._loop.ask(partial(self._crib.tools, **options))
+        return self._ask(partial(self._crib.tools, **options))
 
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces in order."""
-        return self._loop.ask(self._crib.namespaces)
+        return self._ask(self._crib.namespaces)
 
     def describe(self, tool_id: Ref, level: DetailLevel | str = "schema") -> ToolDoc:
         """Return what is known about a tool."""
-        return self._loop.ask(partial(self._crib.describe, tool_id, level))
+        return self._ask(partial(self._crib.describe, tool_id, level))
 
     def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
-        return self._loop.ask(partial(self._crib.examples, tool_id, max))
+        return self._ask(partial(self._crib.examples, tool_id, max))
 
     def run(
         self,
@@ -137,7 +146,7 @@ class SyncCrib:
     ) -> RunResult:
         """Run a tool and return what it gave; `progress` is called in the thread of the crib."""
         asked = partial(self._crib.run, timeout=timeout, progress=progress, caller=caller, defaults=defaults)
-        return self._loop.ask(partial(asked, tool_id, args))
+        return self._ask(partial(asked, tool_id, args))
 
     def stream(
         self,
@@ -152,21 +161,21 @@ class SyncCrib:
         asked = partial(self._crib.stream, timeout=timeout, caller=caller, defaults=defaults)
         events = asked(tool_id, args)
         try:
-            while (event := self._loop.ask(partial(anext, events, None))) is not None:
+            while (event := self._ask(partial(anext, events, None))) is not None:
                 yield event
         finally:
             with suppress(RuntimeError):  # an interrupt closes it already, or the loop has ended
-                self._loop.ask(events.aclose)
+                self._ask(events.aclose)
 
     def run_chain(self, steps: Steps, **options: Any) -> Any:
         """Run tools one after another and return what each gave."""
-        return self._loop.ask(partial(self._crib.run_chain, steps, **options))
+        return self._ask(partial(self._crib.run_chain, steps, **options))
 
     def stubs(
         self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
     ) -> str:
         """Return tools as Python signatures, as `Crib.stubs` does."""
-        return self._loop.ask(partial(self._crib.stubs, tools, namespace=namespace, budget=budget))
+        return self._ask(partial(self._crib.stubs, tools, namespace=namespace, budget=budget))
 
     def execute(
         self,
@@ -180,7 +189,7 @@ class SyncCrib:
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Crib.execute` does."""
         run = partial(self._crib.execute, backend=backend, profile=profile, timeout=timeout, limits=limits)
-        return self._loop.ask(partial(run, code, language_fallback=language_fallback))
+        return self._ask(partial(run, code, language_fallback=language_fallback))
 
     def convert(
         self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any
@@ -190,11 +199,11 @@ class SyncCrib:
 
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
         """Wait until all servers and APIs have listed their tools or failed."""
-        return self._loop.ask(partial(self._crib.ready, timeout))
+        return self._ask(partial(self._crib.ready, timeout))
 
     def reload(self, config: Config) -> Reload:
         """Take up another configuration without dropping calls, and return what is different."""
-        return self._loop.ask(partial(self._crib.reload, config))
+        return self._ask(partial(self._crib.reload, config))
 
     def status(self) -> Mapping[str, ServerStatus]:
         """Return how the servers and APIs are doing."""
@@ -202,4 +211,17 @@ class SyncCrib:
         async def status() -> Mapping[str, ServerStatus]:
             return self._crib.status()
 
-        return self._loop.ask(status) if self._is_open else self._crib.status()
+        return self._ask(status) if self._is_open else self._crib.status()
+
+    def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Return what an asynchronous function returns, run in the loop of the crib.
+
+        Raises:
+            CribStateError: the crib is closed, or is closed meanwhile; or this thread runs a loop itself.
+        """
+        if runs_a_loop():
+            raise CribStateError(_WITHIN)
+        try:
+            return self._loop.call(question)
+        except LoopEndedError as error:
+            raise CribStateError(_ENDED[error.reason]) from error

@@ -4,14 +4,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from anyio import CapacityLimiter, from_thread, to_thread
 
-from toolcrib.concurrency.loop import PrivateLoop
+from toolcrib.concurrency.loop import LoopEndedError, LoopThread
 from toolcrib.discovery.protocols import Derived, Embedder, Hit, Indexed, LocalEmbedder, Ranking
 from toolcrib.discovery.records import ScoreType
 from toolcrib.discovery.search.confidence import by_meaning
@@ -79,7 +78,7 @@ class EmbeddingSearcher:
         self._source = VectorSource(embedder, text=text, cache=cache, batch=batch)
         self._live = LiveVectors(self._source, precision=dtype, exact_limit=exact_limit)
         self._midpoint, self._slope = calibration
-        self._loop = PrivateLoop()
+        self._loop = LoopThread()
         self._lock = threading.Lock()
         self._queries: OrderedDict[str, Floats] = OrderedDict()
         """The vectors of the latest questions, the latest last."""
@@ -170,7 +169,8 @@ class EmbeddingSearcher:
 
     def close(self) -> None:
         """End the private event loop, if it runs; the searcher can still be used."""
-        self._loop.close()
+        loop, self._loop = self._loop, LoopThread()
+        loop.close()
 
     def _prepare(self, ways: CallerHooks) -> None:
         self._live.settle(ways)
@@ -231,8 +231,8 @@ class EmbeddingSearcher:
 
     def _in_loop(self, texts: Sequence[str]) -> Any:
         try:
-            return self._loop.call(self._embedder.embed, texts)
-        except CancelledError as error:
+            return self._loop.call(lambda: self._embedder.embed(texts))
+        except LoopEndedError as error:
             raise EmbeddingError("the searcher was closed while it waited for the embedder") from error
 
 
