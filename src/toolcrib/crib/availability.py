@@ -1,11 +1,11 @@
 """Which servers and APIs a call needs, and what to say of a tool whose server is not there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolNotFoundError
-from toolcrib.model import LocalTool, Resolver, Tool, ToolBackend, ToolId
+from toolcrib.model import LocalTool, Resolver, Tool, ToolId
 from toolcrib.redaction import hide_secrets
 
 __all__ = ["AvailabilityResolver", "Ref", "Why", "id_of"]
@@ -29,6 +29,8 @@ class AvailabilityResolver:
         self._index = index
         self._why = why
         self._concerns = concerns
+        self.backends = index.backends
+        """Returns where a tool can run."""
 
     def resolve(self, ref: str | ToolId) -> Tool:
         """Return the tool that a reference means.
@@ -49,10 +51,6 @@ class AvailabilityResolver:
             raise BackendUnavailableError(
                 tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False
             ) from failure
-
-    def backends(self, tool_id: str | ToolId) -> Sequence[ToolBackend]:
-        """Return where a tool can run."""
-        return self._index.backends(tool_id)
 
 
 def id_of(ref: Ref) -> str | ToolId:

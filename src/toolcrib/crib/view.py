@@ -149,7 +149,8 @@ class View:
             ToolError: one of its leaves says what went wrong, on which backend, doing what.
         """
         tool_id = id_of(tool_id)
-        self._waiting.check(tool_id)
+        self._check_open()
+        self._part.waiting.check(tool_id)
         return await self._part.runner.run(
             tool_id, args, timeout=timeout, progress=progress, caller=caller, defaults=defaults
         )
@@ -165,7 +166,8 @@ class View:
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
         tool_id = id_of(tool_id)
-        self._waiting.check(tool_id)
+        self._check_open()
+        self._part.waiting.check(tool_id)
         events = self._part.runner.stream(tool_id, args, timeout=timeout, caller=caller, defaults=defaults)
         async with aclosing(events):
             async for event in events:

@@ -81,15 +81,14 @@ class CallState:
 
 def begin(observers: Iterable[Observer], state: CallState) -> list[Finish]:
     """Tell observers that a call begins, and return those who wait for its end."""
-    return [finish for each in observers if (finish := _begun(each, state)) is not None]
-
-
-def _begun(observer: Observer, state: CallState) -> Finish | None:
-    try:
-        return observer.begin(state.tool_id, state.caller)
-    except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
-        _LOG.exception("the observer %r failed", observer)
-        return None
+    watchers: list[Finish] = []
+    for observer in observers:
+        try:
+            if (finish := observer.begin(state.tool_id, state.caller)) is not None:
+                watchers.append(finish)
+        except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
+            _LOG.exception("the observer %r failed", observer)
+    return watchers
 
 
 def tell(

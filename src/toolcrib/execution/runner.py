@@ -306,7 +306,8 @@ class Runner:
                         scope.deadline += waited
                 state.op = "policy"
                 request = await self._admitted(state, tool_id, defaults=defaults)
-                backends = self._backends(request)
+                offered = self._resolver.backends(request.tool.id)
+                backends = candidates(request.tool, offered, self._executors, self._select)
                 own = self._timeout_of(backends[0]) if own_limit is None else None
                 if own is not None:
                     scope.deadline, limit = scope.deadline - limit + own, own
@@ -339,36 +340,29 @@ class Runner:
         state.request = Request(tool=tool, args=copy_json(request.args), caller=state.caller)
         return state.request
 
-    def _backends(self, request: Request) -> Sequence[ToolBackend]:
-        offered = self._resolver.backends(request.tool.id)
-        return candidates(request.tool, offered, self._executors, self._select)
-
     async def _answered(
         self, state: CallState, request: Request, backends: Sequence[ToolBackend], emit: Emit | None
     ) -> Answer:
         """Return the answer of the first backend that gives one."""
-        for backend in backends[:-1]:
+        tried = 0
+        while True:
+            backend = backends[tried]
+            tried += 1
+            state.backend, state.op = backend, "execute"
+            call = Call(
+                tool=request.tool,
+                args=request.args,
+                caller=request.caller,
+                backend=backend,
+                emit=emit,
+                deadline=state.deadline,
+            )
             try:
-                return await self._asked(state, request, backend, emit)
+                return await self._way(call)
             except BackendUnavailableError as error:
-                if not may_go_on(request, error):
+                if tried == len(backends) or not may_go_on(request, error):
                     raise
                 state.notes.append(f"{label(backend)} was unavailable; another backend was tried")
-        return await self._asked(state, request, backends[-1], emit)
-
-    async def _asked(
-        self, state: CallState, request: Request, backend: ToolBackend, emit: Emit | None
-    ) -> Answer:
-        state.backend, state.op = backend, "execute"
-        call = Call(
-            tool=request.tool,
-            args=request.args,
-            caller=request.caller,
-            backend=backend,
-            emit=emit,
-            deadline=state.deadline,
-        )
-        return await self._way(call)
 
     async def _execute(self, call: Call) -> Answer:
         """Run a call on its backend and check its value, with every failure as one of the typed errors."""

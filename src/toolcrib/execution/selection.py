@@ -14,6 +14,7 @@ from toolcrib.redaction import said_by
 __all__ = ["by_kind", "candidates", "label", "may_go_on"]
 
 _ORDER: dict[BackendKind, int] = {"local": 0, "provider": 1, "mcp": 2}
+_OPTION = {"local": "local=", "mcp": "mcp=", "provider": "providers="}
 _MOST = 100
 """How many backends a selector may choose, so that one that never ends is known."""
 
@@ -61,10 +62,19 @@ def candidates(
         raise
     except Exception as error:  # a selector is somebody else's code, and so is what it returns
         raise InvalidBackendError(f"the selector failed: {said_by(error)}") from error
-    usable = [backend for backend in chosen if _missing(backend, executors) is None]
+    usable: list[ToolBackend] = []
+    reasons: dict[str, None] = {}
+    for backend in chosen:
+        executor = executors.get(backend.kind)
+        if executor is None:
+            option = _OPTION[backend.kind]
+            reasons[f"nothing here runs {backend.kind} backends; give the runner {option}"] = None
+        elif (reason := executor.missing(backend)) is not None:
+            reasons[reason] = None
+        else:
+            usable.append(backend)
     if not usable:
-        reasons = (_missing(backend, executors) for backend in chosen)
-        text = "; ".join(dict.fromkeys(filter(None, reasons))) or "the selector chose none"
+        text = "; ".join(filter(None, reasons)) or "the selector chose none"
         raise NoBackendError(tool_id=str(tool.id), reason=text)
     return usable
 
@@ -88,13 +98,3 @@ def _chosen(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolBackend
             name = label(backend) if isinstance(backend, ToolBackend) else f"a {type(backend).__name__}"
             raise InvalidBackendError(f"the selector chose {name}, which is no backend of the tool")
     return chosen
-
-
-def _missing(backend: ToolBackend, executors: Mapping[str, Executor]) -> str | None:
-    executor = executors.get(backend.kind)
-    if executor is None:
-        return f"nothing here runs {backend.kind} backends; give the runner {_OPTION[backend.kind]}"
-    return executor.missing(backend)
-
-
-_OPTION = {"local": "local=", "mcp": "mcp=", "provider": "providers="}

@@ -56,7 +56,10 @@ class ToolId:
                 raise self._refusal(f"its version must be an exact one; {error}") from error
             object.__setattr__(self, "version", str(precedence))
         object.__setattr__(self, "_precedence", precedence)
-        object.__setattr__(self, "_text", self._spelt())
+        text = self.name
+        if self.namespace is not None:
+            text = f"{self.namespace}:{text}:{self.version}" if self.version else f"{self.namespace}:{text}"
+        object.__setattr__(self, "_text", text)
 
     def _refusal(self, reason: str) -> InvalidToolIdError:
         given = (self.namespace, self.name, self.version)
@@ -84,9 +87,3 @@ class ToolId:
 
     def __str__(self) -> str:
         return self._text
-
-    def _spelt(self) -> str:
-        if self.namespace is None:
-            return self.name
-        text = f"{self.namespace}:{self.name}"
-        return f"{text}:{self.version}" if self.version else text

@@ -83,8 +83,9 @@ class Waiting:
         have learnt it since, and in a process that runs one tool and ends nobody else would ask. So a name
         that is mistyped costs a start of its server, once; after its first answer it is told at once.
         """
-        namespace, known = namespace_of(tool_id), None
+        known = None
         while self._is_absent(tool_id):
+            namespace = namespace_of(tool_id)
             origin = self._listing.origins.get(namespace)
             if origin is known:  # it was waited for, and no other has come in its place
                 return

@@ -195,7 +195,7 @@ class IndexReader:
             ToolNotFoundError: with the nearest ids.
         """
         with self._shared.lock:
-            (found,) = self._lookup.entries([latest(self._lookup, ref)])
+            found = latest(self._lookup, ref)
         return found.tool
 
     def versions(self, tool_id: str | ToolId) -> tuple[str, ...]:

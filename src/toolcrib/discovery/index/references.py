@@ -3,6 +3,7 @@
 from difflib import get_close_matches
 from itertools import chain, islice
 
+from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.keys import is_exact, key_of, without_version
 from toolcrib.errors import InvalidToolIdError, InvalidVersionError, ToolNotFoundError
@@ -21,20 +22,26 @@ _LONGEST = 200
 _ALIKE = 0.6
 
 
-def latest(lookup: Lookup, reference: str | ToolId) -> str:
-    """Return the id of the tool that a reference means.
+def latest(lookup: Lookup, reference: str | ToolId) -> Entry:
+    """Return the tool that a reference means.
 
     Raises:
         InvalidToolIdError: it is neither an id nor an id with a constraint for its version.
         InvalidConstraintError: what stands in the place of the version is none.
         ToolNotFoundError: with the nearest ids, where nothing answers to it.
     """
-    if isinstance(reference, str) and (constrained := _constrained(reference)):
-        name, constraint = constrained
-        return _highest(lookup, str(name), reference, constraint)
+    if isinstance(reference, str):
+        parts = reference.split(":", _MAX_PARTS - 1)
+        if len(parts) == _MAX_PARTS and not _is_exact(parts[-1]):
+            if not parts[-1].strip():
+                reason = "its version is empty; leave out the last colon, or write one"
+                raise InvalidToolIdError(reference, reason)
+            name = str(ToolId(parts[0], parts[1]))
+            return _highest(lookup, name, reference, Constraint.parse(parts[-1]))
     tool_id = key_of(reference)
-    if tool_id in lookup:
-        return tool_id
+    found = lookup.get(tool_id)
+    if found is not None:
+        return found
     if is_exact(tool_id):
         raise not_found(lookup, tool_id)
     return _highest(lookup, tool_id, tool_id)
@@ -69,16 +76,6 @@ def _name(reference: str) -> str:
     return reference.split(":", 2)[1 if ":" in reference else 0]
 
 
-def _constrained(reference: str) -> tuple[ToolId, Constraint] | None:
-    """Return a name and a constraint, where the last part of a reference is no exact version."""
-    parts = reference.split(":", _MAX_PARTS - 1)
-    if len(parts) < _MAX_PARTS or _is_exact(parts[-1]):
-        return None
-    if not parts[-1].strip():
-        raise InvalidToolIdError(reference, "its version is empty; leave out the last colon, or write one")
-    return ToolId(parts[0], parts[1]), Constraint.parse(parts[-1])
-
-
 def _is_exact(text: str) -> bool:
     try:
         Version.parse(text)
@@ -92,13 +89,14 @@ def _version(tool_id: str) -> Version | None:
     return Version.parse(parts[-1]) if len(parts) == _MAX_PARTS else None
 
 
-def _highest(lookup: Lookup, name: str, reference: str, constraint: Constraint | None = None) -> str:
+def _highest(lookup: Lookup, name: str, reference: str, constraint: Constraint | None = None) -> Entry:
     """Return the highest version of a tool that a constraint admits, a stable one before any other."""
     found = [
         (not version.prerelease, version, tool_id)
         for tool_id in lookup.versions(name)
         if (version := _version(tool_id)) and (constraint is None or version in constraint)
     ]
-    if not found:
+    best = lookup.get(max(found)[-1]) if found else None
+    if best is None:
         raise not_found(lookup, reference)
-    return max(found)[-1]
+    return best

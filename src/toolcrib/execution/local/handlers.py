@@ -177,14 +177,15 @@ class LocalHandlers:
 
     async def _run(self, task: "_Task") -> Any:
         if task.handler.in_loop:
-            value = await _awaited(task.call, task.in_loop())
+            value = await _awaited(task.call, task.start)
         else:
             value = await self._in_thread(task.in_thread, task.call)
             if not isinstance(value, _Unfinished):
                 return value
-            value = await _awaited(task.call, value.finish())
+            unfinished = value.value
+            value = await _awaited(task.call, lambda: unfinished)
         if inspect.isasyncgen(value):
-            return await _awaited(task.call, task.collect(value))
+            return await _awaited(task.call, lambda: task.collect(value))
         if isinstance(value, Iterator):
             return await self._in_thread(lambda: task.drain(value), task.call)
         return as_json(task.call, value, task.handler)
@@ -217,9 +218,6 @@ class _Unfinished:
 
     value: Any
 
-    async def finish(self) -> Any:
-        return await self.value if inspect.isawaitable(self.value) else self.value
-
 
 @dataclass(frozen=True, slots=True)
 class _Task:
@@ -232,12 +230,8 @@ class _Task:
     named: dict[str, Any]
 
     def start(self) -> Any:
+        """Call the function; one for the loop gives a coroutine, or an asynchronous generator."""
         return self.handler.function(*self.positional, **self.named)
-
-    async def in_loop(self) -> Any:
-        """Call a coroutine function, and return what it gives: a value, or an asynchronous generator."""
-        value = self.start()
-        return await value if inspect.isawaitable(value) else value
 
     def in_thread(self) -> Any:
         """Call a function, and finish what it gives: a value, or a generator."""
@@ -275,10 +269,11 @@ class _Task:
         return chunks.value
 
 
-async def _awaited(call: Call, value: Awaitable[Any]) -> Any:
-    """Return what a handler's coroutine gives, or raise what the caller is to get for what it raises."""
+async def _awaited(call: Call, start: Callable[[], Any]) -> Any:
+    """Return what comes of a handler in the loop, or raise what the caller is to get for what it raises."""
     try:
-        return await value
+        value = start()
+        return await value if inspect.isawaitable(value) else value
     except anyio.get_cancelled_exc_class() as error:
         if is_being_cancelled():
             raise
