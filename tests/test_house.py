@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
@@ -62,6 +64,7 @@ EXTRAS = {
     "mcp", "mcp_types", "httpx2", "click", "rich", "httpx", "yaml", "opentelemetry", "onnxruntime", "tokenizers",
     "usearch", "pydantic_monty", "pyseccomp", "prometheus_client", "starlette", "uvicorn",
 }  # fmt: skip
+RECURSION = "toolcrib.adapter.rewrite"
 HOSTS = re.compile(r"pythonhosted|pypi\.org|registry\.npmjs|index-url|/simple\b")
 
 
@@ -93,6 +96,32 @@ def test_a_class_name_means_one_thing(root: Path) -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(name)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def imports(tree: ast.Module, known: set[str]) -> Iterator[str]:
+    """Yield the modules that a module imports, within functions and for type checkers too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in known else node.module
+
+
+def test_modules_import_each_other_in_one_place_alone(root: Path) -> None:
+    # A subschema is any schema, so the modules that rewrite them need each other. The package itself, which
+    # loads its names when they are first used, is left out.
+    trees = {name.removesuffix(".__init__"): tree for name, tree in modules(root).items()}
+    known = trees.keys() - {"toolcrib"}
+    graph = defaultdict(set)
+    for name in known:
+        for other in known.intersection(imports(trees[name], known)):
+            ends = [RECURSION if end.startswith(f"{RECURSION}.") else end for end in (name, other)]
+            if ends[0] != ends[1]:
+                graph[ends[0]].add(ends[1])
+    order = list(TopologicalSorter(graph).static_order())  # a circle is a CycleError, which shows it
+    assert order.index(RECURSION) > order.index("toolcrib.errors")
 
 
 def test_a_folder_is_a_page(root: Path) -> None:

@@ -1,23 +1,21 @@
 """Code that calls the tools of a crib: what it may name, and the way its calls take."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import anyio
 
 from toolcrib.crib.availability import Ref, id_of
-from toolcrib.discovery import Result, Summary
+from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.sources.waiting import Waiting
+from toolcrib.discovery import Index, IndexView, Result, Summary
 from toolcrib.errors import ToolcribError
-from toolcrib.model import Tool
+from toolcrib.model import Tool, ToolDoc, ToolId
 from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import named_tools
 
-if TYPE_CHECKING:
-    from toolcrib.crib.sources.waiting import Waiting
-    from toolcrib.crib.view import View
-
-__all__ = ["CALLER", "CodeGateway", "CodeMode", "CribCatalogue", "Named", "Sandboxes"]
+__all__ = ["CALLER", "CodeGateway", "CodeMode", "CodeTools", "CribCatalogue", "Named", "Sandboxes"]
 
 CALLER = "code"
 """Who calls, in the records of calls that code makes."""
@@ -25,10 +23,48 @@ Named = Ref | Summary | Result
 """What a tool may be named by: its id, itself, or what a list or a search gives."""
 
 
+class CodeTools(Protocol):
+    """The tools that code may use: a `View`, as far as code goes."""
+
+    @property
+    def settings(self) -> Settings:
+        """The configuration."""
+        ...
+
+    @property
+    def index(self) -> Index | IndexView:
+        """The catalogue."""
+        ...
+
+    def known(self, tool_id: str | ToolId) -> ToolDoc:
+        """Return what is known about a tool already."""
+        ...
+
+    @property
+    def search(self) -> Callable[..., Awaitable[Any]]:
+        """Finds tools."""
+        ...
+
+    @property
+    def describe(self) -> Callable[..., Awaitable[Any]]:
+        """Tells about a tool."""
+        ...
+
+    @property
+    def run(self) -> Callable[..., Awaitable[Any]]:
+        """Runs a tool."""
+        ...
+
+    @property
+    def run_chain(self) -> Callable[..., Awaitable[Any]]:
+        """Runs tools one after another."""
+        ...
+
+
 class CribCatalogue:
     """The tools that code may name: all that are in the catalogue when they are asked for."""
 
-    def __init__(self, view: "View", servers: Callable[[], Collection[str]] = tuple) -> None:
+    def __init__(self, view: CodeTools, servers: Callable[[], Collection[str]] = tuple) -> None:
         """Tell of the tools of a view; `servers` are namespaces also while they have no tools."""
         self._view = view
         self._servers = servers
@@ -84,7 +120,7 @@ class CribCatalogue:
 class CodeGateway:
     """A view as code in a sandbox reaches it; calls are recorded as those of code."""
 
-    def __init__(self, view: "View") -> None:
+    def __init__(self, view: CodeTools) -> None:
         self._view = view
 
     async def search(self, query: str, *, limit: int = 10) -> Any:
@@ -128,7 +164,7 @@ class Sandboxes:
 class CodeMode:
     """Runs code that calls the tools of a view, and of nothing else."""
 
-    def __init__(self, view: "View", waiting: "Waiting", sandboxes: Sandboxes) -> None:
+    def __init__(self, view: CodeTools, waiting: Waiting, sandboxes: Sandboxes) -> None:
         self._view = view
         self._waiting = waiting
         self._sandboxes = sandboxes

@@ -1,4 +1,8 @@
-"""The one walk over a schema: each subschema becomes what the provider takes, with the way back beside it."""
+"""The one walk over a schema: each subschema becomes what the provider takes, with the way back beside it.
+
+The walk and the modules that convert one kind of schema each are recursive, since a subschema may be of any
+kind. They are given the `Walk`, and import it for type checkers alone: the only circle among the imports.
+"""
 
 from typing import Any, Final
 
