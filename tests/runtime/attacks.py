@@ -564,6 +564,31 @@ KERNEL = (
     ),
     _made(
         "kernel",
+        "out-of-band bytes on sockets",
+        TRY
+        + """
+import ctypes, os, socket
+one, other = socket.socketpair()
+one.send(b"plain")
+for end in (one, socket.socket(fileno=os.dup(3))):
+    for flags in (socket.MSG_OOB, socket.MSG_OOB | socket.MSG_DONTWAIT):
+        attempt(end.send, b"!", flags)
+        attempt(end.sendmsg, [b"!"], [], flags)
+        attempt(end.recv, 1, flags)
+        attempt(end.recvmsg, 1, 0, flags)
+libc = ctypes.CDLL(None, use_errno=True)
+for many in (libc.sendmmsg, libc.recvmmsg):
+    done = many(one.fileno(), None, 0, socket.MSG_OOB, None)
+    tried.append("PermissionError" if done == -1 and ctypes.get_errno() == 1 else f"got {done}")
+__out = [other.recv(5).decode(), *tried]
+""",
+        {
+            "monty": unsupported,
+            "process": gives("refused", lambda got: got == ["plain", *["PermissionError"] * 18]),
+        },
+    ),
+    _made(
+        "kernel",
         "writable and executable memory",
         "import mmap\ntry:\n    mmap.mmap(-1, 4096, prot=7)\nexcept OSError:\n    pass\n__out = 'went on'",
         {"monty": unsupported, "process": gives("harmless", lambda value: value == "went on")},

@@ -1,6 +1,7 @@
 """The process sandbox itself: its walls as the host sees them, its limits, its pool."""
 
 import dataclasses
+import errno
 import os
 import random
 import signal
@@ -584,6 +585,26 @@ for option in range(1, 100):
         __out.append(option)
 """
     assert (await bench.run(code)).value == [3, 4, 38, 39]
+
+
+OUT_OF_BAND = """
+import os, socket
+one, other = socket.socketpair()
+__out = []
+for end in (one, socket.socket(fileno=os.dup(3))):
+    for call in (lambda: end.send(b"!", socket.MSG_OOB), lambda: end.recv(1, socket.MSG_OOB)):
+        try:
+            __out.append(call())
+        except OSError as error:
+            __out.append(error.errno)
+one.send(b"plain", socket.MSG_NOSIGNAL)
+__out.append(other.recv(9, socket.MSG_DONTWAIT).decode())
+"""
+
+
+@pytest.mark.anyio
+async def test_out_of_band_bytes_are_refused_and_others_pass(bench: Bench) -> None:
+    assert (await bench.run(OUT_OF_BAND)).value == [*[errno.EPERM] * 4, "plain"]
 
 
 @pytest.mark.anyio

@@ -23,6 +23,10 @@ _LOCKS = (6, 7)
 """F_SETLK, F_SETLKW: one process never locks itself out, so that these may do nothing."""
 _SOL_SOCKET, _SOCKET_OPTIONS = 1, (3, 4, 38, 39)
 """SO_TYPE, SO_ERROR, SO_PROTOCOL, SO_DOMAIN, to be read."""
+_MSG_OOB = 1
+_MESSAGE_FLAGS = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2}
+"""Which argument of a call holds its flags. Out-of-band bytes are refused: no program needs them on a unix
+socket, where the kernel's support for them has had memory errors."""
 _IDLE = ("utime", "utimes", "futimesat", "utimensat")
 """What does nothing: the times of files are all that a guest could change of the devices of this machine."""
 _LACKING = ("getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr")
@@ -48,8 +52,8 @@ ALLOWED = (
     *("set_tid_address", "membarrier", "arch_prctl", "getcpu", "sched_yield", "sched_getaffinity"),
     *("sched_getparam", "sched_getscheduler", "getpriority", "getrandom", "epoll_create"),
     *("epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "eventfd", "eventfd2"),
-    *("timerfd_create", "timerfd_settime", "timerfd_gettime", "sendto", "recvfrom", "sendmsg"),
-    *("recvmsg", "shutdown", "getsockname", "getpeername"),
+    *("timerfd_create", "timerfd_settime", "timerfd_gettime", "shutdown", "getsockname"),
+    "getpeername",
 )
 """What is allowed whatever its arguments; some of it exists on some architectures only."""
 
@@ -95,6 +99,8 @@ def _allow_by_arguments(seccomp: ModuleType, program: Any) -> None:
             program.add_rule(seccomp.ALLOW, name, arg(at, masked, _INT, value))
     for command in _LOCKS:
         program.add_rule(seccomp.ERRNO(0), "fcntl", arg(1, masked, _INT, command))
+    for name, at in _MESSAGE_FLAGS.items():
+        program.add_rule(seccomp.ALLOW, name, arg(at, masked, _MSG_OOB, 0))
     level = arg(1, masked, _INT, _SOL_SOCKET)
     for option in _SOCKET_OPTIONS:
         program.add_rule(seccomp.ALLOW, "getsockopt", level, arg(2, masked, _INT, option))
