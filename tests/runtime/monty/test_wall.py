@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from runtime.monty.guests import Guests, status, workers
 
-from toolcrib.runtime.monty.wall import NOBODY, WorkerFolder, wall_here, write_filter
+from toolcrib.runtime.isolation import GUEST_UID, WORKER, compile_filter
+from toolcrib.runtime.monty.wall import WorkerFolder, wall_here
 
 needs_bubblewrap = pytest.mark.usefixtures("needs_bubblewrap")
 
@@ -23,7 +24,7 @@ async def test_a_worker_is_nobody_with_nothing(box: Guests) -> None:
     assert await box.run("__out = 1", profile="hardened") == 1
     (worker,) = workers()
     told = status(worker)
-    uid = NOBODY if os.geteuid() == 0 else os.geteuid()
+    uid = GUEST_UID if os.geteuid() == 0 else os.geteuid()
     assert told["Uid"].split() == [str(uid)] * 4
     assert int(told["CapEff"], 16) == int(told["CapPrm"], 16) == int(told["CapBnd"], 16) == 0
     assert (told["NoNewPrivs"], told["Seccomp"]) == ("1", "2")
@@ -53,7 +54,7 @@ async def test_a_bare_worker_has_bounds_too(bare: Guests) -> None:
 
 @needs_bubblewrap
 def test_the_filter_refuses_processes_files_and_sockets(tmp_path: Path) -> None:
-    write_filter(tmp_path / "filter")
+    (tmp_path / "filter").write_bytes(compile_filter(WORKER))
     perl = "print fork() // 'no fork'; print socket(my $s, 1, 1, 0) || 'no socket'; print open(F, '>', '/tmp/x') || 'no file'; print open(F, '<', '/etc/hostname') ? 'read' : $!"
     script = f'exec "$0" --ro-bind / / --dev /dev --tmpfs /tmp --seccomp 9 perl -e "$1" 9<{tmp_path}/filter'
     done = subprocess.run(
@@ -80,7 +81,7 @@ FLAGS = {
 
 @needs_bubblewrap
 def test_the_filter_looks_at_options_and_flags(tmp_path: Path) -> None:
-    write_filter(tmp_path / "filter")
+    (tmp_path / "filter").write_bytes(compile_filter(WORKER))
     number = PRCTL[platform.machine()]
     perl = f"my $name = 'n'; for my $o ({', '.join(map(str, CONTROLS))}) {{ print syscall({number}, $o, $o == 15 ? $name : 1, 0, 0, 0) < 0 && $! == 1 ? 'no ' : 'yes ' }}"
     perl += f"for my $f ({', '.join(map(str, FLAGS))}) {{ print sysopen(F, '/etc/hostname', $f) || $! != 1 ? 'yes ' : 'no ' }}"

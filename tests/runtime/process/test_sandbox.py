@@ -16,9 +16,10 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import CodeError, LimitExceededError, RuntimeUnavailableError, SandboxViolationError
 from toolcrib.runtime import Bridge, Job, Limits, Output, Sandbox
+from toolcrib.runtime.isolation import GUEST_UID, Bubblewrap
 from toolcrib.runtime.process import ProcessSandbox
 from toolcrib.runtime.process.cgroup import Cgroups
-from toolcrib.runtime.process.wall import GUEST_UID, find_wall
+from toolcrib.runtime.process.wall import find_wall
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
 
@@ -53,7 +54,7 @@ async def test_it_is_a_sandbox_that_says_what_it_is_made_of(bench: Bench) -> Non
     assert (info.kind, info.readiness, info.details["available"]) == ("process", "beta", True)
     assert {"namespaces", "seccomp", "no network"} <= set(info.details["isolation"])
     assert info.details["profiles"][:2] == ["dev", "standard"]
-    assert info.details["host_uid"] == (GUEST_UID if find_wall().as_root else os.geteuid())
+    assert info.details["host_uid"] == (GUEST_UID if find_wall().bubblewrap.as_root else os.geteuid())
     assert info.details["cgroup"] == bool(find_wall().cgroups.parents)
     assert ("hardened" in info.details["profiles"]) == find_wall().cgroups.memory
     enforced = bench.sandbox.enforces(Limits())
@@ -71,9 +72,9 @@ async def test_the_kernel_holds_an_unprivileged_process_under_a_filter(bench: Be
         for seen in guests:
             assert seen["NoNewPrivs"] == "1"
             assert {seen[name] for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {"0" * 16}
-            uid = GUEST_UID if find_wall().as_root else os.geteuid()
+            uid = GUEST_UID if find_wall().bubblewrap.as_root else os.geteuid()
             assert set(seen["Uid"].split()) == {str(uid)}
-            assert seen["Groups"].split() in ([], [str(GUEST_UID)]) or not find_wall().as_root
+            assert seen["Groups"].split() in ([], [str(GUEST_UID)]) or not find_wall().bubblewrap.as_root
         tasks.cancel_scope.cancel()
 
 
@@ -451,7 +452,9 @@ async def test_the_hardened_profile_needs_memory_that_is_held(monkeypatch: pytes
 @pytest.mark.anyio
 async def test_a_program_that_is_gone_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for doors in (find_wall().cgroups, Cgroups({})):
-        gone = dataclasses.replace(find_wall(), program="/nowhere/bwrap", cgroups=doors)
+        gone = dataclasses.replace(
+            find_wall(), bubblewrap=Bubblewrap("/nowhere/bwrap", as_root=False), cgroups=doors
+        )
         monkeypatch.setattr("toolcrib.runtime.process.sandbox.find_wall", lambda gone=gone: gone)
         async with ProcessSandbox() as sandbox:
             # A shell puts a guest into its group, and finds no program; where there is none, we do.

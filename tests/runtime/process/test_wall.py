@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import toolcrib
+from toolcrib.runtime.isolation import GUEST_UID, INTERPRETER, WORKER, Bubblewrap, compile_filter
 from toolcrib.runtime.process.cgroup import Cgroups
-from toolcrib.runtime.process.seccomp import ALLOWED, filter_program
-from toolcrib.runtime.process.wall import GUEST_UID, Wall, interpreter
+from toolcrib.runtime.process.wall import Wall, interpreter
 
 NOBODY = """
 import sys
@@ -22,7 +22,7 @@ from toolcrib.runtime.process import ProcessSandbox
 async def main():
     async with ProcessSandbox() as sandbox:
         bench = Bench(sandbox)
-        code = "import os\\n__out = [os.getuid() == {uid}, await calc.add(a=1, b=2), os.listdir('/tmp')]"
+        code = "import os\\n__out = [os.getuid() == {guest}, await calc.add(a=1, b=2), os.listdir('/tmp')]"
         print((await bench.run(code)).value, sandbox.info().details["host_uid"] == {uid})
         for bad in ("open('/x', 'w')", "open('/dev/x', 'w')", "import os; os.fork()", "import os; os.unshare(0)",
                     "import os; os.chmod('/usr', 0o777)", "import os; os.mkdir('/root2')"):
@@ -55,7 +55,7 @@ def test_a_caller_who_is_not_root_is_walled_by_a_user_namespace() -> None:
         str(Path(__file__).parents[2]),
         *(path for path in sys.path if "site-packages" in path),
     ]
-    command = [*_interpreter_for(uid), "-c", NOBODY.format(paths=paths, uid=uid)]
+    command = [*_interpreter_for(uid), "-c", NOBODY.format(paths=paths, uid=uid, guest=GUEST_UID)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     lines = ended.stdout.splitlines()
     assert lines[:1] == ["[True, 3, []] True"], ended.stderr
@@ -63,14 +63,19 @@ def test_a_caller_who_is_not_root_is_walled_by_a_user_namespace() -> None:
 
 
 def test_root_in_a_user_namespace_is_not_called_unprivileged() -> None:
-    wall = Wall("/usr/bin/bwrap", "0.8.0", as_root=False, filter=b"", cgroups=Cgroups({}))
+    wall = Wall(Bubblewrap("/usr/bin/bwrap", as_root=False), "0.8.0", filter=b"", cgroups=Cgroups({}))
     assert ("unprivileged uid" in wall.layers) == (os.geteuid() != 0)
     assert "cgroup" not in wall.layers
     assert "--unshare-user" in wall.command(["x"], disk=1)
 
 
 def test_only_the_interpreter_and_its_libraries_are_bound_read_only() -> None:
-    wall = Wall("/usr/bin/bwrap", "0.8.0", as_root=True, filter=b"", cgroups=Cgroups({"memory": Path("/x")}))
+    wall = Wall(
+        Bubblewrap("/usr/bin/bwrap", as_root=True),
+        "0.8.0",
+        filter=b"",
+        cgroups=Cgroups({"memory": Path("/x")}),
+    )
     command = wall.command(interpreter(), disk=4096)
     bound = [command[at + 1] for at, word in enumerate(command) if word == "--ro-bind"]
     assert not [path for path in bound if Path(path) in {Path("/"), Path("/usr"), Path("/etc"), Path.home()}]
@@ -83,12 +88,13 @@ def test_the_filter_names_no_call_that_makes_processes_or_reaches_out() -> None:
     refused = {"fork", "vfork", "clone", "clone3", "execve", "execveat", "socket", "connect", "bind", "ptrace", "mount",
                "unshare", "setns", "bpf", "io_uring_setup", "keyctl", "userfaultfd", "perf_event_open", "memfd_create",
                "process_vm_readv", "pidfd_open", "personality", "chroot", "pivot_root", "init_module", "reboot"}  # fmt: skip
-    assert not refused & set(ALLOWED)
-    assert len(filter_program()) % 8 == 0
-    assert filter_program() is filter_program()
+    assert not refused & INTERPRETER.calls
+    assert refused & WORKER.calls == {"execve"}  # bubblewrap executes the worker under its filter
+    assert len(compile_filter(INTERPRETER)) % 8 == 0
+    assert compile_filter(INTERPRETER) is compile_filter(INTERPRETER)
 
 
 def test_the_filter_is_made_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/nowhere/at/all")
-    filter_program.cache_clear()
-    assert filter_program()
+    compile_filter.cache_clear()
+    assert compile_filter(INTERPRETER)

@@ -9,7 +9,8 @@ from anyio import to_thread
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
-from toolcrib.runtime.monty.wall import NOBODY, WorkerFolder, monty_binary, wall_here
+from toolcrib.runtime.isolation import GUEST_UID
+from toolcrib.runtime.monty.wall import WorkerFolder, monty_binary, wall_here
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, SecurityProfile
 
@@ -58,7 +59,7 @@ class MontySandbox:
 
         details["engine"] = f"pydantic-monty {__version__}"
         details["language"] = "a part of Python"
-        details["host_uid"] = NOBODY if walls and os.geteuid() == 0 else os.geteuid()
+        details["host_uid"] = GUEST_UID if walls and os.geteuid() == 0 else os.geteuid()
         details["memory"] = "the engine's own allocator; the address space of a worker as a second bound"
         details["cpu"] = "the time that passes while the code computes, not that of the processor"
         details["cgroup"] = False

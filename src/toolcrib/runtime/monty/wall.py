@@ -4,8 +4,6 @@ The interpreter is the inner wall: code cannot name a file, a socket or a proces
 the case that a flaw in the interpreter lets code run as machine code.
 """
 
-import errno
-import importlib
 import os
 import shlex
 import shutil
@@ -20,12 +18,19 @@ from types import TracebackType
 from typing import Self
 
 from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.isolation import (
+    GUEST_UID,
+    PATIENCE,
+    WORKER,
+    Bubblewrap,
+    bind_read_only,
+    compile_filter,
+    try_command,
+)
 from toolcrib.runtime.owner import is_gone, own_mark
 
-__all__ = ["MAX_MEMORY", "NOBODY", "WorkerFolder", "make_folder", "wall_here", "write_filter"]
+__all__ = ["MAX_MEMORY", "WorkerFolder", "monty_binary", "wall_here"]
 
-NOBODY = 65534
-"""The user that a worker is where we are root."""
 MAX_MEMORY = 3 << 30
 """The largest limit of memory that is passed on; one above all of them bounds the worker from outside."""
 _ADDRESS_SPACE = 4 << 20
@@ -33,36 +38,6 @@ _ADDRESS_SPACE = 4 << 20
 _DESCRIPTORS = 64
 _FILTER = 9
 """The descriptor that bubblewrap reads the filter from."""
-_PATIENCE = 20.0
-_ALLOWED = (
-    "read write readv writev pread64 close lseek fstat newfstatat statx access faccessat readlink readlinkat",
-    "mmap mprotect munmap mremap madvise brk",
-    "rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall",
-    "futex set_robust_list rseq set_tid_address gettid getpid sched_yield sched_getaffinity",
-    "poll ppoll clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday getrandom",
-    "exit exit_group tgkill arch_prctl prlimit64 getrlimit",
-    "execve",  # the worker, beside which there is nothing to execute
-    "wait4",  # bubblewrap, which stays as the first process behind the wall, waits for the worker
-    "getuid geteuid getgid getegid getresuid getresgid setresuid setresgid setgroups capget capset fstatfs",
-)
-"""What is allowed whatever its arguments; the last line is how the worker becomes nobody."""
-_CLONE_THREAD = 0x10000
-_WRITING = (
-    os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
-)
-"""What of the flags of a file that is opened must not be set."""
-_CONTROLS = {
-    "PR_SET_KEEPCAPS": 8,
-    "PR_SET_NAME": 15,
-    "PR_GET_NAME": 16,
-    "PR_CAPBSET_READ": 23,
-    "PR_CAPBSET_DROP": 24,
-    "PR_GET_SECUREBITS": 27,
-    "PR_SET_NO_NEW_PRIVS": 38,
-    "PR_GET_NO_NEW_PRIVS": 39,
-    "PR_CAP_AMBIENT": 47,
-}
-"""What of itself a worker may change: the name of a thread, and privileges, which it can only lose."""
 _PREFIX = "toolcrib-monty-"
 _PRIVATE = 0o700
 
@@ -81,10 +56,10 @@ class WorkerFolder:
         self._folder: Path | None = None
 
     def __enter__(self) -> Self:
-        self._folder = make_folder()
+        self._folder = _make_folder()
         try:
             if "seccomp" in self._parts:
-                write_filter(self._filter)
+                self._filter.write_bytes(compile_filter(WORKER))
             self.script.write_text(self._written(), encoding="utf-8")
             self.script.chmod(0o700)
         except BaseException:
@@ -146,57 +121,29 @@ def _bare(worker: str) -> Sequence[str]:
 
 
 def _behind_bubblewrap(worker: str, parts: frozenset[str]) -> Sequence[str]:
-    command = [
-        shutil.which("bwrap") or "bwrap",
-        "--unshare-net",
-        "--unshare-pid",
-        "--unshare-ipc",
-        "--unshare-uts",
-    ]
-    command += [
-        "--unshare-cgroup-try",
-        "--die-with-parent",
-        "--new-session",
-        "--clearenv",
-        "--cap-drop",
-        "ALL",
-    ]
-    if "seccomp" in parts:
-        command += ["--seccomp", str(_FILTER)]
-    if os.geteuid() != 0:
-        command += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
-        return [*command, *_seen(worker), "/monty"]
-    setpriv = shutil.which("setpriv") or "setpriv"
-    for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
-        command += ["--cap-add", capability]
-    command += [
-        *_seen(worker, setpriv),
-        "/setpriv",
-        f"--reuid={NOBODY}",
-        f"--regid={NOBODY}",
-        "--clear-groups",
-    ]
-    return [*command, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "/monty"]
-
-
-def _seen(worker: str, *others: str) -> list[str]:
-    """Return the options that make the programs and their libraries, and nothing else, visible."""
-    programs = [(worker, "/monty"), *((other, f"/{Path(other).name}") for other in others)]
-    libraries = sorted({library for program, _ in programs for library in _libraries(program)})
-    folders = sorted({str(folder) for library in libraries for folder in Path(library).parents} - {"/"})
-    options = [option for folder in folders for option in ("--perms", "0755", "--dir", folder)]
-    for source, target in [*programs, *((library, library) for library in libraries)]:
-        options += ["--ro-bind", os.path.realpath(source), target]
-    return [*options, "--remount-ro", "/", "--chdir", "/"]
+    as_root = os.geteuid() == 0
+    programs = {Path("/monty"): Path(worker)}
+    command = ["/monty"]
+    if as_root:
+        programs[Path("/setpriv")] = Path(shutil.which("setpriv") or "setpriv")
+        become = [f"--reuid={GUEST_UID}", f"--regid={GUEST_UID}", "--clear-groups", "--no-new-privs"]
+        command = ["/setpriv", *become, "--inh-caps=-all", "--bounding-set=-all", "/monty"]
+    libraries = sorted({library for program in programs.values() for library in _libraries(program)})
+    return Bubblewrap(shutil.which("bwrap") or "bwrap", as_root).command(
+        command,
+        mounts=[*bind_read_only({**programs, **dict(zip(libraries, libraries, strict=True))})],
+        capabilities=("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"),
+        filter_fd=_FILTER if "seccomp" in parts else None,
+    )
 
 
 @cache
-def _libraries(program: str) -> Sequence[str]:
+def _libraries(program: Path) -> Sequence[Path]:
     """Return the shared libraries that a program loads; none where it is a static one."""
-    command = ["ldd", program]  # programs of our own
-    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)  # noqa: S603
+    command = ["ldd", str(program)]  # programs of our own
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
     words = [word for line in completed.stdout.splitlines() for word in line.split()]
-    return [word for word in words if word.startswith("/") and not word.endswith(":")]
+    return [Path(word) for word in words if word.startswith("/") and not word.endswith(":")]
 
 
 @cache
@@ -213,35 +160,12 @@ def _holds(parts: tuple[str, ...]) -> bool:
         return False
     try:
         with WorkerFolder(parts) as wall:
-            command = [str(wall.script), "--version"]
-            done = subprocess.run(command, env={}, capture_output=True, check=False, timeout=_PATIENCE)  # noqa: S603 - our own script
-    except (ImportError, OSError, RuntimeError, subprocess.SubprocessError, RuntimeUnavailableError):
+            return try_command([str(wall.script), "--version"])[0]
+    except (OSError, subprocess.SubprocessError, RuntimeUnavailableError):
         return False
-    return done.returncode == 0
 
 
-def write_filter(path: Path) -> None:
-    """Write a filter that refuses everything else with EPERM, in the form that the kernel reads.
-
-    Raises:
-        ImportError: `pyseccomp` is missing.
-        OSError: the library that it speaks to is missing, or the file cannot be written.
-    """
-    seccomp = importlib.import_module("pyseccomp")  # an extra
-    rules = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
-    for name in " ".join(_ALLOWED).split():
-        if seccomp.resolve_syscall(seccomp.system_arch(), name) >= 0:  # some are of some architectures only
-            rules.add_rule(seccomp.ALLOW, name)
-    rules.add_rule(seccomp.ALLOW, "openat", seccomp.Arg(2, seccomp.MASKED_EQ, _WRITING, 0))
-    for option in _CONTROLS.values():
-        rules.add_rule(seccomp.ALLOW, "prctl", seccomp.Arg(0, seccomp.EQ, option))
-    rules.add_rule(seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
-    rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags cannot be seen; `clone` is tried then
-    with path.open("wb") as file:
-        rules.export_bpf(file)
-
-
-def make_folder() -> Path:
+def _make_folder() -> Path:
     """Return an empty folder of our own, having removed those of processes that are gone.
 
     Its name says which process made it, so that the next one can remove what a killed process left.

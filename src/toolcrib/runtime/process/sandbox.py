@@ -11,10 +11,11 @@ import anyio.to_thread
 
 from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.bridge import Bridge
+from toolcrib.runtime.isolation import GUEST_UID
 from toolcrib.runtime.process.child import Child, boot, encoded, spawn
 from toolcrib.runtime.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
 from toolcrib.runtime.process.pool import GuestPool
-from toolcrib.runtime.process.wall import GUEST_UID, Wall, find_wall, interpreter
+from toolcrib.runtime.process.wall import Wall, find_wall, interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
 
@@ -73,7 +74,7 @@ class ProcessSandbox:
             "profiles": ["dev", "standard", *(["hardened"] if "cgroup" in wall.layers else [])],
             "engine": f"bubblewrap {wall.version}",
             "language": "Python",
-            "host_uid": GUEST_UID if wall.as_root else os.geteuid(),
+            "host_uid": GUEST_UID if wall.bubblewrap.as_root else os.geteuid(),
             "memory": "a control group" if wall.cgroups.memory else "the address space of the interpreter",
             "cpu": "the time of the processor, rounded up to whole seconds",
             "cgroup": bool(wall.cgroups.parents),
@@ -145,7 +146,7 @@ class ProcessSandbox:
                 cgroup.remove()
             raise RuntimeUnavailableError(self.kind, f"a guest cannot be started ({error})") from error
         _hold(child, Limits.of_checked())
-        user = GUEST_UID if wall.as_root else None
+        user = GUEST_UID if wall.bubblewrap.as_root else None
         return await boot(child, self.kind, {"uid": user, "gid": user, "filter": encoded(wall.filter)})
 
     @staticmethod
@@ -154,7 +155,7 @@ class ProcessSandbox:
         return {
             **process_limits(limits, spare),
             "NOFILE": _FILES,
-            "NPROC": _TASKS if wall.as_root or wall.cgroups.pids else limits.pids,
+            "NPROC": _TASKS if wall.bubblewrap.as_root or wall.cgroups.pids else limits.pids,
             "STACK": _STACK,
         }
 

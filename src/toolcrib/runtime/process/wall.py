@@ -1,9 +1,8 @@
-"""The wall around a guest: the command line of bubblewrap, and what of this machine is visible behind it."""
+"""The wall around an interpreter: what of this machine it sees, and whether that can be set up here."""
 
 import os
 import shutil
 import site
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -12,18 +11,15 @@ from functools import cache
 from pathlib import Path
 
 from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.isolation import INTERPRETER, Bubblewrap, bind_read_only, compile_filter, try_command
 from toolcrib.runtime.process.cgroup import Cgroups, find_cgroups
-from toolcrib.runtime.process.seccomp import filter_program
 
-__all__ = ["GUEST_UID", "HOME", "Wall", "find_wall", "interpreter"]
+__all__ = ["HOME", "Wall", "find_wall", "interpreter"]
 
-GUEST_UID = 65534
-"""Whom guests run as, where we are root: nobody."""
 HOME = "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
 _SYSTEM = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
 _EXTRAS = ("/usr/share/zoneinfo",)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-_PATIENCE = 20.0
 _FLAGS = ("-I", "-S", "-B", "-u", "-X", "utf8")
 
 
@@ -35,58 +31,38 @@ def interpreter() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """What stands between a guest and this machine."""
+    """What isolates a guest from this machine."""
 
-    program: str
-    """Where bubblewrap is."""
+    bubblewrap: Bubblewrap
     version: str
-    as_root: bool
-    """Whether guests are made by root, who gives them another user's id; else by a user namespace."""
+    """Of bubblewrap."""
     filter: bytes = field(repr=False)
-    """Which system calls it lets through, as the kernel takes it."""
+    """Which system calls pass, as the kernel takes it."""
     cgroups: Cgroups
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The names of what it is made of, outermost first."""
+        """The names of its layers, outermost first."""
         walls = ["namespaces", "read-only root", "no network", "unprivileged uid", "seccomp", "rlimits"]
-        if os.geteuid() == 0 and not self.as_root:
+        if os.geteuid() == 0 and not self.bubblewrap.as_root:
             walls.remove("unprivileged uid")
         return ("cgroup", *walls) if self.cgroups.memory else tuple(walls)
 
     def command(self, program: Sequence[str], *, disk: int) -> list[str]:
-        """Return the command that runs a program behind it; it must be started with an empty environment."""
-        size = ["--perms", "1777", "--size", str(disk), "--tmpfs", HOME] if disk else ["--dir", HOME]
-        return [
-            *(self.program, *_namespaces(as_root=self.as_root)),
-            *_visible(),
-            *(*size, "--remount-ro", "/", "--chdir", HOME),
-            *("--setenv", "HOME", HOME, "--setenv", "MALLOC_ARENA_MAX", "2", "--", *program),
-        ]
-
-
-def _namespaces(*, as_root: bool) -> list[str]:
-    unshared = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    kept = ["--cap-drop", "ALL"]
-    if as_root:  # for as long as it takes to become somebody else
-        kept += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    else:
-        unshared += ["--unshare-user"]
-    return [*unshared, "--hostname", "guest", "--die-with-parent", "--new-session", *kept]
+        """Return the command that runs a program behind it, with so much room in its temporary folder."""
+        home = ["--perms", "1777", "--size", str(disk), "--tmpfs", HOME] if disk else ["--dir", HOME]
+        return self.bubblewrap.command(
+            program,
+            mounts=[*_visible(), *home],
+            capabilities=("CAP_SETUID", "CAP_SETGID"),
+            folder=HOME,
+            environment={"HOME": HOME, "MALLOC_ARENA_MAX": "2"},
+        )
 
 
 def _visible() -> Iterator[str]:
     """Yield the options that show the interpreter and its libraries, read-only."""
-    made: set[Path] = set()
-    for path in _needed():
-        for parent in reversed(path.parents[:-1]):
-            if parent not in made:
-                made.add(parent)
-                yield from ("--perms", "0755", "--dir", str(parent))
-        if path.is_symlink() and path.is_dir():
-            yield from ("--symlink", str(path.readlink()), str(path))
-        else:
-            yield from ("--ro-bind", str(path), str(path))
+    yield from bind_read_only({path: path for path in _needed()})
     yield from ("--perms", "0755", "--dir", "/dev")
     for device in _DEVICES:
         yield from ("--dev-bind-try", device, device)
@@ -124,10 +100,10 @@ def _hidden() -> tuple[str, ...]:
 
 
 def find_wall() -> Wall:
-    """Return the wall that stands on this machine, having tried it once: that none does is remembered, too.
+    """Return the wall of this machine, tried once; a failure is remembered, too.
 
     Raises:
-        RuntimeUnavailableError: none does, and what to install.
+        RuntimeUnavailableError: there is none, and what to install.
     """
     try:
         found = _found()
@@ -140,46 +116,24 @@ def find_wall() -> Wall:
 
 @cache
 def _found() -> Wall | str:
-    """Return the wall, or what to do where none stands."""
-    try:
-        return _tried()
-    except RuntimeUnavailableError as error:
-        return error.remedy
-
-
-def _tried() -> Wall:
+    """Return the wall, or what to do where there is none."""
     if not sys.platform.startswith("linux"):
-        raise RuntimeUnavailableError("process", "it needs Linux; use the 'monty' backend here")
+        return "it needs Linux; use the 'monty' backend here"
     program = shutil.which("bwrap")
     if program is None:
-        raise RuntimeUnavailableError("process", "install bubblewrap: apt install bubblewrap")
+        return "install bubblewrap: apt install bubblewrap"
     if not os.access(interpreter()[0], os.R_OK | os.X_OK):
-        message = f"the interpreter {interpreter()[0]} is out of reach of user {os.geteuid()}; use another"
-        raise RuntimeUnavailableError("process", message)
-    filtered, cgroups, problem = filter_program(), find_cgroups(), ""
-    version = _run([program, "--version"])[1].split()
-    for as_root in [True, False] if os.geteuid() == 0 else [False]:
-        wall = Wall(program, version[-1] if version else "", as_root, filtered, cgroups)
-        fine, problem = _run(wall.command([*interpreter(), "-c", "import ctypes, asyncio"], disk=1 << 20))
-        if fine:
-            return wall
-    remedy = f"namespaces cannot be made here ({problem.strip()[-300:]}); allow unprivileged user namespaces"
-    raise RuntimeUnavailableError("process", remedy)
-
-
-def _run(command: Sequence[str]) -> tuple[bool, str]:
-    """Return whether a command succeeds, and what it said."""
+        return f"the interpreter {interpreter()[0]} is out of reach of user {os.geteuid()}; use another"
     try:
-        ended = subprocess.run(  # noqa: S603 - our own
-            command,
-            env={},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_PATIENCE,
-            check=False,
+        filtered = compile_filter(INTERPRETER)
+    except RuntimeUnavailableError as error:
+        return error.remedy
+    version, cgroups, problem = try_command([program, "--version"])[1].split(), find_cgroups(), ""
+    for as_root in [True, False] if os.geteuid() == 0 else [False]:
+        wall = Wall(Bubblewrap(program, as_root), version[-1] if version else "", filtered, cgroups)
+        works, problem = try_command(
+            wall.command([*interpreter(), "-c", "import ctypes, asyncio"], disk=1 << 20)
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return False, str(error)
-    return ended.returncode == 0, ended.stdout.decode(errors="replace")
+        if works:
+            return wall
+    return f"namespaces cannot be made here ({problem.strip()[-300:]}); allow unprivileged user namespaces"

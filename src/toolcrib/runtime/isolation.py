@@ -1,0 +1,253 @@
+"""Bubblewrap and seccomp: the command line that isolates a program, and the system calls that it may make.
+
+A sandbox adds what its own program needs: files, capabilities, and one of the two policies.
+"""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from toolcrib.errors import RuntimeUnavailableError
+
+__all__ = [
+    "GUEST_UID",
+    "INTERPRETER",
+    "PATIENCE",
+    "WORKER",
+    "Bubblewrap",
+    "SyscallPolicy",
+    "bind_read_only",
+    "compile_filter",
+    "try_command",
+]
+
+GUEST_UID = 65534
+"""The user that guests run as where we are root: nobody."""
+PATIENCE = 20.0
+"""Seconds that a program has that is only tried."""
+_UNSHARED = ("net", "pid", "ipc", "uts", "cgroup-try")
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """One way to call bubblewrap."""
+
+    program: str
+    as_root: bool
+    """Whether root starts guests, which then change to another user; otherwise a user namespace maps them."""
+
+    def command(
+        self,
+        program: Sequence[str],
+        *,
+        mounts: Sequence[str],
+        capabilities: Sequence[str] = (),
+        filter_fd: int | None = None,
+        folder: str = "/",
+        environment: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Return the command that runs a program with these mounts, a read-only root and nothing else.
+
+        Args:
+            program: The program and its arguments, as seen inside.
+            mounts: Options that fill the root, which is empty and becomes read-only.
+            capabilities: What the program keeps, where we are root, for as long as it takes to drop the rest.
+            filter_fd: The descriptor that the filter of system calls is read from; None where the program
+                installs it by itself.
+            folder: Where the program starts.
+            environment: All of its variables.
+        """
+        unshared = [f"--unshare-{kind}" for kind in _UNSHARED]
+        user = [option for name in capabilities for option in ("--cap-add", name)]
+        if not self.as_root:
+            user = ["--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID)]
+        variables = [option for pair in (environment or {}).items() for option in ("--setenv", *pair)]
+        return [
+            *(self.program, *unshared, "--hostname", "guest", "--die-with-parent", "--new-session"),
+            *("--clearenv", "--cap-drop", "ALL", *user),
+            *(["--seccomp", str(filter_fd)] if filter_fd is not None else []),
+            *(*mounts, "--remount-ro", "/", "--chdir", folder, *variables, "--", *program),
+        ]
+
+
+def bind_read_only(files: Mapping[Path, Path]) -> Iterator[str]:
+    """Yield the options that show files and folders of this machine, each at a path of its own.
+
+    A link to a folder stays one: what it leads to must be visible by itself.
+    """
+    made: set[Path] = set()
+    for path, source in files.items():
+        for parent in reversed(path.parents[:-1]):
+            if parent not in made:
+                made.add(parent)
+                yield from ("--perms", "0755", "--dir", str(parent))
+        if source.is_symlink() and source.is_dir():
+            yield from ("--symlink", str(source.readlink()), str(path))
+        else:
+            yield from ("--ro-bind", os.path.realpath(source), str(path))
+
+
+def try_command(command: Sequence[str]) -> tuple[bool, str]:
+    """Return whether a command succeeds, and its output."""
+    try:
+        ended = subprocess.run(  # noqa: S603 - our own
+            command,
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, str(error)
+    return ended.returncode == 0, ended.stdout.decode(errors="replace")
+
+
+_INT = 0xFFFFFFFF
+_CLONE_THREAD = 0x10000
+_BASE = """
+read write readv writev pread64 close lseek fstat newfstatat statx access faccessat readlink readlinkat
+fstatfs mmap mprotect munmap mremap madvise brk rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack
+restart_syscall futex set_robust_list rseq set_tid_address gettid getpid sched_yield sched_getaffinity poll
+ppoll clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday getrandom exit exit_group wait4
+tgkill arch_prctl prlimit64 getrlimit getuid geteuid getgid getegid getresuid getresgid
+"""
+"""Calls of every program that computes; some of them exist on some architectures only."""
+
+_Check = tuple[int, int, int]
+"""The place of an argument, a mask, and what the argument must be under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyscallPolicy:
+    """Which system calls a program may make; every other fails with EPERM.
+
+    Threads are allowed, processes are not: `clone3` fails as if the kernel lacked it, because its flags
+    cannot be seen, and C libraries use `clone` then.
+    """
+
+    kind: str
+    """The sandbox that it belongs to."""
+    calls: frozenset[str]
+    """Allowed whatever their arguments."""
+    checked: tuple[tuple[str, tuple[_Check, ...]], ...]
+    """Allowed where the arguments are these; one row for each alternative."""
+    ignored: tuple[tuple[str, tuple[_Check, ...]], ...] = ()
+    """Succeed, and do nothing."""
+    unsupported: tuple[str, ...] = ()
+    """Fail as where file systems lack them, which programs that copy files expect."""
+
+
+def _each(call: str, place: int, values: Sequence[int]) -> list[tuple[str, tuple[_Check, ...]]]:
+    """Return the rows for a call one of whose arguments, an `int`, has one of these values."""
+    return [(call, ((place, _INT, value),)) for value in values]
+
+
+_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA = 15, 16, 0x53564D41
+_DROPPING = (8, 23, 24, 27, 38, 39, 47)
+"""PR_SET_KEEPCAPS, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_GET_SECUREBITS, PR_SET_NO_NEW_PRIVS,
+PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT: privileges, which a program without any can only lose."""
+_WRITING = (
+    os.O_ACCMODE | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
+)
+"""Flags of `openat` that must not be set where files are only read."""
+WORKER = SyscallPolicy(
+    kind="monty",
+    calls=frozenset(f"{_BASE} execve setresuid setresgid setgroups capget capset".split()),
+    checked=(
+        ("openat", ((2, _WRITING, 0),)),
+        *_each("prctl", 0, (_PR_SET_NAME, _PR_GET_NAME, *_DROPPING)),
+    ),
+)
+"""For a program that needs no files. Bubblewrap installs it, so that it allows to execute the worker, beside
+which there is nothing to execute, to wait for it, and to become nobody."""
+
+_AF_UNIX, _SOCK_STREAM, _SOCK_KIND = 1, 1, 0xF
+_MSG_OOB = 1
+_MESSAGE_FLAGS = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2}
+"""Which argument of a call holds its flags. Out-of-band bytes are refused: no program needs them on a unix
+socket, where the kernel's support for them has had memory errors."""
+_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
+_FCNTLS = (0, 1, 2, 3, 4, 5, 1030)
+"""F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_DUPFD_CLOEXEC."""
+_LOCKS = (6, 7)
+"""F_SETLK, F_SETLKW: one process never locks itself out, so that these may do nothing."""
+_SOL_SOCKET, _SOCKET_OPTIONS = 1, (3, 4, 38, 39)
+"""SO_TYPE, SO_ERROR, SO_PROTOCOL, SO_DOMAIN, to be read."""
+_FILES_AND_EVENTS = """
+pwrite64 preadv pwritev preadv2 pwritev2 open openat openat2 creat close_range stat lstat fstatat64
+faccessat2 select pselect6 sendfile copy_file_range fallocate fadvise64 readahead fsync fdatasync truncate
+ftruncate getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir link linkat
+unlink unlinkat symlink symlinkat chmod fchmod fchmodat fchmodat2 umask statfs dup dup2 dup3 pipe pipe2 msync
+mincore rt_sigpending rt_sigtimedwait rt_sigsuspend pause kill alarm getitimer setitimer time times getrusage
+setrlimit sysinfo uname getppid getpgrp getpgid getsid getgroups waitid get_robust_list membarrier getcpu
+sched_getparam sched_getscheduler getpriority epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
+epoll_pwait2 eventfd eventfd2 timerfd_create timerfd_settime timerfd_gettime shutdown getsockname getpeername
+"""
+INTERPRETER = SyscallPolicy(
+    kind="process",
+    calls=frozenset(f"{_BASE} {_FILES_AND_EVENTS}".split()),
+    checked=(
+        ("socketpair", ((0, _INT, _AF_UNIX), (1, _SOCK_KIND, _SOCK_STREAM))),
+        *((call, ((place, _MSG_OOB, 0),)) for call, place in _MESSAGE_FLAGS.items()),
+        *_each("ioctl", 1, _IOCTLS),
+        *_each("prctl", 0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA)),
+        *_each("fcntl", 1, _FCNTLS),
+        *(("getsockopt", ((1, _INT, _SOL_SOCKET), (2, _INT, option))) for option in _SOCKET_OPTIONS),
+    ),
+    ignored=(
+        *((call, ()) for call in ("utime", "utimes", "futimesat", "utimensat")),
+        *_each("fcntl", 1, _LOCKS),
+    ),
+    unsupported=("getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"),
+)
+"""For CPython, which installs it by itself: files, threads, and pairs of connected sockets, by which event
+loops wake themselves. Setting the times of a file, and locking one, does nothing: a guest is alone with its
+own files, and must not touch those that it shares with others."""
+
+
+@cache
+def compile_filter(policy: SyscallPolicy) -> bytes:
+    """Return the filter as the kernel takes it.
+
+    Raises:
+        RuntimeUnavailableError: the library that makes filters is missing.
+        OSError: there is no room for it.
+    """
+    seccomp = _library(policy.kind)
+    program = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
+    threads = ("clone", ((0, _CLONE_THREAD, _CLONE_THREAD),))
+    allowed = [*((call, ()) for call in sorted(policy.calls)), threads, *policy.checked]
+    failing = [(errno.ENOTSUP, call) for call in policy.unsupported] + [(errno.ENOSYS, "clone3")]
+    rules = [
+        *((seccomp.ALLOW, *row) for row in allowed),
+        *((seccomp.ERRNO(0), *row) for row in policy.ignored),
+        *((seccomp.ERRNO(number), call, ()) for number, call in failing),
+    ]
+    for action, call, checks in rules:
+        if seccomp.resolve_syscall(seccomp.system_arch(), call) >= 0:
+            arguments = [seccomp.Arg(place, seccomp.MASKED_EQ, mask, value) for place, mask, value in checks]
+            program.add_rule(action, call, *arguments)
+    with os.fdopen(os.memfd_create("filter"), "w+b") as file:
+        program.export_bpf(file)
+        file.seek(0)
+        return file.read()
+
+
+def _library(kind: str) -> ModuleType:
+    try:
+        import pyseccomp  # type: ignore[import-untyped]  # noqa: PLC0415 - of an extra, and untyped
+    except ImportError as error:
+        raise RuntimeUnavailableError(kind, "pip install 'toolcrib[code]' (pyseccomp)") from error
+    except (OSError, RuntimeError) as error:
+        raise RuntimeUnavailableError(kind, "install libseccomp: apt install libseccomp2") from error
+    module: ModuleType = pyseccomp
+    return module
