@@ -56,7 +56,7 @@ class Attempt:
         self._gateway = gateway
         self._began = perf_counter()
         self._notes: tuple[str, ...] = ()
-        self._sandbox: Sandbox | None = None
+        self.sandbox: Sandbox | None = None
         self.deadline = anyio.CancelScope(deadline=anyio.current_time() + request.timeout)
         self.begin(Surface("", EmptyCatalogue()))
 
@@ -66,11 +66,6 @@ class Attempt:
         self._bridge = Bridge(self._gateway, self.surface, self.request.limits, end=self.deadline.cancel)
         self._output = Output(limit=self.request.limits.output_bytes)
 
-    def move(self, note: str) -> None:
-        """Begin again in another sandbox, and note why."""
-        self.note(note)
-        self.begin(self.surface)
-
     def note(self, note: str | None) -> None:
         """Note what else happened on the way, if anything did."""
         self._notes = (*self._notes, note) if note else self._notes
@@ -79,10 +74,6 @@ class Attempt:
     def has_run(self) -> bool:
         """Whether any tool was called."""
         return self._bridge.has_run
-
-    def enter(self, sandbox: Sandbox) -> None:
-        """Note where the code runs."""
-        self._sandbox = sandbox
 
     async def stubs(self) -> str:
         """Return the signatures of the tools that the code mentions."""
@@ -94,7 +85,7 @@ class Attempt:
 
     async def run(self) -> ExecuteResult:
         """Run the code and return what came of it."""
-        assert self._sandbox is not None  # noqa: S101 - whoever runs has entered
+        assert self.sandbox is not None  # noqa: S101 - whoever runs has entered
         job = Job(
             code=self.request.code,
             limits=self.request.limits,
@@ -105,7 +96,7 @@ class Attempt:
             output=self._output,
         )
         try:
-            value = await self._sandbox.run(job, self._bridge)
+            value = await self.sandbox.run(job, self._bridge)
         except GuestError as error:  # a plug-in that lets through what its guest did not catch
             raise CodeError(str(error)) from error
         if "__out" not in self.request.code:
@@ -144,7 +135,7 @@ class Attempt:
         return value
 
     def _result(self, value: Any) -> ExecuteResult:
-        sandbox = self._sandbox
+        sandbox = self.sandbox
         nowhere = BackendInfo(kind=self.request.backend or "none", readiness="stub")
         enforced = LimitsEnforced() if sandbox is None else sandbox.enforces(self.request.limits)
         ours = dict.fromkeys(("timeout", "tool_calls", "chain_steps", "output"), True)
@@ -290,11 +281,12 @@ class Runtime:
             if attempt.has_run:
                 error.reason = error.reason.replace(ELSEWHERE, _STAYS)
                 raise
-            attempt.move(f"moved from {kind!r} to {_FALLBACK!r}: {error}".replace(ELSEWHERE, ""))
+            attempt.note(f"moved from {kind!r} to {_FALLBACK!r}: {error}".replace(ELSEWHERE, ""))
+            attempt.begin(attempt.surface)
         return await self._run_in(await self._sandbox(_FALLBACK, request), attempt)
 
     async def _run_in(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
-        attempt.enter(sandbox)
+        attempt.sandbox = sandbox
         if attempt.surface.can_call:  # else nothing happens that running the code does not tell as well
             stubs, members = await attempt.stubs(), attempt.surface.members
             engine: Engine = "monty" if sandbox.kind == "monty" else "python"

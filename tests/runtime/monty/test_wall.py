@@ -13,7 +13,7 @@ import pytest
 from runtime.monty.guests import Guests, status, workers
 
 from toolcrib.runtime.isolation import GUEST_UID, WORKER, compile_filter
-from toolcrib.runtime.monty.wall import WorkerFolder, wall_here
+from toolcrib.runtime.monty.wall import wall_here, worker_script
 
 needs_bubblewrap = pytest.mark.usefixtures("needs_bubblewrap")
 
@@ -94,9 +94,10 @@ def test_the_filter_looks_at_options_and_flags(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from toolcrib.runtime.monty.wall import WorkerFolder
-print(WorkerFolder(()).__enter__().script.parent, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+from toolcrib.runtime.monty.wall import worker_script
+with worker_script(()) as script:
+    print(script.parent, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -127,10 +128,10 @@ def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.Mo
     file = tmp_path / f"toolcrib-monty-{start}-{os.getpid()}-1-file"
     file.touch(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with WorkerFolder(()) as one, WorkerFolder(()) as two:
+    with worker_script(()) as one, worker_script(()) as two:
         assert not left.exists()
-        assert one.script.exists()
-        assert two.script.exists()
+        assert one.exists()
+        assert two.exists()
         for kept in [*others, linked, open_to_others, link, file]:
             assert kept.exists()
 
@@ -138,7 +139,7 @@ def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.Mo
 @needs_bubblewrap
 def test_where_nobody_tells_who_is_alive_nothing_is_swept(tmp_path: Path) -> None:
     left = killed(tmp_path)
-    code = "from toolcrib.runtime.monty.wall import WorkerFolder\nwith WorkerFolder(()) as wall:\n    print(wall.script.parent)"
+    code = "from toolcrib.runtime.monty.wall import worker_script\nwith worker_script(()) as script:\n    print(script.parent)"
     blind = ["bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--tmpfs", "/proc"]
     given = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
@@ -154,10 +155,10 @@ def test_the_wall_here_is_whole() -> None:
 
 
 def test_a_wall_leaves_no_folder_behind() -> None:
-    with WorkerFolder(()) as wall:
-        folder = wall.script.parent
+    with worker_script(()) as script:
+        folder = script.parent
         assert folder.stat().st_mode & 0o777 == 0o700
-        assert wall.script.stat().st_mode & 0o777 == 0o700
+        assert script.stat().st_mode & 0o777 == 0o700
     assert not folder.exists()
 
 
@@ -174,7 +175,7 @@ def told_with(path: Path, code: str) -> str:
 
 def test_without_bubblewrap_there_is_no_wall(tmp_path: Path) -> None:
     assert told_with(tmp_path, "print(wall.wall_here())") == "()"
-    assert told_with(tmp_path, "print(wall.WorkerFolder(()).__enter__().script.read_text())").endswith(
+    assert told_with(tmp_path, "with wall.worker_script(()) as script: print(script.read_text())").endswith(
         'monty "$@"'
     )
 
@@ -196,19 +197,6 @@ def test_a_wall_that_cannot_be_made_leaves_no_folder_behind(tmp_path: Path) -> N
     code = "import sys, os, tempfile\nsys.modules['pyseccomp'] = None\ntempfile.tempdir = os.environ['HERE']\nwall.wall_here()\nprint(os.listdir(os.environ['HERE']))"
     os.environ["HERE"] = str(tmp_path)
     assert told_with(Path(os.environ["PATH"]), code) == "[]"
-
-
-def test_a_wall_that_is_not_up_has_no_script_and_takes_nothing_down(tmp_path: Path) -> None:
-    wall = WorkerFolder(())
-    with pytest.raises(RuntimeError, match="not up"):
-        _ = wall.script
-    here = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        wall.__exit__(None, None, None)
-    finally:
-        os.chdir(here)
-    assert tmp_path.exists()
 
 
 UNPRIVILEGED = """

@@ -90,7 +90,8 @@ class Guest:
     async def hear(self) -> dict[str, Any]:
         while not self._seen:
             await anyio.wait_readable(self.line)
-            self._seen += [message for message, _ in self._decoder.feed(self.line.recv(1 << 16))]
+            self._decoder.add(self.line.recv(1 << 16))
+            self._seen += [message for message, _ in iter(self._decoder.take, None)]
         return self._seen.pop(0)
 
 

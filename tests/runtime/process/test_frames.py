@@ -22,6 +22,12 @@ JSON = st.recursive(
 MESSAGES = st.lists(st.dictionaries(st.text(), JSON, max_size=3), max_size=4)
 
 
+def fed(decoder: Decoder, data: bytes) -> list[tuple[dict[str, Any], int]]:
+    """Return the messages that these bytes complete, each with its size."""
+    decoder.add(data)
+    return list(iter(decoder.take, None))
+
+
 @given(MESSAGES, st.lists(st.integers(1, 40), min_size=1))
 def test_messages_survive_however_their_bytes_are_cut(
     messages: list[dict[str, Any]], cuts: list[int]
@@ -30,7 +36,7 @@ def test_messages_survive_however_their_bytes_are_cut(
     decoder, seen, at = Decoder(LIMIT), [], 0
     while at < len(data):
         size = cuts[at % len(cuts)]
-        seen += decoder.feed(data[at : at + size])
+        seen += fed(decoder, data[at : at + size])
         at += size
     assert [message for message, _ in seen] == messages
     assert decoder.pending == 0
@@ -40,7 +46,7 @@ def test_messages_survive_however_their_bytes_are_cut(
 def test_any_bytes_are_messages_or_a_frame_error(data: bytes) -> None:
     decoder = Decoder(100)
     try:
-        messages = decoder.feed(data)
+        messages = fed(decoder, data)
     except FrameError:
         return
     assert sum(size + 4 for _, size in messages) + decoder.pending == len(data)
@@ -63,12 +69,12 @@ def test_any_bytes_are_messages_or_a_frame_error(data: bytes) -> None:
 )
 def test_a_frame_that_is_no_object_of_json_is_refused(payload: bytes) -> None:
     with pytest.raises(FrameError, match="it sent a frame"):
-        Decoder(LIMIT).feed(len(payload).to_bytes(4, "big") + payload)
+        fed(Decoder(LIMIT), len(payload).to_bytes(4, "big") + payload)
 
 
 def test_a_frame_that_is_too_large_is_refused_by_its_first_bytes() -> None:
     with pytest.raises(FrameError, match="announced a frame of 101 bytes, where 100"):
-        Decoder(100).feed((101).to_bytes(4, "big"))
+        fed(Decoder(100), (101).to_bytes(4, "big"))
 
 
 @pytest.mark.parametrize(
@@ -76,22 +82,22 @@ def test_a_frame_that_is_too_large_is_refused_by_its_first_bytes() -> None:
 )
 def test_only_the_message_with_the_value_may_be_large(begun: bytes) -> None:
     header = (500).to_bytes(4, "big")
-    assert Decoder(1000, short=100).feed(header + b'{"done":') == []
+    assert fed(Decoder(1000, short=100), header + b'{"done":') == []
     with pytest.raises(FrameError, match="announced a frame of 500 bytes, where 100"):
-        Decoder(1000, short=100).feed(header + begun)
+        fed(Decoder(1000, short=100), header + begun)
 
 
 @pytest.mark.parametrize("part", ["[],", "{},", "0,", '"\\"",'])
 def test_a_message_of_very_many_parts_is_refused_before_it_is_parsed(part: str) -> None:
     data = f'{{"args":[{part * 101_000}0]}}'.encode()
     with pytest.raises(FrameError, match="parts"):
-        Decoder(LIMIT).feed(len(data).to_bytes(4, "big") + data)
+        fed(Decoder(LIMIT), len(data).to_bytes(4, "big") + data)
 
 
 @pytest.mark.parametrize("text", ["a,[{", '\\",', "\\\\,"])
 def test_what_stands_in_texts_is_no_part(text: str) -> None:
     message = {"args": [text * 150_000]}
-    assert Decoder(LIMIT).feed(encode(message, LIMIT)) == [(message, len(encode(message, LIMIT)) - 4)]
+    assert fed(Decoder(LIMIT), encode(message, LIMIT)) == [(message, len(encode(message, LIMIT)) - 4)]
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}, "\ud800"])
@@ -202,7 +208,7 @@ async def test_large_messages_wait_for_the_guest_and_stay_whole(line: tuple[Chan
             while len(seen) < len(frames):
                 await anyio.wait_readable(guest)
                 assert channel.waiting >= 0
-                seen += decoder.feed(guest.recv(50_000))
+                seen += fed(decoder, guest.recv(50_000))
     assert [message["n"] for message, _ in seen] == [0, 1, 2, 3]
     assert channel.waiting == 0
 

@@ -135,12 +135,12 @@ class Checker:
     def _start(self, engine: Engine) -> CheckerSessions:
         from pydantic_monty import ExternalModule, Monty  # noqa: PLC0415 - an extra
 
-        from toolcrib.runtime.monty.wall import WorkerFolder, wall_here  # noqa: PLC0415 - needs the extra
+        from toolcrib.runtime.monty.wall import wall_here, worker_script  # noqa: PLC0415 - needs the extra
 
         if self._pool is None:
-            wall = self._stack.enter_context(WorkerFolder(wall_here(), address_space=_ADDRESS_SPACE))
+            script = self._stack.enter_context(worker_script(wall_here(), address_space=_ADDRESS_SPACE))
             pool = Monty(
-                binary_path=wall.script,
+                binary_path=script,
                 min_processes=0,
                 max_processes=_MAX_PARALLEL * len(_ENGINES),  # each keeps its sessions
                 checkout_timeout=self._deadline,

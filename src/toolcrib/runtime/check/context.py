@@ -10,7 +10,7 @@ from typing import Literal
 
 from toolcrib.runtime.check.vocabulary import Vocabulary
 
-__all__ = ["CheckContext", "CodeProblem", "Diagnostic", "Engine", "GuestSource", "Unawaited"]
+__all__ = ["CheckContext", "CodeProblem", "Diagnostic", "Engine", "GuestSource"]
 
 _MAX_PARSED = 50_000
 _MAX_LINE = 2_000
@@ -22,15 +22,6 @@ Engine = Literal["monty", "python"]
 _TICKED = re.compile(r"`([^`]*)`")
 _FUNCTION = re.compile(r"(?:function|bound method) `([^`]*)`")
 _MAX_BEFORE = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Unawaited:
-    """A call whose coroutine is left as the value."""
-
-    path: str
-    line: int
-    column: int
 
 
 @dataclass(frozen=True)
@@ -92,9 +83,10 @@ class GuestSource:
         named = [part for kind in kinds for part in _parts(kind)]
         return any(isinstance(part, ast.Name) and part.id in names for part in named)
 
-    def left_unawaited(self, paths: Container[str]) -> Iterator[Unawaited]:
+    def left_unawaited(self, paths: Container[str]) -> Iterator[tuple[str, int, int]]:
         """Yield the calls of tools, and of coroutine functions of the code, that are left in `__out`.
 
+        Each is what is called, a line and a column.
         Where `__out` is read, or assigned more than once, somebody may await it still.
         """
         values = [
@@ -106,7 +98,7 @@ class GuestSource:
             call = self._assigned.get(part.id) if isinstance(part, ast.Name) else part
             path = _path(call.func) if isinstance(call, ast.Call) else ""
             if call is not None and (path in paths or path in self._coroutines):
-                yield Unawaited(path, *self._place(call))
+                yield path, *self._place(call)
 
     @cached_property
     def _coroutines(self) -> set[str]:

@@ -15,27 +15,7 @@ from toolcrib.runtime.check.clash import arms, clash, plainly
 from toolcrib.runtime.check.context import CheckContext, CodeProblem, Diagnostic
 from toolcrib.runtime.guest_errors import lacks
 
-__all__ = [
-    "FORGOTTEN",
-    "MONTY_HAS",
-    "RULES",
-    "bad_syntax",
-    "given_twice",
-    "judge",
-    "left_over",
-    "missing_argument",
-    "missing_key",
-    "misused",
-    "never_awaited",
-    "too_many",
-    "unknown_argument",
-    "unknown_attribute",
-    "unknown_key",
-    "unknown_module",
-    "unknown_name",
-    "written_call",
-    "wrong_type",
-]
+__all__ = ["judge"]
 
 FORGOTTEN = "did you forget await?"
 """What most often is the matter with a coroutine."""
@@ -271,15 +251,15 @@ def left_over(context: CheckContext) -> Iterator[CodeProblem]:
     """Tell of coroutines that are left in `__out`, where only their results can be given back."""
     given = (*context.words.arguments, "asyncio.gather")
     paths = {path for path in given if path.partition(".")[0] not in context.shadowed}
-    for call in context.source.left_unawaited(paths):
-        yield CodeProblem(call.line, call.column, f"{call.path} gives a coroutine; {FORGOTTEN}")
+    for path, line, column in context.source.left_unawaited(paths):
+        yield CodeProblem(line, column, f"{path} gives a coroutine; {FORGOTTEN}")
 
 
 def misused(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     """Tell of a coroutine, a namespace or a tool that is used as if it were something else."""
     coroutines = [text for text in finding.ticked if text.startswith("CoroutineType[")]
     if any(len(arms(text)) == 1 for text in coroutines):
-        return finding.say(f"{written_call(finding, context)} gives a coroutine; {FORGOTTEN}")
+        return _coroutine(finding, context)
     space = context.words.spaces.get(finding.subject)
     if space is not None:
         literally = re.match(rf"(?:await\s+)?{re.escape(space)}\b", context.at(finding))

@@ -27,8 +27,6 @@ __all__ = [
     "is_unread",
     "lacking",
     "lacking_syntax",
-    "memory_of",
-    "suspensions_of",
 ]
 
 _LIMITS: tuple[tuple[str, str], ...] = (
@@ -39,7 +37,7 @@ _LIMITS: tuple[tuple[str, str], ...] = (
     (r"RuntimeError: suspension limit \d{1,30} exceeded$", "max_tool_calls"),
 )
 """How a limit of the engine reads, and which of ours it is."""
-_SAID = {
+_EXCEEDED = {
     "cpu": "it computed for more than {cpu:g} s",
     "memory_bytes": "it needs more than {memory:,.6g} MB",
     "timeout": "it would sleep for longer than the {timeout:g} s that it has",
@@ -53,7 +51,7 @@ _KILLED_BARE = "(signal: 9 "
 _MAX_TEXT, _MAX_LINE, _MAX_FRAMES = 2000, 200, 20
 _MAX_PARSED = 1 << 16
 """How long code may be to be read a second time; longer code takes too long for what it tells."""
-_MAX_SAID = 1000
+_MAX_MESSAGE = 1000
 """How much of a message is read; what the engine says is shorter."""
 _MODULES = (
     "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib",
@@ -132,7 +130,7 @@ def in_value(error: MontyError, code: str) -> bool:
 
 def _crash(error: MontyCrashedError, job: Job) -> ToolcribError:
     if error.timed_out:
-        return LimitExceededError("cpu", f"{_told('cpu', job)}, and had to be killed")
+        return LimitExceededError("cpu", f"{_exceeded('cpu', job)}, and had to be killed")
     if error.exit_status in _KILLED or _KILLED_BARE in str(error):
         return LimitExceededError("memory_bytes", "its worker was killed, most likely for the memory it took")
     return SandboxViolationError("its worker died")
@@ -141,15 +139,15 @@ def _crash(error: MontyCrashedError, job: Job) -> ToolcribError:
 def _limit(text: str, job: Job) -> LimitExceededError | None:
     for pattern, name in _LIMITS:
         if re.match(pattern, text):
-            return LimitExceededError(name, _told(name, job))
+            return LimitExceededError(name, _exceeded(name, job))
     return None
 
 
-def _told(limit: str, job: Job) -> str:
-    limits = job.limits
-    memory = memory_of(limits) / (1 << 20)
-    return _SAID[limit].format(
-        cpu=limits.cpu, memory=memory, timeout=job.timeout, suspensions=suspensions_of(limits)
+def _exceeded(limit: str, job: Job) -> str:
+    suspensions = bounds(job.limits, job.timeout)["max_suspensions"]
+    memory = min(job.limits.memory_bytes, MAX_MEMORY) / (1 << 20)
+    return _EXCEEDED[limit].format(
+        cpu=job.limits.cpu, memory=memory, timeout=job.timeout, suspensions=suspensions
     )
 
 
@@ -231,8 +229,8 @@ def lacking(text: str) -> str | None:
     >>> lacking("ModuleNotFoundError: No module named 'statistik'")
     """
     for pattern, describe in _MESSAGES:
-        if found := re.match(pattern, text[:_MAX_SAID], re.DOTALL):
-            return describe(found)
+        if found := re.match(pattern, text[:_MAX_MESSAGE], re.DOTALL):
+            return found.expand(describe) if isinstance(describe, str) else describe(found)
     return None
 
 
@@ -303,22 +301,6 @@ def _parsed(code: str) -> ast.Module | None:
     return tree
 
 
-def _as_said(found: re.Match[str]) -> str:
-    return found[1]
-
-
-def _unfinished(found: re.Match[str]) -> str:
-    return f"this: {found[1]}"
-
-
-def _iterator(_: re.Match[str]) -> str:
-    return "iterators of this kind, which are lists there"
-
-
-def _synchronous(_: re.Match[str]) -> str:
-    return "a call of a tool where it cannot be awaited, such as in `map`"
-
-
 def _module(found: re.Match[str]) -> str | None:
     return f"the module {found[1]!r}" if found[1] in sys.stdlib_module_names else None
 
@@ -341,40 +323,39 @@ def _attribute(found: re.Match[str]) -> str | None:
     return f"{found['kind']}.{found['name']}" if known else None
 
 
-_MESSAGES: tuple[tuple[str, Callable[[re.Match[str]], str | None]], ...] = (
-    (r"NotImplementedError: The monty syntax parser does not yet support (.+)", _as_said),
-    (r"NotImplementedError: .* cannot suspend in this synchronous context$", _synchronous),
-    (r"\w+: (.*\bnot yet support.*|Internal error in monty: .*)", _unfinished),
-    (r"NotImplementedError: (Wildcard imports) ", _as_said),
-    (r"TypeError: '(?:list|tuple)' object is not an iterator$", _iterator),
+_MESSAGES: tuple[tuple[str, str | Callable[[re.Match[str]], str | None]], ...] = (
+    (r"NotImplementedError: The monty syntax parser does not yet support (.+)", r"\1"),
+    (
+        r"NotImplementedError: .* cannot suspend in this synchronous context$",
+        "a call of a tool where it cannot be awaited, such as in `map`",
+    ),
+    (r"\w+: (.*\bnot yet support.*|Internal error in monty: .*)", r"this: \1"),
+    (r"NotImplementedError: (Wildcard imports) ", r"\1"),
+    (
+        r"TypeError: '(?:list|tuple)' object is not an iterator$",
+        "iterators of this kind, which are lists there",
+    ),
     (r"ModuleNotFoundError: No module named '(\w++)[^']*+'$", _module),
     (r"ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'", _member),
     (r"AttributeError: module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'$", _member),
     (r"NameError: name '(\w+)' is not defined$", _builtin),
     (r"AttributeError: '(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'$", _attribute),
 )
+"""How the messages of things read that the engine lacks, and what each lacks: a template, or a function."""
 
 
 def bounds(limits: Limits, timeout: float) -> ResourceLimits:
-    """Return limits in the words of the engine."""
-    return {
-        "max_memory": memory_of(limits),
-        "max_feed_duration_secs": limits.cpu,
-        "max_recursion_depth": _RECURSION,
-        "max_suspensions": suspensions_of(limits),
-        "max_total_sleep_secs": timeout,
-    }
+    """Return limits in the words of the engine.
 
+    Code turns to its host to call, to sleep or to ask for the time, each of which is a suspension.
 
-def memory_of(limits: Limits) -> int:
-    """Return how many bytes there are, of which the worker itself bounds the largest number."""
-    return min(limits.memory_bytes, MAX_MEMORY)
-
-
-def suspensions_of(limits: Limits) -> int:
-    """Return how often code may turn to its host, be it to call, to sleep or to ask for the time.
-
-    >>> suspensions_of(Limits(max_tool_calls=10))
+    >>> bounds(Limits(max_tool_calls=10), 1.0)["max_suspensions"]
     10040
     """
-    return _SUSPENSIONS + _SUSPENSIONS_PER_CALL * limits.max_tool_calls
+    return {
+        "max_memory": min(limits.memory_bytes, MAX_MEMORY),
+        "max_feed_duration_secs": limits.cpu,
+        "max_recursion_depth": _RECURSION,
+        "max_suspensions": _SUSPENSIONS + _SUSPENSIONS_PER_CALL * limits.max_tool_calls,
+        "max_total_sleep_secs": timeout,
+    }

@@ -1,7 +1,8 @@
 """Workers of the engine, and one run in one of them."""
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Collection
+from contextlib import ExitStack
 from functools import cache
 from threading import Lock
 from time import sleep
@@ -12,11 +13,10 @@ from anyio import to_thread
 from pydantic_monty import NOT_HANDLED, AsyncMonty, AsyncMontySession, MontyError, MontySyntaxError, OSPolicy
 
 from toolcrib.errors import CodeError, RuntimeUnavailableError, ToolcribError
-from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.monty.calls import Calls
 from toolcrib.runtime.monty.failures import bounds, check_foreseen, failure, in_value, is_unread
 from toolcrib.runtime.monty.values import EXPLAINING, RETURNED, read_value, with_value
-from toolcrib.runtime.monty.wall import WorkerFolder
+from toolcrib.runtime.monty.wall import worker_script
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import Output, Stream
 
@@ -75,42 +75,39 @@ def _settle_at_exit() -> None:
 class WorkerPool:
     """Keeps workers ready; each serves one run at a time."""
 
-    def __init__(self, wall: WorkerFolder, engine: AsyncMonty, workers: int) -> None:
-        self._wall = wall
+    def __init__(self, files: ExitStack, engine: AsyncMonty, workers: int) -> None:
+        self._files = files
         self._engine = engine
         self._turns = anyio.Semaphore(workers, fast_acquire=True)
 
     @classmethod
-    async def start(cls, wall: WorkerFolder, *, workers: int) -> Self:
+    async def start(cls, walls: Collection[str], *, workers: int) -> Self:
         """Start a first worker.
 
         Raises:
             RuntimeUnavailableError: none can be started.
         """
         _settle_at_exit()
+        files = ExitStack()
         with anyio.CancelScope(shield=True):  # a start that is given up halfway would leave its worker behind
             try:
-                await to_thread.run_sync(wall.__enter__)
+                script = await to_thread.run_sync(files.enter_context, worker_script(walls))
                 engine = AsyncMonty(
-                    binary_path=wall.script,
+                    binary_path=script,
                     max_processes=workers,
                     max_checkouts_per_worker=_RUNS_PER_WORKER,
                     feed_duration_limit_grace=_GRACE,
                 )
                 await engine.__aenter__()
             except Exception as error:  # whatever the engine raises, there is none
-                wall.__exit__(None, None, None)
+                await to_thread.run_sync(files.close)
                 raise RuntimeUnavailableError("monty", f"its worker does not start: {error}") from error
-        return cls(wall, engine, workers)
+        return cls(files, engine, workers)
 
     async def close(self) -> None:
         """End all workers."""
         await self._engine.__aexit__(None, None, None)
-        await to_thread.run_sync(self._wall.__exit__, None, None, None)
-
-    def calls(self, bridge: Bridge, *, end: Callable[[], object]) -> Calls:
-        """Return what answers the calls of one run."""
-        return Calls(bridge, end=end)
+        await to_thread.run_sync(self._files.close)
 
     async def run(self, job: Job, calls: Calls) -> Any:
         """Run code in a worker of its own; see `Sandbox`.

@@ -10,12 +10,12 @@ from anyio import to_thread
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import GUEST_UID
-from toolcrib.runtime.monty.wall import WorkerFolder, monty_binary, wall_here
+from toolcrib.runtime.monty.calls import Calls
+from toolcrib.runtime.monty.wall import monty_binary, wall_here
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, SecurityProfile
 
 if TYPE_CHECKING:
-    from toolcrib.runtime.monty.calls import Calls
     from toolcrib.runtime.monty.pool import WorkerPool
 
 __all__ = ["MontySandbox"]
@@ -99,7 +99,7 @@ class MontySandbox:
             try:
                 pool = self._pool or await self._started()
                 self._check(job.profile)
-                calls = pool.calls(bridge, end=scope.cancel)
+                calls = Calls(bridge, end=scope.cancel)
                 return await self._run(pool, job, calls)
             finally:
                 self._runs.discard(scope)
@@ -109,7 +109,7 @@ class MontySandbox:
             raise calls.failure
         raise RuntimeUnavailableError(self.kind, "it was closed while the code ran")
 
-    async def _run(self, pool: "WorkerPool", job: Job, calls: "Calls") -> Any:
+    async def _run(self, pool: "WorkerPool", job: Job, calls: Calls) -> Any:
         try:
             return await pool.run(job, calls)
         except RuntimeUnavailableError:
@@ -128,7 +128,7 @@ class MontySandbox:
                     raise RuntimeUnavailableError(self.kind, remedy)
                 from toolcrib.runtime.monty.pool import WorkerPool  # noqa: PLC0415 - needs an extra
 
-                self._pool = await WorkerPool.start(WorkerFolder(self._walls()), workers=self._workers)
+                self._pool = await WorkerPool.start(self._walls(), workers=self._workers)
             return self._pool
 
     def _check(self, profile: SecurityProfile) -> None:

@@ -10,12 +10,10 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.isolation import (
@@ -29,7 +27,7 @@ from toolcrib.runtime.isolation import (
 )
 from toolcrib.runtime.owner import is_gone, own_mark
 
-__all__ = ["MAX_MEMORY", "WorkerFolder", "monty_binary", "wall_here"]
+__all__ = ["MAX_MEMORY", "monty_binary", "wall_here", "worker_script"]
 
 MAX_MEMORY = 3 << 30
 """The largest limit of memory that is passed on; one above all of them bounds the worker from outside."""
@@ -42,61 +40,30 @@ _PREFIX = "toolcrib-monty-"
 _PRIVATE = 0o700
 
 
-class WorkerFolder:
-    """A private folder with the script that starts a worker; leaving removes it.
+@contextmanager
+def worker_script(parts: Collection[str], *, address_space: int = _ADDRESS_SPACE) -> Iterator[Path]:
+    """Give the path of a script that starts a worker, with the arguments it is given; leaving removes it.
 
     Args:
-        parts: What the wall is made of: `bubblewrap` and `seccomp`, each if it can be used here.
+        parts: What isolates the worker: `bubblewrap` and `seccomp`, each if it can be used here.
         address_space: Kilobytes of address space that a worker may take.
     """
-
-    def __init__(self, parts: Iterable[str], *, address_space: int = _ADDRESS_SPACE) -> None:
-        self._parts = frozenset(parts)
-        self._address_space = address_space
-        self._folder: Path | None = None
-
-    def __enter__(self) -> Self:
-        self._folder = _make_folder()
-        try:
-            if "seccomp" in self._parts:
-                self._filter.write_bytes(compile_filter(WORKER))
-            self.script.write_text(self._written(), encoding="utf-8")
-            self.script.chmod(0o700)
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    @property
-    def script(self) -> Path:
-        """What starts a worker, given the arguments for it."""
-        return self._inside("worker")
-
-    @property
-    def _filter(self) -> Path:
-        return self._inside("filter")
-
-    def _inside(self, name: str) -> Path:
-        if self._folder is None:
-            raise RuntimeError("the wall is not up")
-        return self._folder / name
-
-    def _written(self) -> str:
-        worker = monty_binary()
-        command = _behind_bubblewrap(worker, self._parts) if "bubblewrap" in self._parts else _bare(worker)
+    folder = _make_folder()
+    try:
+        worker, script, syscalls = monty_binary(), folder / "worker", folder / "filter"
+        command = _behind_bubblewrap(worker, parts) if "bubblewrap" in parts else _bare(worker)
         line = " ".join(map(shlex.quote, command)) + ' "$@"'
-        if "seccomp" in self._parts:
-            line += f" {_FILTER}<{shlex.quote(str(self._filter))}"
-        limits = ["ulimit -c 0", f"ulimit -n {_DESCRIPTORS}", f"ulimit -v {self._address_space}"]
-        # what the worker says of its end is told by the engine as well
-        return "\n".join(["#!/bin/sh", "exec 2>/dev/null", *limits, f"exec {line}", ""])
+        if "seccomp" in parts:
+            syscalls.write_bytes(compile_filter(WORKER))
+            line += f" {_FILTER}<{shlex.quote(str(syscalls))}"
+        limits = ["ulimit -c 0", f"ulimit -n {_DESCRIPTORS}", f"ulimit -v {address_space}"]
+        # how a worker ends is reported by the engine as well
+        lines = ["#!/bin/sh", "exec 2>/dev/null", *limits, f"exec {line}", ""]
+        script.write_text("\n".join(lines), encoding="utf-8")
+        script.chmod(0o700)
+        yield script
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
@@ -120,7 +87,7 @@ def _bare(worker: str) -> Sequence[str]:
     return [setpriv, "--pdeathsig", "KILL", worker] if setpriv else [worker]
 
 
-def _behind_bubblewrap(worker: str, parts: frozenset[str]) -> Sequence[str]:
+def _behind_bubblewrap(worker: str, parts: Collection[str]) -> Sequence[str]:
     as_root = os.geteuid() == 0
     programs = {Path("/monty"): Path(worker)}
     command = ["/monty"]
@@ -159,8 +126,8 @@ def _holds(parts: tuple[str, ...]) -> bool:
     if shutil.which("bwrap") is None or (os.geteuid() == 0 and shutil.which("setpriv") is None):
         return False
     try:
-        with WorkerFolder(parts) as wall:
-            return try_command([str(wall.script), "--version"])[0]
+        with worker_script(parts) as script:
+            return try_command([str(script), "--version"])[0]
     except (OSError, subprocess.SubprocessError, RuntimeUnavailableError):
         return False
 

@@ -104,17 +104,12 @@ class Cgroup:
                 _write(held / "memory.swap.max", 0)
                 _write(held / "memory.max", memory)
             else:
-                self._limit_first(held, memory)
+                files = [held / "memory.limit_in_bytes", held / "memory.memsw.limit_in_bytes"]
+                for file in [*files, files[0]]:  # the first may never be larger than the second
+                    _write(file, memory)
         if "pids" in self.folders:
             _write(self.folders["pids"] / "pids.max", pids)
         return self
-
-    @staticmethod
-    def _limit_first(held: Path, memory: int) -> None:
-        """Set the two limits of the first version, of which one may never be larger than the other."""
-        files = [held / "memory.limit_in_bytes", held / "memory.memsw.limit_in_bytes"]
-        for file in [*files, files[0]]:
-            _write(file, memory)
 
     def ran_out(self) -> bool:
         """Return whether something in it was killed because the memory was used up."""

@@ -1,6 +1,5 @@
 """A guest as a child process: its line to us, its two outputs, and its end."""
 
-import base64
 import os
 import signal
 import socket
@@ -20,7 +19,7 @@ from toolcrib.runtime.process.cgroup import Cgroup
 from toolcrib.runtime.process.frames import Channel, FrameError, encode
 from toolcrib.runtime.records import Output, Stream
 
-__all__ = ["Child", "boot", "encoded", "guest_program", "spawn"]
+__all__ = ["Child", "boot", "spawn"]
 
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 _BOOT_TIME = 30.0
@@ -30,12 +29,6 @@ _LAST_READS = 64
 _GONE_TIME = 10.0
 _JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 1; shift; n=$((n-1)); done; exec "$@"'
 """Joins control groups, then becomes the program: what it starts is in them from its first instruction."""
-
-
-@cache
-def guest_program() -> str:
-    """Return the text of the program that guests run."""
-    return Path(__file__).with_name("guest.py").read_text(encoding="utf-8")
 
 
 @dataclass(eq=False, slots=True)
@@ -166,7 +159,7 @@ def spawn(
         join = ["/bin/sh", "-c", _JOIN, "sh", str(len(doors)), *doors] if doors else []
         try:
             process = subprocess.Popen(  # noqa: S603 - our own
-                [*join, *command, "-c", guest_program(), str(theirs.fileno())],
+                [*join, *command, "-c", _guest_program(), str(theirs.fileno())],
                 env={},
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
@@ -181,6 +174,11 @@ def spawn(
     for pipe in (process.stdout, process.stderr):
         os.set_blocking(cast("IO[bytes]", pipe).fileno(), False)
     return Child(process, Channel(ours, limit=limit), cgroup, cleanup)
+
+
+@cache
+def _guest_program() -> str:
+    return Path(__file__).with_name("guest.py").read_text(encoding="utf-8")
 
 
 async def boot(child: Child, kind: str, payload: Mapping[str, Any]) -> Child:
@@ -204,8 +202,3 @@ async def boot(child: Child, kind: str, payload: Mapping[str, Any]) -> Child:
     await child.dispose()
     reason = stderr.text("stderr").strip()[-500:] or f"exit status {child.process.returncode}"
     raise RuntimeUnavailableError(kind, f"a guest did not start ({reason})")
-
-
-def encoded(program: bytes) -> str:
-    """Return a filter as text."""
-    return base64.b64encode(program).decode()

@@ -44,10 +44,11 @@ class Decoder:
     `limit` is for the message that carries the value, which comes once; every other is held to `short`.
 
     >>> decoder = Decoder(100)
-    >>> decoder.feed(b'\x00\x00\x00\x0a{"call":')
-    []
-    >>> decoder.feed(b"1}")
-    [({'call': 1}, 10)]
+    >>> decoder.add(b'\x00\x00\x00\x0a{"call":')
+    >>> decoder.take()
+    >>> decoder.add(b"1}")
+    >>> decoder.take()
+    ({'call': 1}, 10)
     """
 
     def __init__(self, limit: int, *, short: int | None = None) -> None:
@@ -59,18 +60,6 @@ class Decoder:
     def pending(self) -> int:
         """How many bytes there are that were not taken."""
         return len(self._buffer)
-
-    def feed(self, data: bytes) -> list[tuple[dict[str, Any], int]]:
-        """Return the messages that these bytes complete, each with the bytes that it takes.
-
-        Raises:
-            FrameError: they are none, or one is too large.
-        """
-        self.add(data)
-        messages = []
-        while (message := self.take()) is not None:
-            messages.append(message)
-        return messages
 
     def add(self, data: bytes) -> None:
         """Keep bytes that came."""

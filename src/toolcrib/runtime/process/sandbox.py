@@ -1,5 +1,6 @@
 """The `process` sandbox: full CPython, behind bubblewrap, one fresh interpreter for each run."""
 
+import base64
 import os
 import signal
 from time import perf_counter
@@ -12,14 +13,14 @@ import anyio.to_thread
 from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import GUEST_UID
-from toolcrib.runtime.process.child import Child, boot, encoded, spawn
+from toolcrib.runtime.process.child import Child, boot, spawn
 from toolcrib.runtime.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
 from toolcrib.runtime.process.pool import GuestPool
 from toolcrib.runtime.process.wall import Wall, find_wall, interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
 
-__all__ = ["ProcessSandbox", "converse", "process_limits", "why_gone"]
+__all__ = ["ProcessSandbox", "converse", "process_limits"]
 
 _INTERPRETER = 32 << 20
 """What an interpreter takes before it runs anything."""
@@ -87,16 +88,7 @@ class ProcessSandbox:
             pids = find_wall().cgroups.pids
         except RuntimeUnavailableError:
             return LimitsEnforced()
-        return LimitsEnforced(
-            timeout=True,
-            tool_calls=True,
-            chain_steps=True,
-            memory=True,
-            cpu=True,
-            pids=pids,
-            disk=True,
-            output=True,
-        )
+        return LimitsEnforced(**{**dict.fromkeys(LimitsEnforced.model_fields, True), "pids": pids})
 
     async def __aenter__(self) -> Self:
         limits = Limits.of_checked()
@@ -147,7 +139,8 @@ class ProcessSandbox:
             raise RuntimeUnavailableError(self.kind, f"a guest cannot be started ({error})") from error
         _hold(child, Limits.of_checked())
         user = GUEST_UID if wall.bubblewrap.as_root else None
-        return await boot(child, self.kind, {"uid": user, "gid": user, "filter": encoded(wall.filter)})
+        syscalls = base64.b64encode(wall.filter).decode()
+        return await boot(child, self.kind, {"uid": user, "gid": user, "filter": syscalls})
 
     @staticmethod
     def _rlimits(wall: Wall, limits: Limits) -> dict[str, int]:
@@ -180,7 +173,7 @@ async def _fate(child: Child, job: Job, bridge: Bridge, started: float) -> Toolc
         return RuntimeUnavailableError(child.kind, "it was closed while the code ran")
     if not gone:
         return bridge.violation("the interpreter closed its line and went on without an answer")
-    return why_gone(child, job.limits, bridge, perf_counter() - started)
+    return _why_gone(child, job.limits, bridge, perf_counter() - started)
 
 
 async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, int]) -> Any:
@@ -222,7 +215,7 @@ async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, in
     return value
 
 
-def why_gone(
+def _why_gone(
     child: Child, limits: Limits, bridge: Bridge, elapsed: float
 ) -> LimitExceededError | SandboxViolationError:
     """Return what became of a guest that has ended: a limit where the kernel kept one, else a violation.
