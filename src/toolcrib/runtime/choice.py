@@ -61,9 +61,7 @@ def make_sandbox(kind: str) -> Sandbox:
 def _info(kind: str) -> BackendInfo:
     try:
         return make_sandbox(kind).info()
-    except (
-        RuntimeUnavailableError
-    ) as error:  # one plug-in that is broken is no reason not to tell of the others
+    except RuntimeUnavailableError as error:  # the others are listed all the same
         details = {"available": False, "remedy": error.remedy, "isolation": [], "profiles": []}
         return BackendInfo(kind=kind, readiness="stub", details=details)
 
@@ -76,13 +74,14 @@ def check_profile(info: BackendInfo, profile: SecurityProfile) -> None:
     """
     details = info.details
     if not details.get("available"):
-        raise RuntimeUnavailableError(info.kind, str(details.get("remedy") or "it says nothing of why"))
+        raise RuntimeUnavailableError(info.kind, str(details.get("remedy") or "it gives no reason"))
     served = details.get("profiles", ())
     if profile not in served:
         names = ", ".join(served) or "none"
         remedy = f"; {details['remedy']}" if details.get("remedy") else ""
         raise RuntimeUnavailableError(
-            info.kind, f"its walls are not those of the profile '{profile}'; here it serves {names}{remedy}"
+            info.kind,
+            f"it lacks the isolation that the profile '{profile}' requires; here it serves {names}{remedy}",
         )
 
 

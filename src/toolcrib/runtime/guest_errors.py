@@ -44,20 +44,20 @@ class GuestError(Exception):
 
 
 def as_guest_error(error: BaseException, args: Any = None) -> GuestError:
-    """Return what a guest is told of an error; paths that its own arguments name are left as they are.
+    """Return an error as a guest sees it; paths that its own arguments name are left as they are.
 
     >>> str(as_guest_error(ToolNotFoundError("git:comit", ("git:commit",))))
     "LookupError: no tool named 'git:comit'; did you mean 'git:commit'?"
     """
     kind = next((name for known, name in _KINDS if isinstance(error, known)), "RuntimeError")
-    if not isinstance(error, ToolcribError):  # foreign, and its text may say anything
+    if not isinstance(error, ToolcribError):  # foreign, and its text may contain anything
         return GuestError(kind, said_by(error, args))
     pointers = [problem.path for problem in getattr(error, "problems", ())]
     return GuestError(kind, scrub(explain(error)["message"], [args, pointers]))
 
 
 def lacks(what: str) -> str:
-    """Return what is said of something that Monty does not have.
+    """Return the message about something that Monty does not have.
 
     >>> lacks("yield").removesuffix(ELSEWHERE)
     "the 'monty' sandbox does not support yield"

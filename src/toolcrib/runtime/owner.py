@@ -7,7 +7,7 @@ __all__ = ["is_gone", "own_mark"]
 
 
 def own_mark() -> str | None:
-    """Return what tells this process from all others; None where the system does not say who is alive.
+    """Return what distinguishes this process from all others; None where processes cannot be listed.
 
     It is made of digits and dashes: among which processes we are counted, our number, and when we started.
     """

@@ -27,7 +27,7 @@ __all__ = [
 MAX_CODE = 1 << 20
 """How many characters of code are run at all."""
 Readiness = Literal["prod", "beta", "stub"]
-"""How far a backend has been tried, which says nothing about how strong its wall is."""
+"""How far a backend has been tried, which is not how strong its isolation is."""
 _Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 _Bytes = Annotated[int, Field(strict=True, ge=0, le=64 << 30)]
 _Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
@@ -63,7 +63,7 @@ def _advised(problem: Problem, record: type[Record]) -> Problem:
 
 
 class _Asked(Record):
-    """What a caller says; what is wrong with it is a `ValidationError`."""
+    """A record that a caller fills in; what is wrong with it is a `ValidationError`."""
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - the base's signature
@@ -178,7 +178,7 @@ class Output:
         self._lost[stream] += max(0, len(data) - room)
 
     def text(self, stream: Stream) -> str:
-        """Return what was kept, with a last line that says how much was not."""
+        """Return what was kept, with a last line about how much was not."""
         text = self._kept[stream].decode("utf-8", "replace")
         lost = self._lost[stream]
         return f"{text}\n[{lost:,} more bytes were printed]" if lost else text

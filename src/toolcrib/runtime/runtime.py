@@ -48,7 +48,7 @@ Prepare = Callable[[str], Awaitable[None]]
 class Attempt:
     """One run of code.
 
-    Everything happens within `deadline`, which ends at the caller's deadline and whenever the bridge says so.
+    Everything happens within `deadline`, which ends at the caller's deadline or when the bridge ends the run.
     """
 
     def __init__(self, request: ExecuteRequest, gateway: ToolGateway) -> None:
@@ -113,7 +113,7 @@ class Attempt:
         return LimitExceededError("timeout", f"the code did not end within {self.request.timeout:g} s")
 
     def failed(self, error: Failure) -> Failure:
-        """Return an error with what there was until then; what the bridge says comes first."""
+        """Return an error with what there was until then; a failure of the bridge comes first."""
         failure = self._bridge.failure
         raised = failure if isinstance(failure, LimitExceededError | SandboxViolationError) else error
         if isinstance(raised, CodeError):
@@ -233,8 +233,8 @@ class Runtime:
         """Return tools as Python signatures, as code in a sandbox sees them.
 
         `budget` is how many tokens, as `toolcrib.model.tokens` estimates them, the text may take; what had to
-        be left out is said in it. The names are those that the tools have among each other: where a catalogue
-        has more of them, `Crib.stubs` knows under which name code reaches each.
+        be left out is named in it. The names are those that the tools have among each other: where there are
+        more in a catalogue, `Crib.stubs` knows under which name code reaches each.
 
         Raises:
             ValidationError: something among them is no tool.
@@ -287,7 +287,7 @@ class Runtime:
 
     async def _run_in(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
         attempt.sandbox = sandbox
-        if attempt.surface.can_call:  # else nothing happens that running the code does not tell as well
+        if attempt.surface.can_call:  # else running the code shows everything that a check would
             stubs, members = await attempt.stubs(), attempt.surface.members
             engine: Engine = "monty" if sandbox.kind == "monty" else "python"
             code = attempt.request.code

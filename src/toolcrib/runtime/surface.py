@@ -21,7 +21,7 @@ _MENTION = re.compile(r"(?<![\w.])([A-Za-z_]\w*+)(?:[ \t]*+\.\s*+([A-Za-z_]\w*+)
 _IMPORT = re.compile(r"^[ \t]*+import[ \t]++(\w++)[ \t]*+(?:$|[;,#])", re.MULTILINE | re.ASCII)
 _UNDEFINED = re.compile(r"\bname '(\w+)' is not defined$", re.MULTILINE)
 _MAX_LOOKED_UP, _MAX_TYPED, _MAX_GUESSED = 1_000, 100, 5
-"""How many attributes of a namespace are looked up, how many it may have to be told, how many are guessed."""
+"""How many attributes of a namespace are looked up, how many are typed at most, how many are guessed."""
 _Mentions = Mapping[str, frozenset[str]]
 
 
@@ -83,12 +83,12 @@ class Surface:
 
     @property
     def closed(self) -> tuple[str, ...]:
-        """The names that stand for namespaces whose tools are told."""
+        """The names that stand for namespaces whose tools are typed."""
         return tuple(name for name in self._spaces if name not in self._loose)
 
     @property
     def typed(self) -> Mapping[str, Tool]:
-        """The tools that are told of the namespaces, and of none."""
+        """The tools that are typed, of these namespaces and of none."""
         return {path: tool for path, tool in self._tools.items() if path.partition(".")[0] not in self._loose}
 
     @property
@@ -99,7 +99,7 @@ class Surface:
 
     @property
     def members(self) -> Mapping[str, Sequence[str]]:
-        """The names of all tools of the namespaces that are told."""
+        """The names of all tools of the namespaces that are typed."""
         return {name: tuple(self._named(self._spaces[name])) for name in self.closed}
 
     @property
@@ -112,7 +112,7 @@ class Surface:
         """The tools that the code mentions, by `namespace.name` or `name`.
 
         Of a namespace that is used with a name nobody knows it has the nearest tool, so that what is written
-        of the namespace can be told to be wrong.
+        of the namespace can be found to be wrong.
         """
         return self._tools
 
@@ -139,14 +139,14 @@ class Surface:
         return self._orders[path]
 
     def unknown(self, path: str) -> str:
-        """Return what to tell of a name that stands for nothing."""
+        """Return the message about a name that stands for nothing."""
         first, _, rest = path.partition(".")
         if not rest:
             return f"name {first!r} is not defined"
         return f"{first!r} has no tool {rest!r}{did_you_mean(rest, self._named(self._spaces.get(first, '')))}"
 
     def advice(self, reason: str) -> str:
-        """Return what else is to be said of an error in the code: what hides a name, or was meant by one."""
+        """Return a hint for an error in the code: what hides a name, or which one was meant."""
         hidden = [name for name in sorted(self._imported) if re.search(rf"'{name}\b", reason)]
         if hidden:
             return f"; `import {hidden[0]}` hides the tools of that name: import it `as` something else"

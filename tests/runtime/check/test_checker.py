@@ -179,14 +179,9 @@ async def test_nothing_of_the_code_is_run(capfd: pytest.CaptureFixture[str]) -> 
     assert "ran" not in capfd.readouterr().out
 
 
-async def test_the_check_is_there_where_the_engine_is() -> None:
-    assert Checker().available
-
-
 async def test_without_the_engine_everything_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)  # as it is where the extra is not installed
     async with Checker() as checker:
-        assert not checker.available
         note = await checker.check("await add(", STUBS, engine="monty")
     assert note is not None
     assert "there is no type checker here" in note

@@ -44,7 +44,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Checker:
-    """Tells what is wrong with code before it runs.
+    """Finds what is wrong with code before it runs.
 
     Entering starts nothing: the type checker starts with the first check, as a process of its own. Checks
     may come from many tasks at once.
@@ -62,11 +62,6 @@ class Checker:
         self._opening = anyio.Lock()
         self._threads = {engine: OwnedThreads(_MAX_PARALLEL, "toolcrib-check") for engine in _ENGINES}
         self._available = _is_installed("pydantic_monty")
-
-    @property
-    def available(self) -> bool:
-        """Whether there is a type checker here; where there is none, every check passes."""
-        return self._available
 
     async def __aenter__(self) -> Self:
         return self

@@ -110,7 +110,7 @@ def _value_kind(value: str) -> str:
 
 
 def plainly(written: str, limit: int = 80) -> str:
-    """Return a type as a reader would say it.
+    """Return a type as a reader would write it.
 
     >>> plainly('Literal["3"]'), plainly("dict[str, Unknown]"), plainly("CoroutineType[Any, Any, Issue]")
     ('"3"', 'dict[str, Any]', 'a coroutine')

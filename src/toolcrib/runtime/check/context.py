@@ -31,9 +31,12 @@ class GuestSource:
     code: str
 
     @cached_property
-    def lines(self) -> list[str]:
-        """The lines of the code."""
+    def _lines(self) -> list[str]:
         return _LINES.split(self.code)
+
+    def line(self, number: int) -> str:
+        """Return a line of the code, which is empty beyond its end."""
+        return self._lines[number - 1] if number <= len(self._lines) else ""
 
     @cached_property
     def _nodes(self) -> tuple[ast.AST, ...]:
@@ -58,7 +61,7 @@ class GuestSource:
 
     def _place(self, node: ast.expr) -> tuple[int, int]:
         """Return the line and the column, in characters, at which something begins."""
-        line = self.lines[node.lineno - 1] if node.lineno <= len(self.lines) else ""
+        line = self.line(node.lineno)
         if line.isascii():
             return node.lineno, node.col_offset + 1
         before = line[:_MAX_LINE].encode("utf-8", "replace")[: node.col_offset]
@@ -163,7 +166,7 @@ class CodeProblem:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing that the type checker says."""
+    """One finding of the type checker."""
 
     rule: str
     message: str
@@ -180,7 +183,7 @@ class Diagnostic:
         """What it names first."""
         return self.ticked[0] if self.ticked else ""
 
-    def say(self, text: str, *, unsupported: bool = False) -> CodeProblem:
+    def problem(self, text: str, *, unsupported: bool = False) -> CodeProblem:
         """Return a problem at this place."""
         return CodeProblem(self.line, self.column, text, unsupported)
 
@@ -198,17 +201,12 @@ class CheckContext:
     members: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """All tools of namespaces, where they are known: a stub may have only those that the code mentions."""
     echoes: set[tuple[int, str]] = field(default_factory=set)
-    """Lines, and what is said of them that follows from what is said anyway."""
+    """Lines and messages that only follow from others."""
 
     @cached_property
     def source(self) -> GuestSource:
         """The code as a tree."""
         return GuestSource(self.code)
-
-    @property
-    def lines(self) -> list[str]:
-        """The lines of the code."""
-        return self.source.lines
 
     @cached_property
     def unknown_keys(self) -> Counter[tuple[int, int]]:
@@ -217,13 +215,11 @@ class CheckContext:
 
     def at(self, finding: Diagnostic) -> str:
         """Return the code from where a finding points to the end of the line."""
-        return self.lines[finding.line - 1][finding.column - 1 :] if finding.line <= len(self.lines) else ""
+        return self.source.line(finding.line)[finding.column - 1 :]
 
     def before(self, finding: Diagnostic) -> str:
         """Return the code of the line before the place that a finding points at."""
-        if finding.line > len(self.lines):
-            return ""
-        return self.lines[finding.line - 1][: finding.column - 1][-_MAX_BEFORE:]
+        return self.source.line(finding.line)[: finding.column - 1][-_MAX_BEFORE:]
 
     def called(self, finding: Diagnostic) -> str | None:
         """Return which tool a finding is about, or which function of the code itself that nothing wraps."""

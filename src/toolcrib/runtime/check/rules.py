@@ -1,7 +1,7 @@
 """Which findings of the type checker refuse code, and when.
 
 Code is refused where it would almost surely fail, and above all where it uses tools wrongly: before any of
-them runs is the best time to say so. A checker also finds fault with code that works; that is let through.
+them runs is the best time. A checker also finds fault with code that works; that is let through.
 """
 
 import builtins
@@ -38,15 +38,15 @@ _Rule = Callable[[Diagnostic, CheckContext], CodeProblem | None]
 
 
 def missing_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell which arguments a call lacks."""
+    """Report which arguments a call lacks."""
     path, names = context.called(finding), finding.ticked[:-1]
     if path is None or not names:
         return None
-    return finding.say(f"{path} needs {', '.join(map(repr, names))}")
+    return finding.problem(f"{path} needs {', '.join(map(repr, names))}")
 
 
 def unknown_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of an argument that the tool does not have."""
+    """Report an argument that the tool does not have."""
     path, name = context.called(finding), finding.subject
     if path is None:
         return None
@@ -55,28 +55,28 @@ def unknown_argument(finding: Diagnostic, context: CheckContext) -> CodeProblem 
         context.echoes.add((finding.line, f"{path} needs {guess!r}"))
     takes = context.words.arguments.get(path, ())
     there = there_are(takes) if takes else "; it takes none" if path in context.words.arguments else ""
-    return finding.say(f"unknown argument {name!r} of {path}{_guessed(guess) or there}")
+    return finding.problem(f"unknown argument {name!r} of {path}{_guessed(guess) or there}")
 
 
 def too_many(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of more arguments than there are."""
+    """Report more arguments than there are."""
     path = context.called(finding)
     if path is None or context.source.follows_unpacked(finding.line, finding.column):
         return None  # how many there are is not known
     takes = context.words.arguments.get(path)
-    return finding.say(
+    return finding.problem(
         f"too many arguments for {path}" + ("" if takes is None else f"; it takes {len(takes)}")
     )
 
 
 def given_twice(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of an argument that is given by its place and by its name."""
+    """Report an argument that is given by its place and by its name."""
     path = context.called(finding)
-    return None if path is None else finding.say(f"{path} is given {finding.subject!r} twice")
+    return None if path is None else finding.problem(f"{path} is given {finding.subject!r} twice")
 
 
 def wrong_type(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of a value that can never be what is wanted."""
+    """Report a value that can never be what is wanted."""
     at, ticked = context.at(finding), finding.ticked
     if at.startswith("*") or len(ticked) < 3:  # noqa: PLR2004 - what is unpacked is not looked into
         return None
@@ -109,11 +109,11 @@ def _mismatch(
     objects = " | ".join("a dict" if arm in context.words.keys else arm for arm in arms(expected))
     values = re.findall(r'"([^"]*)"', expected)
     guess = _guessed(nearest(plainly(found).strip("\"'"), values))
-    return finding.say(f"{what} must be {plainly(objects, 160)}, not {plainly(found)}{guess}")
+    return finding.problem(f"{what} must be {plainly(objects, 160)}, not {plainly(found)}{guess}")
 
 
 def _coroutine(finding: Diagnostic, context: CheckContext) -> CodeProblem:
-    return finding.say(f"{written_call(finding, context)} gives a coroutine; {FORGOTTEN}")
+    return finding.problem(f"{written_call(finding, context)} gives a coroutine; {FORGOTTEN}")
 
 
 def written_call(finding: Diagnostic, context: CheckContext) -> str:
@@ -123,15 +123,15 @@ def written_call(finding: Diagnostic, context: CheckContext) -> str:
 
 
 def missing_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell which key an object lacks that is written out as an argument."""
+    """Report which key an object lacks that is written out as an argument."""
     quoted = finding.message.split("'")
     if finding.subject not in context.words.keys or len(quoted) < 3:  # noqa: PLR2004 - before, key, after
         return None
-    return finding.say(f"the object passed here needs the key {quoted[1]!r}")
+    return finding.problem(f"the object passed here needs the key {quoted[1]!r}")
 
 
 def unknown_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of a key that is read from a result, or written out in an argument, and that is not there."""
+    """Report a key that is read from a result, or written out in an argument, and that is not there."""
     kind, written = finding.subject, _STRING.match(context.at(finding))
     if kind not in context.words.keys or kind in context.words.open or written is None:
         return None
@@ -146,7 +146,7 @@ def unknown_key(finding: Diagnostic, context: CheckContext) -> CodeProblem | Non
     guess = nearest(key, known)
     if guess is not None:
         context.echoes.add((finding.line, f"the object passed here needs the key {guess!r}"))
-    return finding.say(f"unknown key {key!r}{_guessed(guess) or there_are(known)}")
+    return finding.problem(f"unknown key {key!r}{_guessed(guess) or there_are(known)}")
 
 
 def _may_be_there(key: str, finding: Diagnostic, context: CheckContext) -> bool:
@@ -164,19 +164,19 @@ def _guessed(guess: str | None) -> str:
 
 
 def bad_syntax(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:  # noqa: ARG001 - the rules share a signature
-    """Tell of code that is no Python."""
+    """Report code that is no Python."""
     text = finding.message
     if "__future__" in text or "outside of an asynchronous function" in text:
         return (
             None  # the first line is ours, so that theirs is the second; and all of the code is asynchronous
         )
     if text.startswith("`return`"):
-        return finding.say("`return` outside of a function; leave the value in `__out`")
-    return finding.say(f"syntax: {text[:1].lower()}{text[1:]}")
+        return finding.problem("`return` outside of a function; leave the value in `__out`")
+    return finding.problem(f"syntax: {text[:1].lower()}{text[1:]}")
 
 
 def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of a name that nothing defines."""
+    """Report a name that nothing defines."""
     name, monty = finding.subject, context.engine == "monty"
     known = getattr(builtins, name, None)
     if name in _LENIENT or (isinstance(known, type) and issubclass(known, BaseException)):
@@ -186,35 +186,35 @@ def unknown_name(finding: Diagnostic, context: CheckContext) -> CodeProblem | No
     if _LAZY.search(context.code) and _ANNOTATION.search(context.before(finding)):
         return None
     if hasattr(builtins, name):
-        return finding.say(lacks(f"the builtin {name!r}"), unsupported=True) if monty else None
-    return finding.say(f"name {name!r} is not defined{did_you_mean(name, context.words.names)}")
+        return finding.problem(lacks(f"the builtin {name!r}"), unsupported=True) if monty else None
+    return finding.problem(f"name {name!r} is not defined{did_you_mean(name, context.words.names)}")
 
 
 def unknown_module(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of a module, or a member of one, that Monty lacks; a full Python tells of it itself."""
+    """Report a module, or a member of one, that Monty lacks; a full Python raises it itself."""
     module, *member = finding.ticked or ("",)
     if module == "__future__" or _CATCHES_IMPORT.search(context.code):
         return None
     if module in context.words.members:
-        return finding.say(f"{module!r} is there without an import: await {module}.<tool>(...)")
+        return finding.problem(f"{module!r} is there without an import: await {module}.<tool>(...)")
     if context.engine == "python":
         return None
     if member:
         return _member(finding, context)
     if module.partition(".")[0] in sys.stdlib_module_names:
-        return finding.say(lacks(f"the module {module!r}"), unsupported=True)
-    return finding.say(f"there is no module {module!r}: code has Python's own, and no installed packages")
+        return finding.problem(lacks(f"the module {module!r}"), unsupported=True)
+    return finding.problem(f"there is no module {module!r}: code has Python's own, and no installed packages")
 
 
 def _member(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
     path = ".".join(finding.ticked[:2])
     if context.engine == "python" or path in MONTY_HAS or path.endswith(("Error", "Exception")):
         return None
-    return finding.say(lacks(f"{path!r}"), unsupported=True)
+    return finding.problem(lacks(f"{path!r}"), unsupported=True)
 
 
 def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of a tool that a namespace does not have, or of a key that is read like an attribute."""
+    """Report a tool that a namespace does not have, or of a key that is read like an attribute."""
     words, text = context.words, finding.message
     if len(finding.ticked) < 2 or not text.startswith(("Module ", "Object of type ", "Function ")):  # noqa: PLR2004
         return None
@@ -227,12 +227,12 @@ def unknown_attribute(finding: Diagnostic, context: CheckContext) -> CodeProblem
         literally = re.match(rf"{re.escape(space)}\s*\.\s*{re.escape(name)}\b", context.at(finding))
         there = context.members.get(space, ())
         guess = did_you_mean(name, there or words.members[space]) or there_are(there)
-        return finding.say(f"{space!r} has no tool {name!r}{guess}") if literally else None
+        return finding.problem(f"{space!r} has no tool {name!r}{guess}") if literally else None
     if kind in words.keys:
         if _ready_for_both(name, finding, context):
             return None
         guess = f'; write ["{name}"]' if name in words.keys[kind] else did_you_mean(name, words.keys[kind])
-        return finding.say(f"a dict has no attribute {name!r}{guess}")
+        return finding.problem(f"a dict has no attribute {name!r}{guess}")
     return misused(finding, context)
 
 
@@ -243,12 +243,14 @@ def _ready_for_both(name: str, finding: Diagnostic, context: CheckContext) -> bo
 
 
 def never_awaited(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of a call whose coroutine is thrown away."""
-    return finding.say(f"{written_call(finding, context)} is never awaited, so it does not run; {FORGOTTEN}")
+    """Report a call whose coroutine is thrown away."""
+    return finding.problem(
+        f"{written_call(finding, context)} is never awaited, so it does not run; {FORGOTTEN}"
+    )
 
 
 def left_over(context: CheckContext) -> Iterator[CodeProblem]:
-    """Tell of coroutines that are left in `__out`, where only their results can be given back."""
+    """Report coroutines that are left in `__out`, where only their results can be given back."""
     given = (*context.words.arguments, "asyncio.gather")
     paths = {path for path in given if path.partition(".")[0] not in context.shadowed}
     for path, line, column in context.source.left_unawaited(paths):
@@ -256,17 +258,17 @@ def left_over(context: CheckContext) -> Iterator[CodeProblem]:
 
 
 def misused(finding: Diagnostic, context: CheckContext) -> CodeProblem | None:
-    """Tell of a coroutine, a namespace or a tool that is used as if it were something else."""
+    """Report a coroutine, a namespace or a tool that is used as if it were something else."""
     coroutines = [text for text in finding.ticked if text.startswith("CoroutineType[")]
     if any(len(arms(text)) == 1 for text in coroutines):
         return _coroutine(finding, context)
     space = context.words.spaces.get(finding.subject)
     if space is not None:
         literally = re.match(rf"(?:await\s+)?{re.escape(space)}\b", context.at(finding))
-        return finding.say(f"{space!r} is a namespace: call one of its tools") if literally else None
+        return finding.problem(f"{space!r} is a namespace: call one of its tools") if literally else None
     method = _METHOD.match(finding.subject)
     path = context.words.path(method[1] if method else finding.subject)
-    return None if path is None else finding.say(f"{path} is a function: call it")
+    return None if path is None else finding.problem(f"{path} is a function: call it")
 
 
 RULES: Mapping[str, tuple[_Rule, str]] = {

@@ -78,7 +78,7 @@ class CheckerSessions:
             self._free.pop().close()
 
     def check(self, code: str, stub: str, names: Sequence[str], shadowed: Sequence[str]) -> list[Diagnostic]:
-        """Return what there is to say about code; `shadowed` are names that may mean anything.
+        """Return the diagnostics for code; `shadowed` are names that may mean anything.
 
         Raises:
             Skipped: the type checker gave no answer.
@@ -114,7 +114,7 @@ class _Session:
         self._made.__exit__(None, None, None)
 
     def check(self, text: str) -> str:
-        """Return what the type checker says, as JSON; afterwards the session is usable, or closed."""
+        """Return the type checker's answer, as JSON; afterwards the session is usable, or closed."""
         from pydantic_monty import CollectString, MontyError, MontyTypingError  # noqa: PLC0415 - an extra
 
         self.usable = False
@@ -129,14 +129,14 @@ class _Session:
             return str(error)
         except MontyError as error:
             late = getattr(error, "timed_out", False)
-            raise CheckSkipped("it takes too long" if late else _told(error)) from error
+            raise CheckSkipped("it takes too long" if late else _reason(error)) from error
         finally:
             if not self.usable and self._session is not None:
                 self.close()
         raise CheckSkipped("the type checker did not look at the code")
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"the type checker ended: {type(error).__name__}: {str(error)[:200]}"
 
 
@@ -152,7 +152,7 @@ def _read(text: str) -> list[Diagnostic]:
 
 
 def resident(pid: int | None) -> int:
-    """Return the bytes of memory that a process and its descendants occupy; 0 where nothing is told.
+    """Return the bytes of memory that a process and its descendants occupy; 0 where that is unknown.
 
     >>> resident(None)
     0

@@ -47,12 +47,12 @@ _NO_TOOL = re.compile(r"AttributeError: 'ToolNamespace' object has no attribute 
 _KILLED = {9, 137}
 """How a worker ends that the system took the memory from."""
 _KILLED_BARE = "(signal: 9 "
-"""How that reads of a worker without a wall, which has no exit status then, in the words of the engine."""
+"""How that reads of a worker without a wall, which has no exit status then, in the message of the engine."""
 _MAX_TEXT, _MAX_LINE, _MAX_FRAMES = 2000, 200, 20
 _MAX_PARSED = 1 << 16
-"""How long code may be to be read a second time; longer code takes too long for what it tells."""
+"""How long code may be to be read a second time; longer code takes too long for what that finds."""
 _MAX_MESSAGE = 1000
-"""How much of a message is read; what the engine says is shorter."""
+"""How much of a message is read; the engine's own are shorter."""
 _MODULES = (
     "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib",
     "itertools json math os os.path pathlib posixpath random re sys time tomllib typing unicodedata",
@@ -168,7 +168,7 @@ def _hint(text: str) -> str:
 
 
 def _raised(frame: _Place) -> bool:
-    """Return whether a `raise` of the code itself stands at a frame, whatever the exception says."""
+    """Return whether a `raise` of the code itself stands at a frame, whatever its message is."""
     line = frame.source_line.partition("\n")[0]
     before, after = line[: frame.column - 1], line[frame.column - 1 :]
     return re.search(r"\braise\s*\(*$", before) is not None or re.match(r"raise\b", after) is not None
@@ -237,7 +237,7 @@ def lacking(text: str) -> str | None:
 def foreseen(code: str) -> tuple[int, str] | None:
     r"""Return the line of the first thing that the engine would get wrong, and what it is.
 
-    It ignores these methods without a word, and makes lists of generators, so that code would go on with a
+    It silently ignores these methods, and makes lists of generators, so that code would go on with a
     wrong value; and it refuses `return_exceptions` only once the tools that are gathered have been called.
 
     >>> foreseen("class Bag:\n    def __len__(self): return 3")
@@ -345,7 +345,7 @@ _MESSAGES: tuple[tuple[str, str | Callable[[re.Match[str]], str | None]], ...] =
 
 
 def bounds(limits: Limits, timeout: float) -> ResourceLimits:
-    """Return limits in the words of the engine.
+    """Return limits as the engine takes them.
 
     Code turns to its host to call, to sleep or to ask for the time, each of which is a suspension.
 

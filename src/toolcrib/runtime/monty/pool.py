@@ -123,7 +123,7 @@ class WorkerPool:
         session = await self._session(job)
         printed = Printed(job.output)
         try:
-            outcome = await _told(session, job, calls, printed)
+            outcome = await _outcome(session, job, calls, printed)
         except BaseException:
             with anyio.move_on_after(_PATIENCE, shield=True):  # a worker in the middle of something is killed
                 await session.__aexit__(None, None, None)
@@ -149,7 +149,7 @@ class WorkerPool:
         raise RuntimeUnavailableError("monty", f"its worker does not start within {_PATIENCE:g} s")
 
 
-async def _told(session: AsyncMontySession, job: Job, calls: Calls, printed: Printed) -> Any:
+async def _outcome(session: AsyncMontySession, job: Job, calls: Calls, printed: Printed) -> Any:
     """Return the value that the code left, in the form in which it leaves."""
     prelude = calls.prelude(job)
     try:
@@ -165,7 +165,7 @@ async def _told(session: AsyncMontySession, job: Job, calls: Calls, printed: Pri
     except MontyError as error:
         if not in_value(error, job.code):
             raise await _failure(session, error, job) from error
-    except _UNREADABLE as error:  # what our own code tells can be read
+    except _UNREADABLE as error:  # what our own code returns can be read
         raise CodeError(RETURNED) from error
     try:
         return await session.feed_run(EXPLAINING, print_callback=printed.write, os=environment)
@@ -174,7 +174,7 @@ async def _told(session: AsyncMontySession, job: Job, calls: Calls, printed: Pri
 
 
 async def _failure(session: AsyncMontySession, error: MontyError, job: Job) -> ToolcribError:
-    """Return what went wrong; of code that cannot be read what is said of it alone, without what we add."""
+    """Return what went wrong; a syntax error is that of the code alone, without what we add."""
     if is_unread(error):
         try:
             await session.feed_run(f"{_NEVER}\n{job.code}")

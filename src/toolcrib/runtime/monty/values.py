@@ -17,7 +17,7 @@ from toolcrib.runtime.plain import MAX_ARGUMENTS
 __all__ = ["EXPLAINING", "RETURNED", "read_call", "read_value", "with_value"]
 
 RETURNED = "`return` outside of a function; leave the value in `__out`"
-_MAX_SAID = 1000
+_MAX_MESSAGE = 1000
 _MAX_VALUES = MAX_ARGUMENTS // 4
 """How many values the arguments of one call may hold; more would not fit into the characters that pass."""
 _REPRESENTED = re.compile(r"<(function|coroutine|module|bound method)\b.*>", re.DOTALL)
@@ -26,7 +26,7 @@ _CYCLES = {"[...]": "[", "(...)": "[", "{...}": "{", "...": "."}
 """How it writes a list, an object or an instance within itself, and our sign for being in such a one."""
 
 _MARK = token_hex(8)
-"""What comes before that which our own code tells; without it the code has returned something itself."""
+"""Marks what our own code returns; without it the code has returned something itself."""
 _WRITTEN = ", allow_nan=False, ensure_ascii=False)"
 _TAIL = f"""
 
@@ -75,12 +75,12 @@ def __plain(value, path):
     raise ValueError("of type " + type(value).__name__)
 __path = []
 try:
-    __told = ("{_MARK}", __json.dumps(__plain(__out, __path){_WRITTEN})
+    __result = ("{_MARK}", __json.dumps(__plain(__out, __path){_WRITTEN})
 except ValueError as error:
-    __told = ("{_MARK}", "__out" + "".join(["[" + step + "]" for step in __path[:8]]), str(error)[:200])
-__told
+    __result = ("{_MARK}", "__out" + "".join(["[" + step + "]" for step in __path[:8]]), str(error)[:200])
+__result
 """
-"""Code that writes what `json` alone cannot, or says where in `__out` it stands and what it is."""
+"""Code that writes what `json` alone cannot, or finds where in `__out` that is, and of which type."""
 
 
 def with_value(code: str) -> str:
@@ -92,11 +92,11 @@ def with_value(code: str) -> str:
 
 
 def read_value(value: object, limit: int) -> Any:
-    """Return the value that the guest wrote as JSON; what it says instead is a place and a reason.
+    """Return the value that the guest wrote as JSON; what it may give instead is a place and a reason.
 
     Raises:
         LimitExceededError: it is too large.
-        CodeError: something in it is not JSON, or it is too deep, or it is not what our own code tells.
+        CodeError: something in it is not JSON, or it is too deep, or it does not come from our own code.
     """
     if type(value) is not tuple or value[:1] != (_MARK,):
         raise CodeError(RETURNED)
@@ -122,7 +122,7 @@ def _read(text: str, limit: int) -> Any:
     except RecursionError:
         raise CodeError(f"__out is not JSON: it is nested more than {MAX_DEPTH} levels deep") from None
     except (ValidationError, ValueError, MemoryError) as error:
-        raise CodeError(f"__out is not JSON: {error}"[:_MAX_SAID]) from error
+        raise CodeError(f"__out is not JSON: {error}"[:_MAX_MESSAGE]) from error
     return value
 
 
@@ -130,7 +130,7 @@ def _explained(place: str, reason: str) -> str:
     if reason.startswith("Exceeds the limit"):
         reason = "or holds an integer of more than 4,300 digits"
     hint = "; a call must be awaited" if "coroutine" in reason else ""
-    return f"__out is not JSON: {place[:_MAX_SAID]} is {reason[:_MAX_SAID]}{hint}"
+    return f"__out is not JSON: {place[:_MAX_MESSAGE]} is {reason[:_MAX_MESSAGE]}{hint}"
 
 
 def read_call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -135,10 +135,10 @@ def _holds(parts: tuple[str, ...]) -> bool:
 def _make_folder() -> Path:
     """Return an empty folder of our own, having removed those of processes that are gone.
 
-    Its name says which process made it, so that the next one can remove what a killed process left.
+    Its name is that of the process that made it, so that the next one can remove what a killed process left.
     """
     own = own_mark()
-    if own is not None:  # where the system tells who is alive
+    if own is not None:  # where processes can be listed
         _sweep()
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{own or 'host'}-"))
 

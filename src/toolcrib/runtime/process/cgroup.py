@@ -1,7 +1,7 @@
 """Control groups: the kernel's own account of a guest's memory, processes and time, where we may make groups.
 
-Both versions are known. A group's name says who made it, so that whoever comes after a process that was
-killed can tell which groups nobody needs any more.
+Both versions are known. A group is named after the process that made it, so that what a killed process left
+behind can be found and removed.
 """
 
 import os
@@ -139,7 +139,7 @@ class Cgroup:
 def find_cgroups(about: Path = Path("/proc/self")) -> Cgroups:
     """Return where groups can be made here, having tried; what killed processes left behind is removed.
 
-    `about` is what the kernel says of the process that they are for.
+    `about` is the folder of the process in `/proc`.
     """
     parents = {}
     for controller in _FILES:

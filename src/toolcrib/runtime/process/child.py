@@ -71,8 +71,8 @@ class Child:
     def kill(self) -> None:
         """Kill it and whatever it started.
 
-        Its group is killed, not the process that we know: one that is just starting has not yet told the
-        kernel that it wants to die with its parent.
+        Its group is killed, not the process that we know: one that is just starting has not yet asked
+        the kernel to die with its parent.
         """
         if not self.disposed:  # later its number may be another's
             with suppress(ProcessLookupError, PermissionError):
@@ -108,7 +108,7 @@ class Child:
     async def _removed(self) -> None:
         """Remove its control group as soon as the last of its processes has left it."""
         with anyio.move_on_after(_GONE_TIME):
-            while self.cgroup is not None and not self.cgroup.remove():  # noqa: ASYNC110 - nothing tells of it
+            while self.cgroup is not None and not self.cgroup.remove():  # noqa: ASYNC110 - there is no event for it
                 await anyio.sleep(0.002)
 
     async def read(self, stream: Stream, output: Output) -> None:
@@ -146,7 +146,7 @@ def spawn(
     cwd: str = "/",
     cleanup: Callable[[], None] | None = None,
 ) -> Child:
-    """Start a guest by the command of an interpreter, which is told the descriptor of its end of the line.
+    """Start a guest by the command of an interpreter, which gets the descriptor of its end of the line.
 
     It must be called in the thread of the event loop: guests die with the thread that started them.
 
@@ -182,7 +182,7 @@ def _guest_program() -> str:
 
 
 async def boot(child: Child, kind: str, payload: Mapping[str, Any]) -> Child:
-    """Tell a started guest what to become, and wait until it is ready; where it is not, it is disposed of.
+    """Configure a started guest and wait until it is ready; where it is not, it is disposed of.
 
     Raises:
         RuntimeUnavailableError: it did not start.

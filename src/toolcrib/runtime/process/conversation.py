@@ -1,9 +1,9 @@
 """The host's side of a run: which messages a guest may send, and when; everything else ends it.
 
-A guest sends `call`s, each with a higher number than the one before, may `cancel` each of them once, and says
-`done` or `error` once, when none is under way. The bridge counts each call, of a tool or of nothing, so that
-there is an end to messages. Its code runs in the same interpreter as the program that speaks, so that it can
-say anything: nothing that it says is believed, only checked.
+A guest sends `call`s, each with a higher number than the one before, may `cancel` each of them once, and ends
+with one `done` or `error`, when no call is under way. The bridge counts every call, also of what is not
+there, so that messages are bounded. The code runs in the interpreter that sends them, and can forge any:
+every message is checked, and none is trusted.
 """
 
 from collections.abc import Callable
@@ -39,12 +39,12 @@ _ALLOWED = {
     "pids": "the code started more than {:,} threads",
     "output_bytes": "the value may take {:,} bytes",
 }
-"""The limits that a guest says it has run into: its word is taken, because it only says how it failed."""
+"""The limits that a guest may report: the report is trusted, because it only explains a failure."""
 _CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {ord("\n"), ord("\t")})
 
 
 class GuestGoneError(Exception):
-    """The guest ended without saying how its code did."""
+    """The guest ended without a result."""
 
 
 class Conversation:
@@ -72,7 +72,7 @@ class Conversation:
 
         Raises:
             CodeError: the code failed.
-            LimitExceededError: it says that it has run into one, or its value is too large.
+            LimitExceededError: it reports one, or its value is too large.
             SandboxViolationError: it broke the rules.
             GuestGoneError: it ended without an answer.
         """
@@ -113,7 +113,7 @@ class Conversation:
                 self._check_last()
                 return received
             else:
-                raise self._bridge.violation(f"it sent a message that is none: {sorted(message)[:5]!r:.200}")
+                raise self._bridge.violation(f"it sent an unknown message: {sorted(message)[:5]!r:.200}")
             del message, received
         return None
 
@@ -123,7 +123,7 @@ class Conversation:
         if type(number) is not int or number <= self._last:
             raise self._bridge.violation(f"it sent a call whose number is not a higher one: {number!r:.50}")
         if type(path) is not str or type(args) is not list or type(kwargs) is not dict:
-            raise self._bridge.violation("it sent a call that is none")
+            raise self._bridge.violation("it sent a malformed call")
         if len(path) > _MAX_PATH:
             raise self._bridge.violation(f"it called something whose name has {len(path):,} characters")
         if len(self._calls) >= MAX_IN_FLIGHT:
@@ -146,9 +146,9 @@ class Conversation:
 
     def _check_last(self) -> None:
         if self._calls:
-            raise self._bridge.violation(f"it said that it was done with {len(self._calls)} calls under way")
+            raise self._bridge.violation(f"it reported its end with {len(self._calls)} calls under way")
         if self._channel.rest():
-            raise self._bridge.violation("it went on after it had said that it was done")
+            raise self._bridge.violation("it went on after it had reported its end")
 
     async def _answer(self, tasks: TaskGroup, number: int, size: int, message: dict[str, Any]) -> None:
         reply: dict[str, Any] = {"answer": number, "error": {"kind": "RuntimeError", "message": "cancelled"}}
@@ -188,8 +188,8 @@ class Conversation:
 
     def _concluded(self, message: dict[str, Any], size: int) -> Any:
         if "error" in message:
-            raise _told_error(message["error"], self._limits) or self._bridge.violation(
-                "it sent an error that is none"
+            raise _reported_error(message["error"], self._limits) or self._bridge.violation(
+                "it sent a malformed error"
             )
         if size - _WRAPPER > self._limits.output_bytes:
             raise _limit("output_bytes", f"__out is {size - _WRAPPER:,} bytes of JSON", self._limits)
@@ -200,8 +200,8 @@ class Conversation:
         return message["done"]
 
 
-def _told_error(value: Any, limits: Limits) -> CodeError | LimitExceededError | None:
-    """Return the failure that a guest tells of; None where it is none."""
+def _reported_error(value: Any, limits: Limits) -> CodeError | LimitExceededError | None:
+    """Return the failure that a guest reports; None where the report is invalid."""
     if not isinstance(value, dict) or not isinstance(value.get("reason"), str):
         return None
     reason = _clean(value["reason"][:_TEXT])
@@ -213,7 +213,7 @@ def _told_error(value: Any, limits: Limits) -> CodeError | LimitExceededError | 
 
 
 def _limit(name: str, reason: str, limits: Limits) -> LimitExceededError:
-    """Return the error for a limit that a guest has run into: what was allowed, and what it says of it."""
+    """Return the error for a limit that a guest has run into: what was allowed, and its own reason."""
     return LimitExceededError(name, f"{_ALLOWED[name].format(getattr(limits, name))} ({reason})")
 
 

@@ -69,7 +69,7 @@ class Decoder:
         """Return the next message and its size; None where it is not complete.
 
         Raises:
-            FrameError: it is none, or too large.
+            FrameError: it is not JSON, or too large.
         """
         if len(self._buffer) < _HEADER:
             return None
@@ -166,7 +166,7 @@ class Channel:
         return message
 
     def is_open(self) -> bool:
-        """Return whether the guest still holds its end, and has said nothing that was not received."""
+        """Return whether the guest still holds its end, and has sent nothing that was not received."""
         try:
             self._line.recv(1, socket.MSG_PEEK)
         except BlockingIOError:

@@ -1,7 +1,7 @@
 """The program inside: it takes one job, runs its code, and asks the host for the rest.
 
 It stands on the standard library alone and is handed to the interpreter as text, so that nothing of this
-package has to be visible inside. The host believes none of what it says.
+package has to be visible inside. The host trusts none of its messages.
 """
 
 import ast
@@ -113,7 +113,7 @@ class _Client:
             self._drop(number)
 
     def settle(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give up what is still under way, and wait until the host has said so."""
+        """Give up what is still under way, and wait until the host has confirmed it."""
         with suppress(BaseException):  # the code may have done anything to the loop and its tasks
             others = all_tasks(loop)
             for task in others:
@@ -184,7 +184,7 @@ def _function(client: _Client, path: str) -> Callable[..., Coroutine[Any, Any, A
 
 
 def _plain(value: Any, at: str, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one line for each kind of value
-    """Return a value as JSON, or say which part of it is none."""
+    """Return a value as JSON, or raise with the part of it that is not."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -287,8 +287,8 @@ def _limit(limits: dict[str, int]) -> None:
             resource.setrlimit(kind, (min(soft, most), most))
 
 
-def _told(error: BaseException) -> dict[str, Any]:
-    """Return what the host is told of an exception, however little of it the code has left to tell."""
+def _report(error: BaseException) -> dict[str, Any]:
+    """Return the report of an exception for the host, even where the code broke what describes exceptions."""
     try:
         return _failure(error)
     except BaseException:  # noqa: BLE001 - the code may have changed whatever describes exceptions
@@ -296,7 +296,7 @@ def _told(error: BaseException) -> dict[str, Any]:
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
-    """Return what the host is told of an exception that nobody caught."""
+    """Return the report of an exception that nobody caught."""
     if isinstance(error, MemoryError):
         return {"reason": "MemoryError", "limit": "memory_bytes", "line": _line_of(error)}
     payload = {"reason": _described(error), "line": _line_of(error), **_where(error)}
@@ -341,7 +341,7 @@ def _where(error: BaseException) -> dict[str, Any]:
 
 
 def _done(value: Any, most: int) -> dict[str, Any]:
-    """Return the message that carries a value, or that says why it cannot."""
+    """Return the message that carries a value, or the reason why it cannot be sent."""
     try:
         plain = _plain(value, "__out")
     except TypeError as error:
@@ -367,8 +367,8 @@ def _run(job: dict[str, Any], line: _Line, loop: asyncio.AbstractEventLoop) -> d
         if isinstance(awaited, Coroutine):
             loop.run_until_complete(awaited)
         last = _done(getattr(module, "__out", None), job["output_bytes"])
-    except BaseException as error:  # noqa: BLE001 - whatever the code raised is told to the host
-        last = {"error": _told(error)}
+    except BaseException as error:  # noqa: BLE001 - whatever the code raised is reported to the host
+        last = {"error": _report(error)}
     client.settle(loop)
     return last
 
@@ -391,9 +391,9 @@ def _main() -> NoReturn:
             with suppress(BaseException):  # the code may have put anything in their place
                 getattr(sys, name).flush()
         line.send(last)
-        read(line.descriptor, 1)  # the host ends it, and says nothing more
+        read(line.descriptor, 1)  # the host ends it, and sends nothing more
     finally:
-        _exit(1)  # what the code has broken is told to nobody
+        _exit(1)  # what the code has broken is not reported
 
 
 if __name__ == "__main__":

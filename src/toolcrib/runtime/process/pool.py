@@ -87,7 +87,7 @@ class GuestPool:
     async def warm(self) -> None:
         """Wait until as many guests are ready as are kept."""
         self._refill(0)
-        while self._refilling is not None:  # noqa: ASYNC110 - a background task tells nobody of its end
+        while self._refilling is not None:  # noqa: ASYNC110 - a background task has no event for its end
             await anyio.sleep(_PAUSE)
 
     async def close(self) -> None:
@@ -130,7 +130,7 @@ class GuestPool:
             await boot.ended.wait()
         except BaseException:
             boot.wanted = False
-            if boot.child is not None:  # it was there, and whoever waited was not told
+            if boot.child is not None:  # it was there, and whoever waited was cancelled first
                 self._keep(disk, boot.child)
                 release()
             raise
@@ -172,7 +172,7 @@ class GuestPool:
             while self._lacking():
                 disk = self._disk
                 self._keep(disk, await self._booted(disk, lambda: None))
-        except (RuntimeUnavailableError, OSError):  # a run that needs one says so
+        except (RuntimeUnavailableError, OSError):  # a run that needs one raises it
             pass
         finally:
             self._refilling = None

@@ -242,7 +242,7 @@ def _why_gone(
 
 
 def _signal(status: int | None) -> int | None:
-    """Return the signal that ended a program; those that run one for us say it by its status."""
+    """Return the signal that ended a program; those that run one for us report it by its status."""
     if status is None:
         return None
     if status < 0:

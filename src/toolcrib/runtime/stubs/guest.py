@@ -70,7 +70,7 @@ depend on each other together: `a, b = await asyncio.gather(first.tool(), second
 - `await run_chain([{"tool_id": "namespace:tool", "args": {...}}])` calls tools one after the other.
 
 A tool that fails raises: LookupError (no such tool), ValueError (wrong arguments), PermissionError (not \
-allowed), TimeoutError, OSError (its server is away), RuntimeError (what the tool itself said). Catch \
+allowed), TimeoutError, OSError (its server is away), RuntimeError (the tool's own message). Catch \
 them where you can go on.
 
 There is no network, no file of the machine and no installed package. Do without `yield`, inheritance, \

@@ -35,7 +35,7 @@ def render(
 
     Tools given by their paths, `namespace.name` or `name`, keep them. `budget` is how many tokens, as
     they are estimated, the text may take: descriptions go first, then nested types, then everything
-    but the names, and the last line says what was left out. `names` are namespaces that are written even
+    but the names, and the last line names what was left out. `names` are namespaces that are written even
     where no tool of theirs is given.
 
     >>> print(render([Tool(name="add", input_schema={"properties": {"a": {"type": "number"}}})]))

@@ -1,7 +1,7 @@
 """Reads objects out of JSON Schemas: properties, which are required, and whether others are allowed.
 
 Schemas come from anybody. Everything here is bounded: references are followed a few times, parts are merged a
-few levels deep, and what cannot be read says nothing.
+few levels deep, and what cannot be read is ignored.
 """
 
 import marshal
@@ -69,10 +69,10 @@ def parts_of(schema: Mapping[str, Any], *keywords: str) -> list[Any]:
 
 
 def fields_of(schema: Any, references: LocalReferences) -> Fields:
-    """Return what a schema of an object says, with that of the parts it is made of.
+    """Return the properties that a schema of an object declares, with those of its parts.
 
-    What all parts of an `allOf` demand is demanded; what is said in the alternatives of an `anyOf` or `oneOf`
-    may be there.
+    What all parts of an `allOf` demand is demanded; what the alternatives of an `anyOf` or `oneOf` declare
+    is optional.
 
     >>> fields_of({"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}}]}, {})
     Fields(properties={'a': {}, 'b': {}}, required=['a'], open=False, known=True, values=True)
@@ -119,9 +119,9 @@ def is_small(schema: Any) -> bool:
 
 
 def contents(schema: Any, references: LocalReferences, *, small: bool = False) -> bytes:
-    """Return all that a schema says, with what it refers to; nothing where that is much.
+    """Return the content of a schema and of what it refers to; nothing where that is much.
 
-    `small` says that the document is known to be so.
+    `small` is whether the document is known to be so.
 
     >>> text, other = LocalReferences({"a": {"type": "string"}}), LocalReferences({"a": {}})
     >>> contents({"$ref": "#/a"}, text) == contents({"$ref": "#/a"}, other)

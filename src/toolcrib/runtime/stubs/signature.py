@@ -86,7 +86,7 @@ def _parameter(key: str, fields: Fields, reader: TypeReader) -> str:
 
 
 def _default(schema: Any, kind: str, reader: TypeReader) -> str:
-    """Return the default of an argument, where Python can say it and it is of the argument's own type."""
+    """Return the default of an argument, where it is a literal of the argument's own type."""
     if not isinstance(schema, dict) or "default" not in schema:
         return "..."
     value = schema["default"]

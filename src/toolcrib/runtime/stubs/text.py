@@ -38,7 +38,7 @@ def paragraph(text: str | None, limit: int) -> str:
 
 
 def comment(parts: Sequence[str]) -> str:
-    """Return a comment at the end of a line, or nothing where there is nothing to say."""
+    """Return a comment at the end of a line, or nothing where all parts are empty."""
     text = "; ".join(part for part in parts if part)
     return f"  # {text}" if text else ""
 
@@ -63,7 +63,7 @@ def _quoted(line: str) -> str:
 
 
 def literal(value: Any) -> str | None:
-    """Return a JSON scalar as Python writes it; None for what is none, or too long.
+    """Return a JSON scalar as Python writes it; None for other values, and long ones.
 
     >>> literal("a"), literal(True), literal(1.5), literal([1])
     ('"a"', 'True', '1.5', None)

@@ -58,7 +58,7 @@ class Types:
     """Names that mean something else."""
     blocks: list[str] = field(default_factory=list)
     alike: dict[tuple[str, bytes], str] = field(default_factory=dict)
-    """The names of objects, by what they are called and what is said of them."""
+    """The names of objects, by their hints and the content of their schemas."""
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def name(self, *wishes: str) -> str:
@@ -129,7 +129,7 @@ class TypeReader:
         parts = parts_of(schema, "anyOf", "oneOf")
         if (
             parts
-            and not (types and all(_says_nothing(part) for part in parts))
+            and not (types and all(_only_requires(part) for part in parts))
             and "properties" not in schema
         ):
             if len(parts) > _MAX_ARMS:
@@ -253,8 +253,8 @@ def _kind(value: Any) -> str:
     return "Any"
 
 
-def _says_nothing(part: Any) -> bool:
-    """Whether an alternative only says which properties must be there."""
+def _only_requires(part: Any) -> bool:
+    """Whether an alternative only names properties that are required."""
     return not isinstance(part, dict) or not (
         part.keys() & {"type", "properties", "$ref", "enum", "const", "items"}
     )
