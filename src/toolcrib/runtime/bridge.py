@@ -4,7 +4,7 @@ The guest is never believed: how many calls there were, what they were given and
 host saw, and no answer, and no silence, of the guest changes it.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from inspect import signature
 from time import perf_counter
@@ -24,9 +24,9 @@ from toolcrib.runtime.plain import VALUE_BYTES, bound, found_tools, plain, read_
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-__all__ = ["MAX_PARALLEL", "Bridge", "CallEntry", "GuestNames", "Ledger", "chain_size", "follow_chain"]
+__all__ = ["Bridge", "GuestNames"]
 
-MAX_PARALLEL = 64
+_MAX_PARALLEL = 64
 """How many calls of one guest run at once; the others wait their turn."""
 _PATIENCE = 1.0
 """Seconds that a tool has to stop, once the code that called it has ended."""
@@ -60,7 +60,7 @@ class GuestNames(Protocol):
         ...
 
     def unknown(self, path: str) -> str:
-        """Return what to tell of a name that stands for nothing."""
+        """Return the message about a name that stands for nothing."""
         ...
 
 
@@ -78,24 +78,25 @@ class Bridge:
         self._names = names
         self._limits = limits
         self._end = end
-        self._ledger = Ledger(limits)
+        self._calls: list[_CallEntry] = []
+        self._room = limits.memory_bytes
         self._lookups = 0
-        self._turns = anyio.CapacityLimiter(MAX_PARALLEL)
+        self._turns = anyio.CapacityLimiter(_MAX_PARALLEL)
         self.failure: ToolcribError | None = None
         """Why the run had to end, if it had to."""
 
     @property
     def records(self) -> tuple[ToolCallRecord, ...]:
         """Every call of a tool so far, in the order they began."""
-        return self._ledger.records
+        return tuple(call.record for call in self._calls)
 
     @property
     def has_run(self) -> bool:
         """Whether any tool was called."""
-        return self._ledger.used > 0
+        return bool(self._calls)
 
     def violation(self, reason: str) -> SandboxViolationError:
-        """End the run because the guest broke the rules, and return the error that says so."""
+        """End the run because the guest broke the rules, and return the error."""
         failure = SandboxViolationError(reason)
         self._fail(failure)
         return failure
@@ -121,7 +122,7 @@ class Bridge:
         except LimitExceededError as error:
             self._fail(error)
             raise
-        except Exception as error:  # whatever a gateway raises, the guest is told, and may go on
+        except Exception as error:  # whatever a gateway raises, the guest gets it, and may go on
             if self.failure is not None:
                 raise self.failure from error
             raise as_guest_error(error, given) from error
@@ -166,8 +167,8 @@ class Bridge:
     async def _called(self, reference: str, args: dict[str, Any], call: Callable[[], Awaitable[Any]]) -> Any:
         """Return what a call gives, which is counted before it begins and noted however it ends."""
         try:
-            entry = self._ledger.ask(reference, args)
-        except LimitExceededError as error:  # a chain may be told to go on after errors
+            entry = self._counted(reference, args)
+        except LimitExceededError as error:  # a chain may be set to go on after errors
             self._fail(error)
             raise
         async with self._turns:
@@ -181,6 +182,24 @@ class Bridge:
             entry.succeed(result, perf_counter() - started)
         return result
 
+    def _counted(self, tool_id: str, args: dict[str, Any]) -> "_CallEntry":
+        """Count a call before it begins, which nothing takes back, and return where it is noted.
+
+        Raises:
+            LimitExceededError: there are no more, or their arguments together are more than the guest may
+                hold.
+        """
+        most = self._limits.max_tool_calls
+        if len(self._calls) >= most:
+            raise LimitExceededError("max_tool_calls", f"the code called tools more than {most} times")
+        nodes, _, chars, _ = measure(args, max_depth=256)
+        self._room -= chars + nodes * VALUE_BYTES
+        if self._room < 0:
+            held = f"{self._limits.memory_bytes >> 20:,} MB"
+            raise LimitExceededError("memory_bytes", f"the arguments of its calls hold more than {held}")
+        self._calls.append(_CallEntry(tool_id, args))
+        return self._calls[-1]
+
     def _around(self, run: RunTool) -> RunTool:
         """Have each call of a chain counted and noted like all others."""
 
@@ -190,15 +209,16 @@ class Bridge:
         return follow
 
     async def _run_chain(self, steps: list[Any]) -> Any:
-        size, before = chain_size(steps), self._ledger.used
+        size, before = _chain_size(steps), len(self._calls)
         if size > self._limits.max_chain_steps:
             message = f"a chain of {size} steps, where {self._limits.max_chain_steps} are allowed"
             raise LimitExceededError("max_chain_steps", message)
-        limits = ChainLimits(max_steps=self._limits.max_chain_steps, max_calls=self._ledger.left + 1)
+        left = self._limits.max_tool_calls - before
+        limits = ChainLimits(max_steps=self._limits.max_chain_steps, max_calls=left + 1)
         try:
-            result = await follow_chain(self._gateway, steps, self._around, limits)
+            result = await _follow_chain(self._gateway, steps, self._around, limits)
         finally:
-            if self._ledger.used == before:
+            if len(self._calls) == before:
                 self._look()
         return room_for(plain(result), self._limits)
 
@@ -221,25 +241,20 @@ def _check(path: str, options: dict[str, Any]) -> None:
             raise GuestError("TypeError", f"{path}: {name!r} must be {text}")
 
 
-def chain_size(steps: list[Any]) -> int:
+def _chain_size(steps: list[Any], depth: int = 0) -> int:
     """Return how many steps a chain has, those in groups included.
 
-    >>> chain_size([{"tool_id": "a"}, {"parallel": [{"tool_id": "b"}, {"tool_id": "c"}]}])
+    >>> _chain_size([{"tool_id": "a"}, {"parallel": [{"tool_id": "b"}, {"tool_id": "c"}]}])
     3
     """
-    return sum(1 for step in steps for _ in _singles(step))
+    groups = [step.get("parallel") if isinstance(step, dict) else None for step in steps]
+    deep = depth >= 64  # noqa: PLR2004 - deeper than any chain that is run
+    return sum(
+        _chain_size(group, depth + 1) if isinstance(group, list) and not deep else 1 for group in groups
+    )
 
 
-def _singles(step: Any, depth: int = 0) -> Iterable[Any]:
-    group = step.get("parallel") if isinstance(step, dict) else None
-    if isinstance(group, list) and depth < 64:  # noqa: PLR2004 - deeper than any chain that is run
-        for member in group:
-            yield from _singles(member, depth + 1)
-    else:
-        yield step
-
-
-async def follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, limits: ChainLimits) -> Any:
+async def _follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, limits: ChainLimits) -> Any:
     """Run a chain with something around each of its calls.
 
     A gateway whose chains cannot be followed is asked to run the steps, one call at a time.
@@ -258,7 +273,7 @@ async def follow_chain(gateway: ToolGateway, steps: list[Any], around: Around, l
     return await run_chain(chain, around(calling), limits=limits)
 
 
-class CallEntry:
+class _CallEntry:
     """One call, from when it was asked for."""
 
     def __init__(self, tool_id: str, args: dict[str, Any]) -> None:
@@ -290,46 +305,3 @@ class CallEntry:
 
     def _made(self, duration: float, **facts: Any) -> ToolCallRecord:
         return ToolCallRecord.of_checked(tool_id=self._tool_id, args=self._args, duration=duration, **facts)
-
-
-class Ledger:
-    """Counts calls before they begin, and keeps a record of each; nothing is ever taken back."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._entries: list[CallEntry] = []
-        self._room = limits.memory_bytes
-
-    @property
-    def used(self) -> int:
-        """How many calls there were."""
-        return len(self._entries)
-
-    @property
-    def left(self) -> int:
-        """How many more calls there may be."""
-        return self._limits.max_tool_calls - self.used
-
-    @property
-    def records(self) -> tuple[ToolCallRecord, ...]:
-        """Every call, in the order they were asked for."""
-        return tuple(entry.record for entry in self._entries)
-
-    def ask(self, tool_id: str, args: dict[str, Any]) -> CallEntry:
-        """Count a call and return where it is noted.
-
-        Raises:
-            LimitExceededError: there are no more, or their arguments together are more than the guest may
-                hold.
-        """
-        if self.left < 1:
-            most = self._limits.max_tool_calls
-            raise LimitExceededError("max_tool_calls", f"the code called tools more than {most} times")
-        nodes, _, chars, _ = measure(args, max_depth=256)
-        self._room -= chars + nodes * VALUE_BYTES
-        if self._room < 0:
-            held = f"{self._limits.memory_bytes >> 20:,} MB"
-            raise LimitExceededError("memory_bytes", f"the arguments of its calls hold more than {held}")
-        entry = CallEntry(tool_id, args)
-        self._entries.append(entry)
-        return entry

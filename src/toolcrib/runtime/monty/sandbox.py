@@ -139,11 +139,7 @@ class MontySandbox:
     def _remedy(self) -> str:
         """Return what to do where it cannot run."""
         try:
-            import pydantic_monty  # noqa: F401, PLC0415 - an extra
-
             monty_binary()
-        except ImportError:
-            return "pip install 'toolcrib[code]' (pydantic-monty)"
         except RuntimeUnavailableError as error:
             return error.remedy
         if self._bubblewrap and not wall_here():
