@@ -96,9 +96,10 @@ def _behind_bubblewrap(worker: str, parts: Collection[str]) -> Sequence[str]:
         become = [f"--reuid={GUEST_UID}", f"--regid={GUEST_UID}", "--clear-groups", "--no-new-privs"]
         command = ["/setpriv", *become, "--inh-caps=-all", "--bounding-set=-all", "/monty"]
     libraries = sorted({library for program in programs.values() for library in _libraries(program)})
+    visible = {**programs, **{library: library for library in libraries}}
     return Bubblewrap(shutil.which("bwrap") or "bwrap", as_root).command(
         command,
-        mounts=[*bind_read_only({**programs, **dict(zip(libraries, libraries, strict=True))})],
+        mounts=[*bind_read_only(visible)],
         capabilities=("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"),
         filter_fd=_FILTER if "seccomp" in parts else None,
     )
