@@ -49,6 +49,7 @@ from toolcrib.errors import (
     ToolTimeoutError,
     UnknownMetaSchemaError,
     UnsupportedDialectError,
+    UnsupportedPackageError,
     ValidationError,
 )
 
@@ -92,6 +93,7 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     EmbeddingError: (ToolcribError, RuntimeError),
     StoreError: (ToolcribError, OSError),
     MissingExtraError: (ToolcribError, ImportError),
+    UnsupportedPackageError: (MissingExtraError,),
 }
 
 TITLE = Problem("/title", "required", "is required")
@@ -217,6 +219,10 @@ TEXTS: list[tuple[ToolcribError, str]] = [
     (
         MissingExtraError("embedding search", "semantic"),
         "embedding search needs the 'semantic' extra: pip install 'toolcrib[semantic]'",
+    ),
+    (
+        UnsupportedPackageError("MCP", "mcp", "mcp", "2.4.0", ">=2.3,<2.4"),
+        "MCP needs mcp>=2.3,<2.4, and 2.4.0 is installed: pip install 'toolcrib[mcp]'",
     ),
 ]
 SAMPLES = [error for error, _ in TEXTS]

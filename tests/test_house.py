@@ -2,11 +2,13 @@
 
 import ast
 import importlib
+import inspect
 import json
 import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -65,6 +67,7 @@ EXTRAS = {
     "usearch", "pydantic_monty", "pyseccomp", "prometheus_client", "starlette", "uvicorn",
 }  # fmt: skip
 RECURSION = "toolcrib.adapter.rewrite"
+MAX_SDK_INSIDES = 10
 HOSTS = re.compile(r"pythonhosted|pypi\.org|registry\.npmjs|index-url|/simple\b")
 
 
@@ -141,6 +144,94 @@ def test_json_pointers_are_read_in_one_place(root: Path) -> None:
     # The guard of the validator and the judge of converted schemas have readers of their own, on purpose.
     readers = [file for file in sources(root) if re.search(r"""replace\(["']~1["']""", file.read_text())]
     assert len(readers) == 3
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
+
+
+def of_the_sdk(module: str | None) -> bool:
+    return (module or "").partition(".")[0] in {"mcp", "mcp_types"}
+
+
+def sdk_insides(name: str, tree: ast.Module) -> set[str]:
+    """Return the private names of the MCP SDK that a module imports, reads from an object, or overrides."""
+    found, knows_the_sdk = set[str](), False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and of_the_sdk(node.module):
+            knows_the_sdk = True
+            is_inside = any(map(is_private, str(node.module).split(".")))
+            found |= {each.name for each in node.names if is_inside or is_private(each.name)}
+        elif isinstance(node, ast.Import) and any(of_the_sdk(each.name) for each in node.names):
+            knows_the_sdk = True
+            found |= {each.name for each in node.names if any(map(is_private, each.name.split(".")))}
+    for node in ast.walk(tree) if knows_the_sdk else ():
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and not is_own(node.value):
+            found.add(node.attr)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found |= inherited_insides(getattr(importlib.import_module(name), node.name)) & used_in(node)
+    return found
+
+
+def is_own(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in {"self", "cls"}
+
+
+def inherited_insides(cls: type) -> set[str]:
+    """Return the private names of the classes of the SDK that a class is made from."""
+    sources = [inspect.getsource(base) for base in cls.__mro__ if of_the_sdk(base.__module__)]
+    return {name for source in sources for name in used_in(ast.parse(source))}
+
+
+def used_in(tree: ast.AST) -> set[str]:
+    """Return the private names that a class defines, or reads from itself or what it is made from."""
+    defined = {
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return set(filter(is_private, defined | read))
+
+
+def test_the_insides_of_the_sdk_are_used_in_one_module_and_each_is_tried(root: Path) -> None:
+    found = {name: insides for name, tree in modules(root).items() if (insides := sdk_insides(name, tree))}
+    assert list(found) == ["toolcrib.mcp_internals"]
+    insides = found["toolcrib.mcp_internals"]
+    assert len(insides) <= MAX_SDK_INSIDES
+    tests = (root / "tests" / "test_mcp_internals.py").read_text()
+    assert [name for name in sorted(insides) if name not in tests] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("from mcp.client._transport import TransportStreams", {"TransportStreams"}),
+        ("from mcp.server.runner import _dump_result", {"_dump_result"}),
+        ("import mcp.shared._otel", {"mcp.shared._otel"}),
+        ("import mcp\ncontext.session._connection", {"_connection"}),
+        ("import mcp\nself._connection", set()),
+        ("from mcp.server.runner import ServerRunner", set()),
+    ],
+)
+def test_the_insides_of_the_sdk_are_found(line: str, found: set[str]) -> None:
+    assert sdk_insides("toolcrib", ast.parse(line)) == found
+
+
+def test_what_is_overridden_of_the_sdk_is_found() -> None:
+    from toolcrib.mcp_internals import SessionTransport  # noqa: PLC0415 - it needs an extra
+
+    assert "_handle_post_request" in inherited_insides(SessionTransport)
+    assert "_outgoing" not in inherited_insides(SessionTransport)
+    text = "class Other:\n def _handle_post_request(self): super()._validate_session()"
+    assert used_in(ast.parse(text)) == {"_handle_post_request", "_validate_session"}
+
+
+def test_both_extras_ask_for_the_sdk_whose_insides_are_known(root: Path) -> None:
+    from toolcrib.mcp_internals import SUPPORTED  # noqa: PLC0415 - it needs an extra
+
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = {name: [each for each in extras[name] if re.match(r"mcp\b", each)] for name in ("cli", "mcp")}
+    assert asked == {"cli": [f"mcp{SUPPORTED}"], "mcp": [f"mcp{SUPPORTED}"]}
 
 
 def test_no_module_is_longer_than_anyone_reads(root: Path) -> None:

@@ -25,6 +25,7 @@ own message from them: what was wrong, then what to do.
     ├── StoreError                                                      (OSError)
     ├── EmbeddingError, CribStateError                                  (RuntimeError)
     └── MissingExtraError                                               (ImportError)
+        └── UnsupportedPackageError
 """
 
 from toolcrib.errors.base import Problem, ToolcribError
@@ -72,6 +73,7 @@ from toolcrib.errors.running import (
     ToolError,
     ToolExecutionError,
     ToolTimeoutError,
+    UnsupportedPackageError,
 )
 
 __all__ = [
@@ -116,6 +118,7 @@ __all__ = [
     "ToolcribError",
     "UnknownMetaSchemaError",
     "UnsupportedDialectError",
+    "UnsupportedPackageError",
     "ValidationError",
     "explain",
 ]

@@ -274,3 +274,18 @@ class MissingExtraError(ToolcribError, ImportError):
 
     def __str__(self) -> str:
         return f"{self.feature} needs the {self.extra!r} extra: pip install 'toolcrib[{self.extra}]'"
+
+
+@dataclass(eq=False)
+class UnsupportedPackageError(MissingExtraError):
+    """A feature whose optional dependency is installed in a version that it does not work with."""
+
+    package: str
+    installed: str
+    """The version that is there."""
+    supported: str
+    """The versions that work."""
+
+    def __str__(self) -> str:
+        wanted = f"{self.package}{self.supported}, and {self.installed} is installed"
+        return f"{self.feature} needs {wanted}: pip install 'toolcrib[{self.extra}]'"

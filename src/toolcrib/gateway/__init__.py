@@ -15,6 +15,7 @@ def __getattr__(name: str) -> typing.Any:
     if name != "Gateway":
         raise AttributeError(f"module 'toolcrib.gateway' has no attribute {name!r}")
     try:
+        from toolcrib import mcp_internals  # noqa: F401, PLC0415 - it checks the SDK's version
         from toolcrib.gateway.gateway import Gateway  # noqa: PLC0415 - it needs an extra
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("toolcrib"):

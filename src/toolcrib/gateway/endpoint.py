@@ -25,6 +25,7 @@ from toolcrib.concurrency.background import Loop
 from toolcrib.gateway.client import CURRENT, ConfirmationTokens, RequestClient
 from toolcrib.gateway.frontend import Frontend, InputNeeded
 from toolcrib.gateway.results import PREFIX, KeptResults
+from toolcrib.mcp_internals import connection_of
 
 __all__ = ["McpEndpoint"]
 
@@ -193,7 +194,7 @@ class McpEndpoint:
         return self._schemas.get(name)
 
     async def _greet(self, context: _Context, _: mcp_types.NotificationParams) -> None:
-        connection = context.session._connection  # noqa: SLF001 - the SDK shows handlers no more of it
+        connection = connection_of(context.session)
         if connection.has_standalone_channel:
             self._sessions.add(connection)
             connection.exit_stack.callback(self._sessions.discard, connection)

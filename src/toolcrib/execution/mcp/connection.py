@@ -31,7 +31,7 @@ from pydantic import ValidationError
 import toolcrib
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.dispatcher import Dispatcher
+from toolcrib.execution.mcp.dispatcher import Dispatcher, TransportStreams
 from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable
 from toolcrib.execution.mcp.http import http_transport, sse_transport
 from toolcrib.execution.mcp.process import StderrTail
@@ -39,8 +39,8 @@ from toolcrib.execution.mcp.stdio import stdio_transport
 
 __all__ = ["Connection", "ConnectionListeners", "Start", "Streams", "agree", "open_link", "transport_to"]
 
-Streams = AbstractAsyncContextManager[tuple[Any, Any]]
-"""What a transport gives: a stream to read messages from, and one to write them to."""
+Streams = AbstractAsyncContextManager[TransportStreams]
+"""What a transport is: entered, it gives the streams."""
 _CLIENT = types.Implementation(name="toolcrib", version=toolcrib.__version__)
 _ASKING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
 """What a client can do that has somebody to ask."""

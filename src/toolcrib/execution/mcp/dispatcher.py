@@ -1,13 +1,13 @@
 """JSON-RPC over one connection: requests, responses, and a bounded queue of outgoing messages."""
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
-from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.dispatcher import CallOptions, coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, cancelled_request_id_from_params
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
@@ -27,7 +27,10 @@ from opentelemetry import context, trace
 
 from toolcrib.execution.mcp.errors import marked
 
-__all__ = ["Dispatcher", "OnAnswer", "Outbox"]
+__all__ = ["Dispatcher", "OnAnswer", "Outbox", "TransportStreams"]
+
+TransportStreams = tuple[Any, Any]
+"""What a transport gives: a stream to read messages from, and one to write them to."""
 
 _MAX_BYTES = 64 * 2**20
 _SMALL = 4 * 2**10
@@ -217,11 +220,15 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     """
 
     def __init__(self, read: Any, write: Any, lost: Callable[[], None]) -> None:
-        super().__init__(read, write, on_stream_exception=self._note)
+        others: Any = _WithoutAnswers(read, self._answered, self._end)
+        super().__init__(others, write, on_stream_exception=self._note)
         self.gone = False
         self.fault: Exception | None = None
         self._lost = lost
+        self._outgoing = write
+        self._numbers = count(1)
         self._asked: dict[RequestId, _Waiting] = {}
+        self._is_open = False
         if isinstance(write, Outbox):
             write.on_answer = self._answered
 
@@ -230,10 +237,12 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 
     async def run(self, *args: Any, **options: Any) -> None:
         """Pass messages on until the other side is gone."""
+        self._is_open = True
         try:
             await super().run(*args, **options)
         finally:
             self.gone = True
+            self._end()
             self._lost()
 
     async def ask(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
@@ -242,21 +251,22 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         Raises:
             MCPError: the other side refused it, or is gone.
         """
-        if not self._running or _is_traced():
+        if not self._is_open or _is_traced():
             return await self.send_raw_request(method, params, {"headers": headers})
-        number = self._allocate_id()
+        number = next(self._numbers)
         payload = {"params": params} if params else {}
         message = JSONRPCRequest(jsonrpc="2.0", id=number, method=method, **payload)
         await anyio.lowlevel.checkpoint_if_cancelled()
         waiting = self._asked[number] = _Waiting()
         try:
-            await self._write(message, ClientMessageMetadata(headers=headers))
+            await self._outgoing.send(SessionMessage(message, ClientMessageMetadata(headers=headers)))
             await waiting.reported.wait()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             waiting.outcome = _CLOSED
         except anyio.get_cancelled_exc_class():
-            cancel = partial(self._cancel_outbound, number, "caller cancelled", None)
-            await self._final_write(cancel, shield=True, timeout=_COURTESY, describe=f"cancelling {number}")
+            with anyio.move_on_after(_COURTESY, shield=True):
+                cancelled = {"requestId": number, "reason": "caller cancelled"}
+                await self.notify("notifications/cancelled", cancelled)
             raise
         finally:
             self._asked.pop(number, None)
@@ -264,26 +274,60 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
             raise MCPError.from_error_data(waiting.outcome)
         return waiting.outcome
 
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        **related: Any,
+    ) -> dict[str, Any]:
+        """Return the result of a request, numbered like those of `ask`."""
+        numbered: CallOptions = {"request_id": next(self._numbers), **(opts or {})}
+        return await super().send_raw_request(method, params, numbered, **related)
+
     def _answered(self, message: JSONRPCResponse | JSONRPCError) -> bool:
         """Tell whoever has asked for an answer; return whether somebody had."""
-        outcome = message.result if isinstance(message, JSONRPCResponse) else message.error
-        return self._told(message.id, outcome)
-
-    def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
-        if not self._told(request_id, outcome):
-            super()._resolve_pending(request_id, outcome)
-
-    def _told(self, number: RequestId | None, outcome: dict[str, Any] | ErrorData) -> bool:
-        waiting = None if number is None else self._asked.pop(coerce_request_id(number), None)
+        waiting = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
         if waiting is not None:
-            waiting.tell(outcome)
+            waiting.tell(message.result if isinstance(message, JSONRPCResponse) else message.error)
         return waiting is not None
 
-    def _fan_out_closed(self) -> None:
-        super()._fan_out_closed()
+    def _end(self) -> None:
+        """Tell all who wait that there will be no answer."""
+        self._is_open = False
         for waiting in self._asked.values():
             waiting.reported.set()
         self._asked.clear()
+
+
+class _WithoutAnswers:
+    """The stream that the SDK reads from, without the answers that somebody else has taken."""
+
+    def __init__(self, read: Any, taken: OnAnswer, ended: Callable[[], None]) -> None:
+        self._read, self._taken, self._ended = read, taken, ended
+
+    @property
+    def last_context(self) -> Any:
+        """The context variables of who sent the last message, where the stream carries them."""
+        return getattr(self._read, "last_context", None)
+
+    async def __aenter__(self) -> Self:
+        await self._read.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._ended()
+        await self._read.__aexit__(*exception)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            item: SessionMessage | Exception = await self._read.__anext__()
+            message = None if isinstance(item, Exception) else item.message
+            if not isinstance(message, JSONRPCResponse | JSONRPCError) or not self._taken(message):
+                return item
 
 
 def _is_traced() -> bool:

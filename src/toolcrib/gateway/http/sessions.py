@@ -5,44 +5,33 @@ it does for the call. A stream is needed only for what comes before the answer: 
 """
 
 import asyncio  # noqa: TID251 - anyio has no timers, and no tasks that a timer could start
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
-from http import HTTPStatus
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
 import pydantic_core
 from anyio.streams.memory import MemoryObjectReceiveStream
-from mcp.server._streamable_http_modern import (
-    _mcp_param_rejection,
-    _SingleExchangeDispatchContext,
-    _sse_event,
-    _to_jsonrpc_response,
-    _write,
-)
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
-from mcp.server.runner import ServerRunner, aclose_shielded
-from mcp.server.streamable_http import (
-    MCP_SESSION_ID_HEADER,
-    REQUEST_STREAM_BUFFER_SIZE,
-    EventMessage,
-    StreamableHTTPServerTransport,
-    check_accept_headers,
-)
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventMessage, check_accept_headers
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
     MCP_PROTOCOL_VERSION_HEADER,
     InboundModernRoute,
     classify_inbound_request,
     find_duplicated_routing_header,
+    validate_mcp_param_headers,
 )
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CONNECTION_CLOSED,
+    INVALID_REQUEST,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -56,7 +45,8 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Scope
 
-from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, send_bytes
+from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, event, reply, send_bytes
+from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
 
 __all__ = ["SessionManager", "answer_call"]
 
@@ -67,7 +57,7 @@ _AT_ONCE = 0.02
 """Seconds within which most calls end; nobody watches over those."""
 
 
-class SessionManager(StreamableHTTPSessionManager):
+class SessionManager(SessionManagerBase):
     """The SDK's, with other sessions."""
 
     patience = 5.0
@@ -75,80 +65,65 @@ class SessionManager(StreamableHTTPSessionManager):
 
     def has(self, session_id: str) -> bool:
         """Return whether a session is here."""
-        return session_id in self._server_instances
+        return session_id in self.sessions
 
     async def end(self) -> None:
         """End every session; calls in the middle are answered with an error."""
-        for session_id, session in list(self._server_instances.items()):
-            await self._discard_session(session_id, session)
+        with anyio.CancelScope(shield=True):
+            for session in list(self.sessions.values()):
+                await session.terminate()
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, whose body the guard has read, and found small enough."""
         version = next((value for name, value in scope["headers"] if name == _VERSION), b"").decode("latin-1")
         if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             request = Request(scope, receive)
-            if await answer_call(self.app, self._lifespan_state, request, send, self.patience):
+            if await answer_call(self.app, request, send, self.patience):
                 return
-        await self._handle_request(scope, receive, send)
+        await super().handle_request(scope, receive, send)
 
-    def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
-        admitted = super()._admit_session(requestor)
-        if admitted is None or admitted.mcp_session_id is None:
-            return admitted
-        session = _Session(
-            admitted.mcp_session_id,
+    def make_session(self, session_id: str) -> SessionTransport:
+        """Return the transport of a new session."""
+        return _Session(
+            session_id,
             security_settings=self.security_settings,
             idle_timeout=self.session_idle_timeout,
             patience=self.patience,
         )
-        self._server_instances[admitted.mcp_session_id] = session
-        return session
 
 
-class _Session(StreamableHTTPServerTransport):
+class _Session(SessionTransport):
     """One session."""
 
     def __init__(self, session_id: str, *, patience: float, **options: Any) -> None:
         super().__init__(session_id, **options)
         self._patience = patience
+        self._headers: Headers = [(MCP_SESSION_ID_HEADER.encode(), session_id.encode())]
 
-    async def _handle_post_request(
-        self, scope: Scope, request: Request, receive: Receive, send: Send
-    ) -> None:
-        writer, call = self._read_stream_writer, _read_call(await request.body())
-        if call is None or writer is None or not all(check_accept_headers(request)):
-            await super()._handle_post_request(scope, request, receive, send)
-            return
-        if not await self._validate_request_headers(request, send):
-            return
-        answering = str(call.id)
-        if answering in self._request_streams:
-            twice = self._create_error_response("Request id is in use", HTTPStatus.BAD_REQUEST)
-            await twice(scope, receive, send)
-            return
-        streams = anyio.create_memory_object_stream[EventMessage](REQUEST_STREAM_BUFFER_SIZE)
-        self._request_streams[answering] = streams
-        metadata = self._message_metadata(
-            request, on_request_unanswered=partial(self._terminate_unanswered_request, call.id)
-        )
-        try:
-            with suppress(
-                anyio.ClosedResourceError, anyio.BrokenResourceError
-            ):  # then the answer is an error
-                await writer.send(SessionMessage(call, metadata=metadata))
-            message = await self._next(call.id, streams[1])
+    async def answer(self, request: Request, send: Send) -> bool:
+        """Answer a plain call of a tool, and return whether it was one."""
+        call = _read_call(await request.body())
+        if call is None or not all(check_accept_headers(request)):
+            return False
+        if request.headers.get(MCP_SESSION_ID_HEADER) != self.mcp_session_id:
+            return False
+        async with self.exchange(call, request) as events:
+            if events is None:
+                error = {"code": INVALID_REQUEST, "message": "Request id is in use"}
+                await reply(send, 400, {"jsonrpc": "2.0", "id": None, "error": error}, self._headers)
+                return True
+            message = await self._next(call.id, events)
             if isinstance(message, JSONRPCResponse):
-                await self._create_json_response(message)(scope, receive, send)
+                body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                await send_bytes(send, 200, body, b"application/json", self._headers)
             else:  # more will come; or it is an error, for which a client that cancelled may not listen
-                await self._stream(call.id, message, streams[1], send)
-        finally:
-            await self._clean_up_memory_streams(answering)
+                await self._stream(call.id, message, events, send)
+        return True
 
     async def _stream(
         self, call: RequestId, message: JSONRPCMessage | None, events: _Told, send: Send
     ) -> None:
-        session = (MCP_SESSION_ID_HEADER.encode(), str(self.mcp_session_id).encode())
-        await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, session]})
+        await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *self._headers]})
         while not isinstance(message, JSONRPCResponse | JSONRPCError):
             await send({"type": "http.response.body", "body": _event(message), "more_body": True})
             message = await self._next(call, events)
@@ -183,7 +158,7 @@ def _event(message: JSONRPCMessage | None) -> bytes:
     return b"event: message\r\ndata: " + data + b"\r\n\r\n"
 
 
-async def answer_call(server: Server[Any], state: Any, request: Request, send: Send, patience: float) -> bool:
+async def answer_call(server: Server[Any], request: Request, send: Send, patience: float) -> bool:
     """Answer a plain call of a tool, and return whether it was one; if not, nothing was answered.
 
     The SDK answers calls of the stateless era with two tasks and a stream each. Here a call runs in the
@@ -191,44 +166,46 @@ async def answer_call(server: Server[Any], state: Any, request: Request, send: S
     leave; everything else is left to the SDK.
 
     Args:
-        server: whose tool it is.
-        state: what the server's lifespan gave.
+        server: whose tool it is; it has no lifespan of its own.
         request: the request, whose body is in its scope.
         send: takes the answer.
         patience: after how many silent seconds it is answered with a stream, and shows that it lives.
     """
     found = _read(request)
-    if found is None:
+    if found is None or not _agrees(server, found[0], request):
         return False
     call, verdict = found
-    if await _mcp_param_rejection(server, request, call, verdict, state) is not None:
-        return False
-    answer = _Answer(send, patience)
+    answer = _Answer(call, request, send, patience)
     connection = Connection.from_envelope(
         verdict.protocol_version, verdict.client_info, verdict.client_capabilities
     )
-    runner = ServerRunner(server, connection, state)
-    given = None
+    runner = ServerRunner(server, connection, {})
+    given: JSONRPCResponse | JSONRPCError | None = None
     try:
         with anyio.CancelScope() as scope, answer.watched(request.receive, scope):
-            asked = runner.on_request(_context(call, request, answer), call.method, call.params)
-            given = await _to_jsonrpc_response(call.id, asked)
+            try:
+                result = await runner.on_request(answer, call.method, call.params)
+                given = JSONRPCResponse(jsonrpc="2.0", id=call.id, result=result)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+                given = JSONRPCError(jsonrpc="2.0", id=call.id, error=modern_error_data(error))
         if given is not None:  # else the client has left
-            await answer.end(given, request)
+            await answer.end(given)
     finally:
         await aclose_shielded(connection)
     return True
 
 
-def _context(call: JSONRPCRequest, request: Request, answer: "_Answer") -> _SingleExchangeDispatchContext:
-    """Return what the server knows of where a call came from."""
-    return _SingleExchangeDispatchContext(
-        transport=TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers),
-        request_id=call.id,
-        message_metadata=ServerMessageMetadata(request_context=request),
-        progress_token=progress_token_from_params(call.params),
-        sink=answer,  # type: ignore[arg-type] # it uses `send` alone
-    )
+def _agrees(server: Server[Any], call: JSONRPCRequest, request: Request) -> bool:
+    """Return whether the headers of a call say what its arguments do, as far as its tool wants them to."""
+    params = call.params or {}
+    name, args = params.get("name"), params.get("arguments") or {}
+    if server.get_tool_input_schema is None or not isinstance(name, str) or not isinstance(args, dict):
+        return False
+    try:
+        schema = server.get_tool_input_schema(name)
+    except Exception:  # noqa: BLE001 - frontends are foreign; the SDK says what is wrong, and goes on
+        return False
+    return schema is None or validate_mcp_param_headers(schema, args, request.headers) is None
 
 
 def _read(request: Request) -> tuple[JSONRPCRequest, InboundModernRoute] | None:
@@ -261,19 +238,58 @@ def _routing(headers: Headers) -> list[tuple[str, str]]:
 
 
 class _Answer:
-    """What a call is answered with: JSON, or a stream once it has anything to say before that."""
+    """What a call is answered with: JSON, or a stream once it has anything to say before that.
 
-    def __init__(self, send: Send, patience: float) -> None:
+    To the server it is the context of the call: a `mcp.shared.dispatcher.DispatchContext`.
+    """
+
+    can_send_request = False
+
+    def __init__(self, call: JSONRPCRequest, request: Request, send: Send, patience: float) -> None:
+        self.transport = TransportContext(
+            kind="streamable-http", can_send_request=False, headers=request.headers
+        )
+        self.request_id = call.id
+        self.message_metadata = ServerMessageMetadata(request_context=request)
+        self.cancel_requested = anyio.Event()
+        self._progress_token = progress_token_from_params(call.params)
         self._send, self._patience = send, patience
         self._is_stream = False
         self._watcher: asyncio.Task[None] | None = None
 
-    async def send(self, event: bytes) -> None:
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,  # noqa: ARG002 - the protocol has it
+        opts: CallOptions | None = None,  # noqa: ARG002 - the same
+    ) -> dict[str, Any]:
+        """Refuse: in the stateless era a server asks nothing."""
+        raise NoBackChannelError(method)
+
+    async def notify(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,  # noqa: ARG002 - the protocol has it
+    ) -> None:
+        """Tell the client something before the answer."""
+        message = {"jsonrpc": "2.0", "method": method}
+        await self._tell(event(message if params is None else {**message, "params": dict(params)}))
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the call is, if it wants to know."""
+        if self._progress_token is None:
+            return
+        params: dict[str, Any] = {"progressToken": self._progress_token, "progress": progress}
+        more = {"total": total, "message": message}
+        await self.notify("notifications/progress", params | {k: v for k, v in more.items() if v is not None})
+
+    async def _tell(self, news: bytes) -> None:
         """Send something before the answer."""
         if not self._is_stream:
             self._is_stream = True
             await self._send({"type": "http.response.start", "status": 200, "headers": STREAM})
-        await self._send({"type": "http.response.body", "body": event, "more_body": True})
+        await self._send({"type": "http.response.body", "body": news, "more_body": True})
 
     @contextmanager
     def watched(self, receive: Receive, scope: anyio.CancelScope) -> Iterator[None]:
@@ -298,14 +314,16 @@ class _Answer:
                     pass
                 scope.cancel()
                 return
-            await self.send(PING)
+            await self._tell(PING)
 
-    async def end(self, given: JSONRPCResponse | JSONRPCError, request: Request) -> None:
+    async def end(self, given: JSONRPCResponse | JSONRPCError) -> None:
         """Send the answer."""
-        if self._is_stream:
-            await self._send({"type": "http.response.body", "body": _sse_event(given), "more_body": False})
-        elif isinstance(given, JSONRPCResponse):
+        if isinstance(given, JSONRPCResponse) and not self._is_stream:
             body = given.model_dump_json(by_alias=True, exclude_none=True).encode()
             await send_bytes(self._send, 200, body, b"application/json")
+            return
+        payload = given.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if isinstance(given, JSONRPCError) and not self._is_stream:
+            await reply(self._send, ERROR_CODE_HTTP_STATUS.get(given.error.code, 200), payload)
         else:
-            await _write(given, request.scope, request.receive, self._send)
+            await self._send({"type": "http.response.body", "body": event(payload), "more_body": False})
