@@ -70,6 +70,13 @@ async def test_a_session_that_is_deleted_answers_its_call_with_an_error(
     assert last["error"] == {"code": -32000, "message": "the session ended before the call did"}
 
 
+async def test_a_call_without_a_session_is_refused() -> None:
+    async with site(face=LittleFace()) as client:
+        answer = await client.post("/mcp", json=call("echo"))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "Bad Request: Missing session ID"
+
+
 async def test_an_id_that_is_in_use_is_refused_and_one_that_was_is_not() -> None:
     face = LittleFace()
     answers: list[httpx.Response] = []

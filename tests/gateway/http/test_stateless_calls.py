@@ -1,8 +1,12 @@
 """How calls of the stateless era are answered, each by itself."""
 
 import asyncio  # noqa: TID251 - as a program would that does not know of anyio
+from collections.abc import Sequence
+from typing import Any
 
 import anyio
+import httpx
+import mcp_types
 import pytest
 from gateway.http.raw import site, stateless, streamed
 from gateway.little_face import LittleFace
@@ -88,3 +92,50 @@ async def test_what_is_not_as_it_must_be_is_refused_as_the_protocol_says() -> No
         assert broken.status_code == 400
         unknown = await client.post("/mcp", json=stateless(client, "nobody"))
         assert unknown.json()["error"]["code"] == -32602
+
+
+class MarkedFace(LittleFace):
+    """A face whose tools want an argument in a header too, and may fail to tell."""
+
+    broken = False
+
+    def tools(self) -> Sequence[mcp_types.Tool]:
+        if self.broken:
+            raise OSError("it is away")
+        schema = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Where"}}}
+        return [each.model_copy(update={"input_schema": schema}) for each in super().tools()]
+
+
+@pytest.mark.parametrize(("header", "status"), [("here", 200), ("there", 400), (None, 400)])
+async def test_a_header_that_says_something_else_than_its_argument_is_refused(
+    header: str | None, status: int
+) -> None:
+    async with site(face=MarkedFace()) as client:
+        message = stateless(client, "echo")
+        message["params"]["arguments"] = {"where": "here"}
+        headers = {} if header is None else {"mcp-param-where": header}
+        answer = await client.post("/mcp", json=message, headers=headers)
+    assert answer.status_code == status
+    assert ("result" in answer.json()) is (status == 200)
+
+
+async def test_a_call_is_answered_where_nobody_knows_what_its_headers_should_say(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    face = MarkedFace()
+    async with site(face=face) as client:
+        message = stateless(client, "echo")
+        message["params"]["arguments"] = {"where": "here"}
+        face.broken = True
+        answer = await client.post("/mcp", json=message)
+        face.broken = False
+    assert answer.json()["result"]["structuredContent"] == {"value": {"where": "here"}}
+    assert "Mcp-Param header validation skipped" in caplog.text
+
+
+async def test_arguments_that_are_no_object_are_refused() -> None:
+    async with site(face=LittleFace()) as client:
+        message = stateless(client, "echo")
+        message["params"]["arguments"] = [1]
+        answer = await client.post("/mcp", json=message)
+    assert answer.json()["error"]["code"] == mcp_types.INVALID_PARAMS
