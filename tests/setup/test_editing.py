@@ -24,7 +24,7 @@ from toolcrib.setup.editing.edit import locked
 from toolcrib.setup.editing.jsonc import remove_json, set_json
 from toolcrib.setup.editing.secrets import secrets_in, without_secrets
 from toolcrib.setup.editing.servers import own_entry
-from toolcrib.setup.editing.toml import remove_toml, set_toml, toml_value
+from toolcrib.setup.editing.toml import remove_toml, set_toml
 
 UVX = {"command": "uvx", "args": ["mcp-server-time"]}
 JSONC = """\
@@ -80,7 +80,7 @@ def test_a_server_is_added_to_a_toml_file_and_all_else_stays(tmp_path: Path) -> 
     assert edit.after.startswith(TOML)
     assert edit.after[len(TOML) :] == (
         '\n[servers.time]\ncommand = "uvx"\nargs = ["mcp-server-time"]\n'
-        'env = { "A B" = "say \\"hi\\"\\n" }\nrequired = true\n'
+        'env = {"A B" = "say \\"hi\\"\\n"}\nrequired = true\n'
     )
     edit.write()
     assert load(path).servers["time"].env == {"A B": 'say "hi"\n'}
@@ -205,10 +205,11 @@ def test_what_cannot_be_edited_safely_is_refused(tmp_path: Path, name: str, text
     "text",
     [
         'servers = { a = { command = "x" } }\n',
-        'servers.a.command = "x"\nservers.b.command = "a"\nservers.a.args = []\n',
-        '[servers.b]\ncommand = "b"\nargs = ["""\n[servers.a]\n"""]\n[servers.a]\ncommand = "x"\n',
+        f'[servers.a]\ncommand = "x"\nargs = [{"[" * 50}{"]" * 50}]\n' + "# long\n" * 20_000,
+        '[servers.a]\ncommand = "x"\n' + "".join(f"{'a.' * 20}b{n} = 1\n" for n in range(1_000)),
+        f'[servers.a]\ncommand = "x"\n{"a." * 3_000}a = 1\n',
     ],
-    ids=["inline", "scattered", "text like a table"],
+    ids=["inline", "large", "many deep keys", "one very deep key"],
 )
 def test_a_server_that_cannot_be_cut_out_stays(tmp_path: Path, text: str) -> None:
     path = written(tmp_path / "toolcrib.toml", text)
@@ -217,6 +218,47 @@ def test_a_server_that_cannot_be_cut_out_stays(tmp_path: Path, text: str) -> Non
     with pytest.raises(ConfigError, match="cannot be edited without harm, and is left as it is"):
         add_server(path, "a", UVX, replace=True)
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "without", "replaced"),
+    [
+        (
+            'servers.a.command = "x"\nservers.b.command = "a"\nservers.a.args = []\n',
+            'servers.b.command = "a"\n',
+            'servers.a = {command = "uvx"}\nservers.b.command = "a"\n',
+        ),
+        (
+            '[servers.b]\nargs = ["""\n[servers.a]\n"""]\n[servers.a] # mine\ncommand = "x"\n',
+            '[servers.b]\nargs = ["""\n[servers.a]\n"""]\n',
+            '[servers.b]\nargs = ["""\n[servers.a]\n"""]\n[servers.a]\ncommand = "uvx"\n',
+        ),
+        (
+            "[servers.a]\nx = 1\n\n# theirs\n[theirs]\n\n[servers.a.env]\nA = 'b'\n# end\n\n[servers.b]\n",
+            "# theirs\n[theirs]\n\n# end\n\n[servers.b]\n",
+            '[servers.a]\ncommand = "uvx"\n\n# theirs\n[theirs]\n\n# end\n\n[servers.b]\n',
+        ),
+        (
+            "[servers]\na = 1 # one\n# two\nb = 2\n",
+            "[servers]\n# two\nb = 2\n",
+            '[servers]\na = {command = "uvx"}\n# two\nb = 2\n',
+        ),
+        (
+            "[servers.a]\n\n[servers.b]\n\n[servers.c]\n",
+            "[servers.b]\n\n[servers.c]\n",
+            '[servers.a]\ncommand = "uvx"\n\n[servers.b]\n\n[servers.c]\n',
+        ),
+        (
+            "x = 1\n[[servers.a]]\ny = 1\n# end",
+            "x = 1\n# end\n",
+            'x = 1\n[servers.a]\ncommand = "uvx"\n# end',
+        ),
+    ],
+    ids=["scattered", "text like a table", "apart", "a line", "the first", "an array"],
+)
+def test_a_table_is_cut_out_and_replaced_in_its_place(text: str, without: str, replaced: str) -> None:
+    assert remove_toml(text, ("servers", "a")) == without
+    assert set_toml(text, ("servers", "a"), {"command": "uvx"}) == replaced
 
 
 def test_what_looks_like_a_table_in_an_array_is_none(tmp_path: Path) -> None:
@@ -510,10 +552,10 @@ def test_taking_out_what_is_not_there_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_toml_has_no_way_to_write_nothing() -> None:
-    assert toml_value({}) == "{}"
-    assert toml_value([1.5, "\x7f"]) == '[1.5, "\\u007f"]'
+    made = set_toml("", ("a",), {"env": {}, "odd": [1.5, "\x7f"]})
+    assert tomllib.loads(made) == {"a": {"env": {}, "odd": [1.5, "\x7f"]}}
     with pytest.raises(ValueError, match="NoneType"):
-        toml_value({"a": None})
+        set_toml("", ("a",), {"a": None})
     with pytest.raises(KeyError):
         remove_toml("", ("servers", "a"))
     with pytest.raises(KeyError):

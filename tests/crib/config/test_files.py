@@ -201,6 +201,8 @@ def test_what_is_nested_without_end_is_refused(read: Any) -> None:
             load({"mcpServers": {"a": server}})
     with pytest.raises(ConfigError, match="nested too deep"):
         read("a = " + "[" * 20_000, "toolcrib.toml")
+    with pytest.raises(ConfigError, match="it is not TOML: a line has too many dots"):
+        read("a." * 200_000 + "a = 1", "toolcrib.toml")
     with pytest.raises(ConfigError, match="a comment begins at character 0 and does not end"):
         read("/* " * 100_000)
 

@@ -15,6 +15,8 @@ __all__ = ["BOM", "MAX_BYTES", "file_refusal", "is_toml", "parse", "parse_jsonc"
 
 MAX_BYTES = 4 * 2**20
 """How large a configuration file may be."""
+_MAX_DOTS = 10**7
+"""The sum of the squares of the dots of each line, which is what tomllib takes for a dotted key."""
 BOM = "\ufeff"
 """What some programs begin a text with."""
 _STRING = r'"(?:\\.|[^"\\])*+"'
@@ -54,7 +56,7 @@ def parse(path: Path, text: str) -> dict[str, Any]:
     Raises:
         ConfigError: it is not JSON, or in a `.toml` file not TOML.
     """
-    kind, read = ("TOML", tomllib.loads) if is_toml(path) else ("JSON", parse_jsonc)
+    kind, read = ("TOML", _parse_toml) if is_toml(path) else ("JSON", parse_jsonc)
     plain = text.removeprefix(BOM)
     try:
         document = read(plain)
@@ -65,6 +67,12 @@ def parse(path: Path, text: str) -> dict[str, Any]:
         message = f"it must be a JSON object, not {type(document).__name__}"
         raise file_refusal(path, message, "type")
     return document
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    if sum(line.count(".") ** 2 for line in text.splitlines()) > _MAX_DOTS:
+        raise ValueError("a line has too many dots")
+    return tomllib.loads(text)
 
 
 def file_refusal(path: Path, reason: str, keyword: str = "file") -> ConfigError:

@@ -191,15 +191,17 @@ def edit_text(path: Path, before: str, changes: Changes, place: Place) -> tuple[
     Raises:
         ConfigError: the text is broken, or cannot be edited safely.
     """
-    wanted = _changed(path, document_of(path, before), place, changes)
+    document = document_of(path, before)
     text, restore = _plain_lines(before)
     try:
+        wanted = _changed(document, place, changes)
         for name, server in changes.items():
             text = _one_change(text, (*place, name), server, toml=is_toml(path))
         made = restore(text)
         right = _filled(document_of(path, made), place) == _filled(wanted, place)
-    except (ValueError, IndexError, KeyError) as error:
-        raise _unsafe(path, f"{error}") from error
+    except (ValueError, IndexError, KeyError, RecursionError) as error:
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else f"{error}"
+        raise _unsafe(path, reason) from error
     if not right:
         raise _unsafe(path, "something else in it would change too")
     return made, wanted
@@ -214,14 +216,14 @@ def document_of(path: Path, text: str | None) -> dict[str, Any]:
     return parse(path, text) if text and text.removeprefix(BOM).strip() else {}
 
 
-def _changed(path: Path, document: Any, place: Place, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _changed(document: Any, place: Place, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document as it is to be."""
     wanted: dict[str, Any] = copy.deepcopy(document)
     section = wanted
     for key in place:
         section = section.setdefault(key, {})
         if not isinstance(section, dict):
-            raise _unsafe(path, f"{key!r} is not an object of servers by name")
+            raise ValueError(f"{key!r} is not an object of servers by name")
     for name, server in changes.items():
         if server is None:
             section.pop(name, None)

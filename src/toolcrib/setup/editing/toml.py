@@ -1,26 +1,25 @@
 """Change one table of a TOML text, and keep everything else as it stands, comments included.
 
-Lines are put in and taken out; that nothing else has changed is for the caller to check, by reading both.
+That nothing else has changed is for the caller to check, by reading both.
 """
 
-import json
-import re
 import tomllib
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
-__all__ = ["remove_toml", "set_toml", "toml_key", "toml_value"]
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, InlineTable, Item, Key, Table, Whitespace
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_HEADER = re.compile(r"\s*\[(?!\[)")
-_ARRAY_HEADER = re.compile(r"\s*\[\[")
-_IDLE = re.compile(r"\s*(#.*)?")
-_MAX_LINES = 200
-"""Over how many lines one key may go."""
-_MAX_TRIES = 20
-"""How many places are tried for one key."""
+__all__ = ["remove_toml", "set_toml"]
+
+_MAX_CHARACTERS = 2**17
+_MAX_WORK = 20_000
+"""How much is parsed at most: for each key the square of its depth, which is what tomlkit takes."""
+_MARK = "\0\n"
+"""The place of what was taken out; no TOML text has it."""
+
+_Body = list[tuple[Key | None, Item]]
 
 
 def set_toml(text: str, path: tuple[str, ...], value: dict[str, Any]) -> str:
@@ -35,25 +34,19 @@ def set_toml(text: str, path: tuple[str, ...], value: dict[str, Any]) -> str:
     <BLANKLINE>
 
     Raises:
-        ValueError: TOML has no way to write the value, or the table cannot be found in the text.
+        ValueError: TOML has no way to write the value, or the text cannot be edited.
     """
-    lines = _LINE.findall(text)
-    table = "\n".join([f"[{'.'.join(map(toml_key, path))}]", *map(_pair, *_columns(value)), ""])
-    if not _has(tomllib.loads(text), path):
+    inline = tomlkit.inline_table()
+    inline.update(value)
+    pairs = [f"{key.as_string()} = {item.as_string()}\n" for key, item in inline.value.body if key]
+    table = "".join([f"[{_dotted(path)}]\n", *pairs])
+    try:
+        before, after, key_path = _cut(text, path)
+    except KeyError:
         gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
         return f"{text}{gap}{table}"
-    blocks = list(_blocks(lines, path))
-    if not blocks:
-        left, place = _without_key(lines, path)
-        if place is None:
-            raise ValueError(f"the table {'.'.join(path)!r} is not written in a way we can change")
-        return "\n\n".join([*filter(None, [left.rstrip()]), table])
-    first = blocks[0][0]
-    kept = [line for number, line in enumerate(lines) if not _within(number, blocks)]
-    before = first - sum(1 for number in range(first) if _within(number, blocks))
-    after = kept[before:]
-    gap = "\n" if after and after[0].strip() else ""
-    return "".join([*kept[:before], table, gap, *after])
+    line = f"{_dotted(key_path)} = {inline.as_string()}\n" if key_path else table
+    return f"{before}{line}{after}"
 
 
 def remove_toml(text: str, path: tuple[str, ...]) -> str:
@@ -64,144 +57,70 @@ def remove_toml(text: str, path: tuple[str, ...]) -> str:
 
     Raises:
         KeyError: there is no such table.
-        ValueError: it cannot be found in the text.
+        ValueError: the text cannot be edited.
     """
-    if not _has(tomllib.loads(text), path):
-        raise KeyError(path[-1])
-    lines = _LINE.findall(text)
-    blocks = list(_blocks(lines, path))
-    if not blocks:
-        left, place = _without_key(lines, path)
-        if place is None:
-            raise ValueError(f"the table {'.'.join(path)!r} is not written in a way we can change")
-        return left
-    kept = [line for number, line in enumerate(lines) if not _within(number, blocks)]
-    made = "".join(kept)
-    return made.rstrip("\n") + "\n" if made.strip() else ""
+    before, after, _ = _cut(text, path)
+    is_alone = not before or before.endswith("\n\n")
+    left = before + (after.removeprefix("\n") if is_alone else after)
+    return left.rstrip("\n") + "\n" if left.strip() else ""
 
 
-def toml_key(key: str) -> str:
-    """Return a key as TOML writes it.
+def _dotted(path: tuple[str, ...]) -> str:
+    return tomlkit.key(path).as_string()
 
-    >>> toml_key("time"), toml_key("my.server")
-    ('time', '"my.server"')
+
+def _cut(text: str, path: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
+    """Return what stands before and after the table at a path, and the key it is written under.
+
+    The key is that of a line, such as `time = { command = "uvx" }` under `[servers]`; it is empty where the
+    table has a header of its own.
     """
-    return key if _BARE.fullmatch(key) else toml_value(key)
-
-
-def toml_value(value: Any) -> str:
-    """Return a value as TOML writes it, on one line.
-
-    >>> toml_value({"args": ["-v", 1, True], "env": {"A B": "x"}})
-    '{ args = ["-v", 1, true], env = { "A B" = "x" } }'
-
-    Raises:
-        ValueError: TOML has no way to write it.
-    """
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case int() | float():
-            return repr(value)
-        case list() | tuple():
-            return f"[{', '.join(map(toml_value, value))}]"
-        case dict():
-            return f"{{ {', '.join(map(_pair, *_columns(value)))} }}" if value else "{}"
-    raise ValueError(f"TOML cannot hold a value of type {type(value).__name__}")
-
-
-def _pair(key: str, value: Any) -> str:
-    return f"{toml_key(key)} = {toml_value(value)}"
-
-
-def _columns(table: dict[str, Any]) -> tuple[list[str], list[Any]]:
-    return list(table), list(table.values())
-
-
-def _has(document: Any, path: tuple[str, ...]) -> bool:
-    for key in path:
-        if not isinstance(document, dict) or key not in document:
-            return False
-        document = document[key]
-    return True
-
-
-def _blocks(lines: list[str], path: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Yield the lines, from and to, of the table at a path and of those in it."""
-    headers = [(number, _header(line)) for number, line in enumerate(lines)]
-    known = [(number, found) for number, found in headers if found]
-    for place, (number, found) in enumerate(known):
-        if found[: len(path)] != path:
-            continue
-        end = known[place + 1][0] if place + 1 < len(known) else len(lines)
-        # What stands right above the next table, or at the end of the file, belongs to that.
-        while end > number + 1 and _IDLE.fullmatch(lines[end - 1].rstrip("\n")):
-            end -= 1
-        alone = number == 0 or not lines[number - 1].strip()
-        yield number, end + 1 if alone and end < len(lines) and not lines[end].strip() else end
-
-
-def _within(number: int, blocks: list[tuple[int, int]]) -> bool:
-    return any(start <= number < end for start, end in blocks)
-
-
-def _header(line: str) -> tuple[str, ...]:
-    """Return the keys that a line opens a table with; of any other line, none."""
-    if not _HEADER.match(line) and not _ARRAY_HEADER.match(line):
-        return ()
     try:
-        document = tomllib.loads(line)
-    except ValueError:
-        return ()
-    keys = []
-    while document:
-        key, inside = next(iter(document.items()))
-        keys.append(key)
-        document = inside[0] if isinstance(inside, list) else inside
-    return tuple(keys)
+        if len(text) > _MAX_CHARACTERS or _work(tomllib.loads(text)) > _MAX_WORK:
+            raise ValueError("it is too large")
+        document = tomlkit.parse(text)
+        places = list(_places(document.body, path))
+        if not places:
+            raise KeyError(path[-1])
+        key, item = places[0][0][places[0][1]]
+        headers = places[0][2]
+        has_header = isinstance(item, Table | AoT) and key is not None and not key.is_dotted()
+        for turn, (body, number, _) in enumerate(places):
+            body[number] = (None, Whitespace(("" if turn else _MARK) + _comments_after(body[number][1])))
+        before, after = document.as_string().split(_MARK)
+    except TOMLKitError as error:
+        raise ValueError(f"{error}") from error
+    return before, after, () if has_header else path[headers:]
 
 
-def _without_key(lines: list[str], path: tuple[str, ...]) -> tuple[str, int | None]:
-    """Return a text without a key that stands on lines of its own, and where it stood; None: nowhere.
+def _work(value: Any, depth: int = 1) -> int:
+    if isinstance(value, dict):
+        return sum(depth * depth + _work(each, depth + 1) for each in value.values())
+    return sum(_work(each, depth + 1) for each in value) if isinstance(value, list) else 0
 
-    Such as `time = { command = "uvx" }` under `[servers]`. That the right lines are gone shows when what is
-    left can be read and lacks the key alone.
-    """
-    wanted = _without(tomllib.loads("".join(lines)), path)
-    for start, end in islice(_spans(lines, path), _MAX_TRIES):
-        left = "".join([*lines[:start], *lines[end:]])
-        try:
-            if tomllib.loads(left) == wanted:
-                return left, start
-        except ValueError:
+
+def _places(body: _Body, path: tuple[str, ...], headers: int = 0) -> Iterator[tuple[_Body, int, int]]:
+    """Yield each place where a path is written, and how many of its keys the headers above have."""
+    for number, (key, item) in enumerate(body):
+        if key is None or key.key != path[0]:
             continue
-    return "", None
+        if len(path) == 1:
+            yield body, number, headers
+        elif isinstance(item, Table):
+            yield from _places(item.value.body, path[1:], headers + (not key.is_dotted()))
+        elif isinstance(item, InlineTable) and path[1] in item:
+            raise ValueError(f"{path[1]!r} is within the braces of {path[0]!r}")
 
 
-def _spans(lines: list[str], path: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Yield the lines, from and to, on which the key at a path may be written."""
-    word = re.compile(rf"(?<![\w-]){re.escape(path[-1])}(?![\w-])")
-    table: tuple[str, ...] = ()
-    for start, line in enumerate(lines):
-        table = _header(line) or table
-        rest = path[len(table) :]
-        if table != path[: len(table)] or not rest or not word.search(line):
-            continue
-        for end in range(start + 1, min(start + _MAX_LINES, len(lines)) + 1):
-            try:
-                found = tomllib.loads("".join(lines[start:end]))
-            except ValueError:
-                continue  # it goes on
-            if _has(found, rest):
-                yield start, end
+def _comments_after(item: Item) -> str:
+    """Return the blank lines and comments that a table ends with: they belong to what follows."""
+    if isinstance(item, AoT):
+        item = item.body[-1]
+    if not isinstance(item, Table):
+        return ""
+    found: list[str] = []
+    for key, each in reversed(item.value.body):
+        found.insert(0, _comments_after(each) if key else each.as_string())
+        if key:
             break
-
-
-def _without(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    """Return a document without what stands at a path."""
-    key, *rest = path
-    if not rest:
-        return {name: value for name, value in document.items() if name != key}
-    return {**document, key: _without(document[key], tuple(rest))}
+    return "".join(found)
