@@ -8,12 +8,17 @@ from typing import Any
 import anyio
 import pytest
 from contracts.executor import DEADLINES
-from execution.toolbox import add, bare, record, runner_of
+from execution.toolbox import add, bare, index_of, record, runner_of
 from waiting import PATIENCE
 
-from toolcrib.errors import OutputValidationError, ToolNotFoundError, ToolTimeoutError
-from toolcrib.execution import Runner, StreamEvent
-from toolcrib.model import Context, tool
+from toolcrib.errors import (
+    OutputValidationError,
+    StreamNotSupportedError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+)
+from toolcrib.execution import Answer, Call, Runner, StreamEvent
+from toolcrib.model import Context, ProviderBackend, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +36,25 @@ async def test_a_tool_that_tells_nothing_is_one_done() -> None:
         "data": 2,
         "backend": {"kind": "local", "name": "add"},
     }
+
+
+class Batch:
+    """A provider that answers when all is done."""
+
+    streams = False
+
+    async def call(self, call: Call) -> Answer:
+        return Answer(structured=call.streamed)
+
+
+async def test_a_provider_that_cannot_stream_is_run_and_not_streamed() -> None:
+    index = index_of((record(), ProviderBackend(provider_id="shop", tool_id="x")))
+    runner = Runner(index, providers={"shop": Batch()})
+    (refused,) = await events(runner, "echo", {})
+    assert isinstance(refused.error, StreamNotSupportedError)
+    assert refused.data["message"] == "echo cannot stream on provider:shop; run it instead"
+    assert (refused.kind, refused.data["code"]) == ("error", "stream_not_supported")
+    assert (await runner.run("echo", {}, progress=lambda *_: None)).structured is False
 
 
 @tool

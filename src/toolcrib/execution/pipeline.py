@@ -18,6 +18,7 @@ from toolcrib.errors import (
     Op,
     PolicyDeniedError,
     Problem,
+    StreamNotSupportedError,
     ToolcribError,
     explain,
 )
@@ -60,6 +61,7 @@ class CallState:
     tool_id: str
     args: Any
     caller: str | None
+    streamed: bool = False
     request: Request | None = None
     backend: ToolBackend | None = None
     op: Op = "resolve"
@@ -157,6 +159,8 @@ class ProviderRoutes:
         executor = self._providers.get(_provider(call.backend))
         if executor is None:
             raise NoBackendError(tool_id=call.tool_id, reason=self.missing(call.backend) or "")
+        if call.streamed and not getattr(executor, "streams", True):
+            raise StreamNotSupportedError(tool_id=call.tool_id)
         return await executor.call(call)
 
 

@@ -38,7 +38,9 @@ class Executor(Protocol):
 class ProviderExecutor(Protocol):
     """Runs the tools of one provider; the contract of `Executor.call` holds.
 
-    `call.backend` is a `ProviderBackend`, whose `tool_id` is the provider's own name for the tool.
+    `call.backend` is a `ProviderBackend`, whose `tool_id` is the provider's own name for the tool. One that
+    has an attribute `streams` which is false is not called for a stream: that ends with a
+    `StreamNotSupportedError`.
     """
 
     async def call(self, call: Call) -> Answer:

@@ -69,6 +69,8 @@ class Call(Request):
     backend: ToolBackend
     emit: Emit | None = None
     """Where updates go; None where nobody listens."""
+    streamed: bool = False
+    """Whether the caller reads a stream, and not the result alone."""
     deadline: float = inf
     """When its time is over, on the clock of the event loop."""
 

@@ -177,11 +177,11 @@ class Runner:
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`.
 
-        Leaving the stream cancels the tool.
+        Leaving the stream cancels the tool. A provider that cannot stream gives a `StreamNotSupportedError`.
         """
 
         async def run(emit: Emit) -> RunResult:
-            return await self._run(tool_id, args, timeout, emit, caller, defaults=defaults)
+            return await self._run(tool_id, args, timeout, emit, caller, defaults=defaults, streamed=True)
 
         async with aclosing(stream_events(str(tool_id), run)) as events:
             async for event in events:
@@ -253,7 +253,7 @@ class Runner:
             return
         raise not_ready(tool_id, limit)
 
-    async def _run(
+    async def _run(  # noqa: PLR0913 - each is another wish of the caller
         self,
         tool_id: str | ToolId,
         args: Any,
@@ -262,9 +262,10 @@ class Runner:
         caller: str | None,
         *,
         defaults: bool,
+        streamed: bool = False,
     ) -> RunResult:
         started = perf_counter()
-        state = CallState(str(tool_id), args, caller)
+        state = CallState(str(tool_id), args, caller, streamed)
         watchers = begin(self._observers, state)
         answer, failure = None, None
         try:
@@ -355,6 +356,7 @@ class Runner:
                 caller=request.caller,
                 backend=backend,
                 emit=emit,
+                streamed=state.streamed,
                 deadline=state.deadline,
             )
             try:
@@ -375,10 +377,8 @@ class Runner:
         except ToolcribError:
             raise
         except Exception as error:  # an executor is somebody else's code
-            reason = said_by(error, call.args)
-            raise ToolExecutionError(
-                tool_id=call.tool_id, backend=label(call.backend), reason=reason
-            ) from error
+            reason, place = said_by(error, call.args), label(call.backend)
+            raise ToolExecutionError(tool_id=call.tool_id, backend=place, reason=reason) from error
         return answer
 
     def _check_output(self, call: Call, answer: Answer) -> None:
