@@ -21,7 +21,6 @@ from toolcrib.errors import (
     OutputValidationError,
     PolicyDeniedError,
     Problem,
-    ProviderNotFoundError,
     RuntimeUnavailableError,
     SandboxViolationError,
     ServerUnavailableError,
@@ -49,7 +48,6 @@ CODES: list[tuple[BaseException, int]] = [
     (click.UsageError("no"), 2),
     (ToolNotFoundError("a"), 3),
     (NoCompatibleVersionError("a", (), "^1"), 3),
-    (ProviderNotFoundError("a"), 3),
     (BackendUnavailableError(tool_id="a"), 4),
     (ServerUnavailableError("a", "it is gone"), 4),
     (NoBackendError(tool_id="a"), 4),
@@ -72,7 +70,7 @@ def test_every_error_has_its_exit_code(error: BaseException, code: int) -> None:
 def test_a_failed_step_has_the_exit_code_of_its_error(error: BaseException, code: int) -> None:
     failed = ChainError(0, (), "no")
     failed.__cause__ = error
-    if code in {3, 4, 5} and not isinstance(error, FailedError | ProviderNotFoundError):
+    if code in {3, 4, 5} and not isinstance(error, FailedError):
         assert exit_code(failed) == code
     assert exit_code(failed) in EXITS
 

@@ -22,7 +22,6 @@ from toolcrib.discovery import (
     HybridSearcher,
     Index,
     MemoryStore,
-    ProviderStore,
     SqliteStore,
     ToolDoc,
     ToolExample,
@@ -38,7 +37,6 @@ from toolcrib.errors import (
     ToolNotFoundError,
     ValidationError,
 )
-from toolcrib.model import CanonicalProvider
 
 GRANDMOTHER = ToolExample(title="Write to grandmother", description="About holidays.", args={"to": "her"})
 DEEP: Any = {"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}
@@ -157,11 +155,10 @@ def test_a_searcher_for_an_index_that_has_one_is_refused() -> None:
 
 
 def test_what_is_given_is_used_even_if_it_is_empty() -> None:
-    index, docs, providers = Index(), DocStore(Shelf(MAIL)), ProviderStore()
-    crib = Discovery(index, docs, providers=providers)
+    index, docs = Index(), DocStore(Shelf(MAIL))
+    crib = Discovery(index, docs)
     assert crib.index is index
     assert crib.docs is docs
-    assert crib.providers is providers
     crib.register(ISSUE, doc={"notes": "Ours."})
     assert str(ISSUE.id) in index
     assert docs.describe(ISSUE.id).summary == "Ours."
@@ -278,7 +275,6 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     with Discovery(store=SqliteStore(path)) as crib:
         crib.register(MAIL, GITHUB, {"notes": "Be kind.", "examples": [GRANDMOTHER]})
         crib.register(ISSUE)
-        crib.providers.register(CanonicalProvider(name="acme"))
         for number in range(5):
             crib.docs.observe("send_mail", {"number": number})
         expected = crib.search("grandmother"), crib.describe("send_mail", "full"), crib.tools()
@@ -290,7 +286,6 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         assert observed.observed == 5
         assert again.index.usage() == {"send_mail": 1}
         assert again.index.backends("send_mail") == (GITHUB,)
-        assert len(again.providers.list()) == 1
 
 
 def test_to_close_twice_does_nothing_and_a_closed_store_refuses(tmp_path: Path) -> None:

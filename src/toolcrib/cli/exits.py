@@ -14,7 +14,6 @@ from toolcrib.cli.interrupt import INTERRUPTED
 from toolcrib.errors import (
     MissingExtraError,
     NoCompatibleVersionError,
-    ProviderNotFoundError,
     ServerUnavailableError,
     ToolcribError,
     explain,
@@ -82,7 +81,7 @@ def exit_code(error: BaseException) -> int:
             return INTERRUPTED
         case MissingExtraError():
             return USAGE
-        case NoCompatibleVersionError() | ProviderNotFoundError():
+        case NoCompatibleVersionError():
             return NOT_FOUND
         case ToolcribError() as failure:
             return _of(explain(failure))
@@ -162,7 +161,7 @@ def _with_last_words(error: ToolcribError) -> dict[str, Any]:
 
 
 def _last_words(error: BaseException) -> str:
-    """Return what the server said that a call failed with; errors leave it out, as models may read them."""
+    """Return the server's message that a call failed with; errors leave it out, as models may read them."""
     cause = error
     while cause.__cause__ is not None and not isinstance(cause, ServerUnavailableError):
         cause = cause.__cause__

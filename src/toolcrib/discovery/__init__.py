@@ -5,7 +5,6 @@ from toolcrib.discovery.facade import Discovery
 from toolcrib.discovery.facts import document_of, summarize
 from toolcrib.discovery.index import Change, Index, IndexView, Scope
 from toolcrib.discovery.protocols import Embedder, Hit, Indexed, LocalEmbedder, Ranking, Searcher
-from toolcrib.discovery.providers import ProviderStore
 from toolcrib.discovery.records import (
     MAX_SHORT_DESCRIPTION_LEN,
     Document,
@@ -55,7 +54,6 @@ __all__ = [
     "NoMatch",
     "OnnxEmbedder",
     "Page",
-    "ProviderStore",
     "Ranking",
     "Result",
     "SchemaInfo",

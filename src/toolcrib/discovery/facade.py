@@ -1,4 +1,4 @@
-"""Everything about finding tools in one object: the catalogue, its documentation and its providers."""
+"""Everything about finding tools in one object: the catalogue and its documentation."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, Unpack
@@ -7,7 +7,6 @@ from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
 from toolcrib.discovery.index import Change, FilterOptions, Index
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Searcher
-from toolcrib.discovery.providers import ProviderStore
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.discovery.store import Store
 from toolcrib.errors import Problem, ToolNotFoundError, ValidationError
@@ -52,7 +51,6 @@ class Discovery:
         index: Index | None = None,
         docs: DocStore | None = None,
         *,
-        providers: ProviderStore | None = None,
         searcher: Searcher | None = None,
         store: Store | None = None,
     ) -> None:
@@ -73,7 +71,6 @@ class Discovery:
         self._store = store
         self.index = Index(searcher, store=store) if index is None else index
         self.docs = DocStore(self.index, texts=self.index.store) if docs is None else docs
-        self.providers = ProviderStore(texts=self.index.store) if providers is None else providers
 
     def register(
         self,

@@ -6,7 +6,7 @@ own message from them: what was wrong, then what to do.
     ToolcribError
     ├── InvalidVersionError, InvalidConstraintError, InvalidToolError, InvalidToolIdError,
     │   InvalidBackendError, ArgsTooLargeError, InvalidCursorError      (ValueError)
-    ├── NoCompatibleVersionError, ToolNotFoundError, ProviderNotFoundError (LookupError)
+    ├── NoCompatibleVersionError, ToolNotFoundError (LookupError)
     ├── InvalidSchemaError                                              (ValueError)
     │   ├── UnsupportedDialectError, ExternalRefError, SchemaTooComplexError
     │   └── UnknownMetaSchemaError      (UnsupportedDialectError, ExternalRefError)
@@ -41,7 +41,6 @@ from toolcrib.errors.definitions import (
     InvalidToolIdError,
     InvalidVersionError,
     NoCompatibleVersionError,
-    ProviderNotFoundError,
     SchemaTooComplexError,
     ToolNotFoundError,
     UnknownMetaSchemaError,
@@ -103,7 +102,6 @@ __all__ = [
     "OutputValidationError",
     "PolicyDeniedError",
     "Problem",
-    "ProviderNotFoundError",
     "RuntimeUnavailableError",
     "SandboxViolationError",
     "SchemaTooComplexError",

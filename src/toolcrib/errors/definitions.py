@@ -108,17 +108,6 @@ class ToolNotFoundError(ToolcribError, LookupError):
         return f"no tool named {shown(self.ref)}{reason}{_hint(self.suggestions)}"
 
 
-@dataclass(eq=False)
-class ProviderNotFoundError(ToolcribError, LookupError):
-    """No provider is registered under this id."""
-
-    id: object
-    suggestions: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"no provider named {shown(self.id)}{_hint(self.suggestions)}"
-
-
 def _hint(suggestions: tuple[str, ...]) -> str:
     return f"; did you mean {either(suggestions)}?" if suggestions else ""
 
