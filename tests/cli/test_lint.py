@@ -13,7 +13,7 @@ def test_the_linter_groups_what_it_finds_by_tool(toolcrib: Any, config: Any, lit
     file = config(little=little())
     made = toolcrib("lint", "--config", file)
     assert made.exit_code == 0
-    said = "warning parameter-description /inputSchema/properties: nothing is said about 'text'"
+    said = "warning parameter-description /inputSchema/properties: nothing describes 'text'"
     assert f"little:shout\n  {said}; describe each parameter\n" in made.stdout
     assert toolcrib("lint", "--config", file, "--strict").exit_code == 1
 

@@ -159,9 +159,7 @@ def test_names_of_the_program_do_not_belong_into_words_for_models() -> None:
 def test_a_parameter_says_what_it_is() -> None:
     silent = {"type": "object", "properties": {name: {"type": "string"} for name in "abcdefg"}}
     (finding,) = lint_tools([made(input_schema=silent)])
-    assert (
-        finding.message == "nothing is said about 'a', 'b', 'c', 'd', 'e' and 2 more; describe each parameter"
-    )
+    assert finding.message == "nothing describes 'a', 'b', 'c', 'd', 'e' and 2 more; describe each parameter"
     speaking = {
         "type": "object",
         "$defs": {"Mode": {"enum": ["r", "w"]}},

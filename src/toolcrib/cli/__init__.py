@@ -23,7 +23,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         _make_usable(name)
     logging.basicConfig(level=logging.CRITICAL, format="%(levelname)s %(name)s: %(message)s")
-    # Whoever named a model is told that another one answers.
+    # Warn whoever named a model that another one answers.
     logging.getLogger("toolcrib.crib.search").setLevel(logging.WARNING)
     try:
         from toolcrib.cli.app import app  # noqa: PLC0415 - behind an extra

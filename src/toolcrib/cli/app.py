@@ -116,7 +116,7 @@ class Verbs(click.Group):
         state = State()
         try:
             ended = super().main(args, obj=state, **settings)
-        except Exception as error:  # noqa: BLE001 - the boundary to people, who are told everything in a few words
+        except Exception as error:  # noqa: BLE001 - the boundary to people, who get everything in a few words
             options = args[: args.index("--")] if "--" in args else args
             with ignore_broken_pipe():
                 report(error, as_json=state.json or "--json" in options, debug=state.debug)

@@ -19,7 +19,7 @@ def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
 def leave_at_once() -> None:
     """Let an interrupt end the process there and then.
 
-    Modules are being loaded, and an exception that came out of the midst of one would be told as its fault.
+    Modules are being loaded, and an exception that came out of the midst of one would be shown as its fault.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where somebody has it ignored
         signal.signal(signal.SIGINT, _leave)

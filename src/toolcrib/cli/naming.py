@@ -93,6 +93,6 @@ def note_absent(view: "View", namespace: str | None = None) -> None:
 
 
 def why_failed(server: "ServerStatus") -> str:
-    """Return why a server last failed, with what it said itself."""
+    """Return why a server last failed, with its own message."""
     words = server.stderr.strip().splitlines()[-1:]
     return "; its last words: ".join([server.last_error or "", *words])

@@ -156,7 +156,7 @@ def waiting(text: str) -> Iterator[None]:
 
 @contextmanager
 def progress(text: str) -> Iterator[Advance]:
-    """Yield what is told how far the work is, of how much, and a word; a bar where it can be seen."""
+    """Yield a callback for how far the work is, of how much, and a word; it draws a bar on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total, _word: None
         return

@@ -49,7 +49,7 @@ class State:
         return None if found is None else str(found)
 
     def source(self) -> str | None:
-        """Return the configuration to read, which is there; None without any, and that is told.
+        """Return the configuration to read, which is there; None without any, with a warning.
 
         Raises:
             UsageError: the one that is named is not there.

@@ -23,10 +23,10 @@ from toolcrib.discovery.evaluation import (
 from toolcrib.errors import ToolcribError
 from toolcrib.model import Tool
 
-__all__ = ["Measured", "Measurement", "Told", "of_set", "of_view"]
+__all__ = ["Measured", "Measurement", "OnProgress", "of_set", "of_view"]
 
-Told = Callable[[str, int, int], None]
-"""Is told of a searcher how many questions it was asked, and of how many."""
+OnProgress = Callable[[str, int, int], None]
+"""Called with the name of a searcher, how many questions it was asked, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class Measurement:
     finders: Mapping[str, Finder]
     labelled: LabelledSet
 
-    def measure(self, *, sample: int | None = None, progress: Told | None = None) -> Iterator[Measured]:
+    def measure(self, *, sample: int | None = None, progress: OnProgress | None = None) -> Iterator[Measured]:
         """Ask the searchers one after another, and yield how each does.
 
         Args:
             sample: how many of the questions to ask; None: all.
-            progress: is told how far it is, and may end it by raising.
+            progress: called with how far it is; may end it by raising.
         """
         for name, finder in self.finders.items():
 

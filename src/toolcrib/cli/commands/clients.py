@@ -23,7 +23,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change,
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What `install` was told beside the client."""
+    """The options of `install` beside the client."""
 
     scope: "Scope"
     name: str
@@ -70,8 +70,8 @@ def _found(source: str) -> "Found":
 def import_(state: State, source: str, force: bool, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
     """Take over the servers of an MCP client.
 
-    It is named, or a file of it is. A server whose name stands for another one in our configuration is told
-    and left out. The client's own file stays as it is, and toolcrib itself is never taken over.
+    It is named, or a file of it is. A server whose name stands for another one in our configuration is
+    reported and left out. The client's own file stays as it is, and toolcrib itself is never taken over.
 
     Examples:
       toolcrib import cursor --dry-run

@@ -41,9 +41,9 @@ def search(
 ) -> None:
     """Find the tools that fit a question.
 
-    The question is in plain words, quoted or not. When nothing fits, or what is shown are guesses, that is
-    said first, and the exit code is 0. Servers whose tools may be missing are told on standard error, and as
-    `absent` in JSON.
+    The question is in plain words, quoted or not. When nothing fits, or what is shown are guesses, a
+    note comes first, and the exit code is 0. Servers whose tools may be missing are listed on standard error,
+    and as `absent` in JSON.
 
     Example: toolcrib search "open an issue" --namespace github
     """
@@ -124,8 +124,8 @@ def list_(
 ) -> None:
     """List the tools.
 
-    They come in the order of their ids; beyond the limit it is said how many more there are. Servers whose
-    tools may be missing are told on standard error, and as `absent` in JSON.
+    They come in the order of their ids; beyond the limit, a note counts the rest. Servers whose
+    tools may be missing are listed on standard error, and as `absent` in JSON.
 
     Example: toolcrib list --namespace github --all
     """

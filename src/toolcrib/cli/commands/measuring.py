@@ -53,11 +53,11 @@ async def _measure(measurement: "Measurement", sample: int | None) -> "list[Meas
     def work() -> "list[Measured]":
         with progress("asking") as advance:
 
-            def told(name: str, done: int, total: int) -> None:
+            def report(name: str, done: int, total: int) -> None:
                 from_thread.check_cancelled()
                 advance(done, total, name)
 
-            return list(measurement.measure(sample=sample, progress=told))
+            return list(measurement.measure(sample=sample, progress=report))
 
     return await to_thread.run_sync(work)
 

@@ -21,7 +21,7 @@ __all__ = ["add", "carry_out", "own_file", "remove", "tell_notes"]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What `add` was told beside the name and the command."""
+    """The options of `add` beside the name and the command."""
 
     url: str | None
     env: tuple[str, ...]
@@ -49,7 +49,7 @@ def own_file(state: State, *, user: bool) -> Path:
 
 
 def carry_out(edit: "Edit", *, dry_run: bool, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """Write a change, unless it is only to be shown, and return what is told of it."""
+    """Write a change, unless it is only to be shown, and return its summary."""
     facts: dict[str, Any] = {"file": str(edit.path), "changed": edit.changes, "dryRun": dry_run}
     facts |= {"notes": all_notes} if (all_notes := [*notes, *edit.notes]) else {}
     if dry_run:

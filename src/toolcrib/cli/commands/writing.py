@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["convert", "stubs"]
 
 _SHOWN = 20
-"""How many warnings are told one by one."""
+"""How many warnings are printed one by one."""
 
 
 @click.command()
@@ -37,8 +37,8 @@ _SHOWN = 20
 def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, options: tuple[str, ...]) -> None:  # noqa: FBT001 - click gives it by name
     """Write tools in the format of a model provider.
 
-    All tools, or those named, as a JSON list on standard output; what the format cannot say is told on
-    standard error. With --json each comes with its id and its warnings.
+    All tools, or those named, as a JSON list on standard output; what the format cannot express is reported
+    on standard error. With --json each comes with its id and its warnings.
 
     Example: toolcrib convert --to openai --strict github:create_issue
     """

@@ -47,7 +47,7 @@ __all__ = [
 _AT_ONCE = 8
 """How many servers are started at once."""
 _SHOWN = 5
-_Told = Callable[[str], None]
+_OnServer = Callable[[str], None]
 _TELL = "tell whoever makes the server; the other tools work"
 _REMEDIES = (
     ("certificate", "install the certificate of its authority, or mend the address; SSL_CERT_FILE names one"),
@@ -74,17 +74,17 @@ async def diagnose(
     offline: bool = False,
     limit: float | None = None,
     slow: float = 10.0,
-    on_server: _Told | None = None,
+    on_server: _OnServer | None = None,
 ) -> Diagnosis:
     """Return what is broken in a configuration and on this machine, and what is well.
 
     Args:
-        config: as for a crib; what is wrong with it is told and not raised.
+        config: as for a crib; what is wrong with it is reported and not raised.
         environ: where variables are looked up, instead of the process's environment.
         offline: whether no server is started and none reached.
         limit: the seconds that each server may take; None leaves it to its `start_timeout`.
         slow: from how many seconds on a start is worth a warning.
-        on_server: is told the name of each server that has answered or failed.
+        on_server: called with the name of each server that has answered or failed.
     """
     known = os.environ if environ is None else environ
     findings = list(check_python())
@@ -148,7 +148,7 @@ async def _probe_all(
     names: Iterable[str],
     environ: Mapping[str, str],
     limit: float | None,
-    on_server: _Told | None,
+    on_server: _OnServer | None,
 ) -> list[Probe]:
     """Return what became of asking servers for their tools, some at once."""
     probes: dict[str, Probe] = {}
@@ -210,7 +210,7 @@ def _check_tools(settings: Settings, probes: Iterable[Probe]) -> Iterator[Findin
         return  # what is missing may be in what did not answer
     for name in settings.toolsets:
         if not len(index.view(scope_of(name, settings))):
-            why = "everything that is said in it must be true of a tool at once"
+            why = "all its conditions must hold for a tool at once"
             yield warning(f"toolset {name!r}", "no tool is in it", why, "say less, or mend the names")
 
 
@@ -279,7 +279,7 @@ def check_catalogue(settings: Settings, environ: Mapping[str, str]) -> Iterator[
     try:
         path = Path(settings.store) if settings.store else catalogue_file(str(settings.source), environ)
     except ToolcribError:
-        return  # what is wrong with the folder is told
+        return  # the folder's own check reports it
     if path.is_dir():
         yield error("catalogue", f"{path} is a folder", "a catalogue is one file", "mend `store`")
     elif not path.exists():

@@ -53,7 +53,7 @@ class Edit:
         return "\n".join(unified_diff(before.splitlines(), after.splitlines(), *names, lineterm=""))
 
     def write(self) -> Path | None:
-        """Write the file, and return the backup of what it said; None where there was no file, or no change.
+        """Write the file, and return the backup of what it was; None where there was no file, or no change.
 
         What somebody else has changed in it meanwhile stays, where the same change can be made of that.
 

@@ -223,7 +223,7 @@ def _changed(document: Any, place: Place, changes: Mapping[str, Any]) -> dict[st
     for key in place:
         section = section.setdefault(key, {})
         if not isinstance(section, dict):
-            raise ValueError(f"{key!r} is not an object of servers by name")
+            raise ValueError(f"{key!r} is not an object of servers by name")  # noqa: TRY004 - of the file
     for name, server in changes.items():
         if server is None:
             section.pop(name, None)

@@ -26,7 +26,7 @@ _BEARER = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _CLINE = ("Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json")
 ITSELF = "it is toolcrib itself"
 """Why one server is never taken over."""
-_ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not bound to
+_ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _DEFAULT_PORT: int = GatewaySettings.model_fields["port"].default
 
 
@@ -46,7 +46,7 @@ class Client:
     url: str | None = "url"
     """What it calls the address of a server; None where it only starts commands."""
     typed: bool = False
-    """Whether it wants to be told the transport, as `type`."""
+    """Whether its entries name the transport, as `type`."""
     variables: Literal["plain", "env", "none"] = "none"
     """How it writes what stands in the environment: `${VAR}`, `${env:VAR}`, or not at all."""
 

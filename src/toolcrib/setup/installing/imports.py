@@ -31,7 +31,7 @@ _CONSENT = frozenset({"alwaysAllow", "autoApprove", "trust"})
 
 @dataclass(slots=True)
 class Found:
-    """The servers of another client, and what was to be said about them."""
+    """The servers of another client, and notes about them."""
 
     files: list[Path] = field(default_factory=list)
     servers: dict[str, ServerConfig] = field(default_factory=dict)
@@ -181,7 +181,7 @@ def written(server: ServerConfig) -> dict[str, Any]:
 def _read(
     path: Path, document: Mapping[str, Any], place: Place, client: Client | None, port: int | None = None
 ) -> Found:
-    """Return the servers at one place of a file; those that are broken are left out, and told."""
+    """Return the servers at one place of a file; those that are broken are left out, with a note."""
     found = Found([path])
     dialect = _DIALECTS.get(client.name if client else "", _as_it_is)
     asked: set[str] = set()
@@ -241,7 +241,7 @@ def _note_lost(name: str, server: ServerConfig, found: Found) -> None:
 
 
 def lost_note(name: str, keys: tuple[str, ...]) -> str:
-    """Return what is told of keys that are not taken over with a server."""
+    """Return the note about keys that are not taken over with a server."""
     return f"{name!r}: we do not read {', '.join(map(repr, keys))}, which is left behind"
 
 

@@ -78,7 +78,7 @@ def export(client: Client, servers: Mapping[str, ServerConfig]) -> Export:
     return Export(shaped, _text(client, shaped), tuple(notes))
 
 
-def install(  # noqa: PLR0913 - what can be said of it, by name
+def install(  # noqa: PLR0913 - options, by name
     client: Client,
     config: Path | None = None,
     *,
@@ -185,7 +185,7 @@ def _served(config: Path | None, path: Path, scope: Scope, folder: Path, *, repl
 
 
 def _own(scope: Scope, folder: Path) -> Path:
-    """Return the configuration that is meant where none is said."""
+    """Return the configuration that is used where none is named."""
     return user_config() if scope == "user" else project_config(folder) or _made(scope, folder)
 
 
@@ -198,7 +198,7 @@ def gateway_server(config: Path, scope: Scope = "user", folder: Path | None = No
     """Return how a client starts toolcrib's gateway.
 
     For a user it is named by its full path, because programs with windows have another PATH. In a project,
-    which others share, nothing of this machine is said: the program by its name, the configuration from the
+    which others share, nothing names this machine: the program by its name, the configuration from the
     folder of the project.
     """
     if scope == "project":

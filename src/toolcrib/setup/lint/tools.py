@@ -69,7 +69,7 @@ def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None)
     Args:
         tools: all of one catalogue, because they are compared too.
         targets: the providers that must take them, as `portability` calls them; a tool that one of these does
-            not take is an error, and what is lost on the way is told. None looks at all, and warns.
+            not take is an error, and what is lost on the way is reported. None looks at all, and warns.
 
     >>> from toolcrib.model import Tool
     >>> tool = Tool(name="add", description="Adds.\u200b", input_schema={"type": "object"})
@@ -184,7 +184,7 @@ def _parameters(tool: Tool) -> Iterator[LintFinding]:
     references = LocalReferences(tool.input_schema)
     silent = [name for name, schema in _properties(tool).items() if not _says(schema, references)]
     if silent:
-        message = f"nothing is said about {_listed(silent)}; describe each parameter"
+        message = f"nothing describes {_listed(silent)}; describe each parameter"
         yield _finding(tool, "warning", "parameter-description", message, path)
 
 
@@ -292,7 +292,7 @@ def same_names(tools: Sequence[Tool]) -> Iterator[tuple[Tool, list[str]]]:
 
 
 def alike(tools: Sequence[Tool]) -> Iterator[tuple[Tool, Tool]]:
-    """Yield pairs of tools that a reader cannot tell apart by what is said of them."""
+    """Yield pairs of tools that a reader cannot tell apart by their descriptions."""
     words = [frozenset(_WORD.findall((tool.description or "").lower())) for tool in tools]
     counts = Counter(word for each in words for word in each)
     buckets: dict[str, list[int]] = defaultdict(list)
