@@ -2,10 +2,8 @@
 
 import asyncio  # noqa: TID251 - as a program would that does not know of anyio
 from collections.abc import Sequence
-from typing import Any
 
 import anyio
-import httpx
 import mcp_types
 import pytest
 from gateway.http.raw import site, stateless, streamed

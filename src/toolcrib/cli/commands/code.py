@@ -43,10 +43,11 @@ def exec_(
 
     Example: toolcrib exec -c '__out = await math.evaluate(expression="6 * 7")' --demo
     """
-    if (file is None) == (code is None):
-        few = "there is no code: name a FILE, `-` for standard input, or -c CODE"
-        raise click.UsageError(few if file is None else "give either a FILE or -c CODE, not both")
-    source = read_file(file) if code is None else code
+    if file is not None and code is not None:
+        raise click.UsageError("give either a FILE or -c CODE, not both")
+    source = code if file is None else read_file(file)
+    if source is None:
+        raise click.UsageError("there is no code: name a FILE, `-` for standard input, or -c CODE")
     if backend is not None:
         _check_backend(backend)
 

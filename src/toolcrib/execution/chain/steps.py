@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -156,7 +157,7 @@ class ChainStep(Record):
         return self
 
     @classmethod
-    def from_json(cls, source: str | bytes | bytearray | dict[str, Any]) -> Self:
+    def from_json(cls, source: str | bytes | bytearray | dict[str, Any] | BaseModel) -> Self:
         """Return the step that JSON describes, whose fields may be spelt `tool_id` or `toolId`.
 
         Raises:
