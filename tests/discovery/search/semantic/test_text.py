@@ -36,6 +36,34 @@ def test_what_is_not_said_is_not_told() -> None:
     assert document_text(make("_", input_schema={"type": "object", "properties": {}})) == "_"
 
 
+def test_a_summary_that_says_more_is_part_of_the_text() -> None:
+    entry = make("search", "Find pages.", meta={"summary": "Looks things up on the web."})
+    assert document_text(entry) == "search: Find pages.. Looks things up on the web."
+    assert (
+        document_text(make("search", "Find pages.", meta={"summary": "Find pages."})) == "search: Find pages."
+    )
+
+
+def test_topics_are_the_words_of_tags_category_and_modes_that_the_text_lacks() -> None:
+    meta = {"category": "Money/Accounting", "inputModes": ["image/png"], "outputModes": ["text"]}
+    entry = make("send_invoice", "Charge somebody.", tags=["billing", "invoice-tools"], meta=meta)
+    assert document_text.topics(entry)[0] == "billing tools money accounting image png text"
+    assert document_text.topics(make("search", "Find pages."))[0] == ""
+
+
+def test_topics_weigh_less_the_more_a_description_says() -> None:
+    terse, plain, long = (
+        document_text.topics(make("run", text, tags=["billing"]))[1]
+        for text in (
+            "Does the job.",
+            "Creates a page in the notebook of a team.",
+            "Reads one and two and three and four and five and six and seven and eight things",
+        )
+    )
+    assert terse > 1 > plain > 0
+    assert 0 < long < plain
+
+
 def test_parameters_and_questions_can_be_left_out() -> None:
     entry = make("search", "Find.", input_schema=SCHEMA, examples=["Where is it?"])
     assert DocumentText(parameters=False, examples=0)(entry) == "search: Find."

@@ -1,7 +1,7 @@
 """What can be searched of a tool."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from discovery.search.text.support import seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.search.text import FIELD_WEIGHTS, analyse, field_texts, forms, words
+from toolcrib.discovery.search.text import FIELD_WEIGHTS, Analysis, analyse, forms, search_doc, words
 from toolcrib.model import Tool
 
 json_values = st.recursive(
@@ -38,27 +38,37 @@ def tool(**fields: Any) -> Tool:
     return Tool(**{"name": "x", "input_schema": {}} | fields)
 
 
+def searched(made: Tool, examples: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
+    return search_doc(made, examples).fields
+
+
+def analysed(made: Tool, examples: Sequence[str] = ()) -> Analysis:
+    return analyse(search_doc(made, examples))
+
+
 def obj(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
 def texts(schema: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a schema says, without the tool around it."""
-    return list(field_texts(tool(input_schema=schema)))[1:]
+    return list(searched(tool(input_schema=schema)))[1:]
 
 
 def test_every_field_is_read_in_its_turn() -> None:
-    read = field_texts(
+    read = searched(
         tool(
             name="create_issue",
             namespace="github",
             title="New issue",
-            description="Opens an issue.",
+            description="Opens an issue in a repository.",
             tags=["bugs"],
             meta={
                 "category": "development",
                 "summary": "Reports a bug.",
                 "aliases": ["report_bug"],
+                "inputModes": ["image/png", "text"],
+                "outputModes": ["text"],
                 "examples": ["File a bug"],
             },
             input_schema=obj(state={"description": "What it is.", "enum": ["open", "closed"]}),
@@ -70,10 +80,12 @@ def test_every_field_is_read_in_its_turn() -> None:
         ("namespace", "github"),
         ("title", "New issue"),
         ("category", "development"),
-        ("description", "Opens an issue."),
+        ("description", "Opens an issue in a repository."),
         ("summary", "Reports a bug."),
         ("alias", "report_bug"),
         ("tag", "bugs"),
+        ("mode", "image/png"),
+        ("mode", "text"),
         ("example", "File a bug"),
         ("example", "Something is broken"),
         ("parameter", "state"),
@@ -84,7 +96,7 @@ def test_every_field_is_read_in_its_turn() -> None:
 
 
 def test_a_tool_that_says_nothing_else_is_its_name() -> None:
-    assert list(field_texts(tool(name="ping"))) == [("name", "ping")]
+    assert list(searched(tool(name="ping"))) == [("name", "ping")]
 
 
 @pytest.mark.parametrize(
@@ -99,15 +111,15 @@ def test_a_tool_that_says_nothing_else_is_its_name() -> None:
     ],
 )
 def test_what_was_said_already_is_no_summary(fields: dict[str, Any]) -> None:
-    assert "summary" not in dict(field_texts(tool(**fields)))
+    assert "summary" not in dict(searched(tool(**fields)))
 
 
 @pytest.mark.parametrize("description", [None, "Opens an issue."])
 def test_a_title_that_only_the_annotations_have_is_read_once(description: str | None) -> None:
     made = tool(annotations={"title": "Bug report"}, description=description)
-    assert [field for field, text in field_texts(made) if text == "Bug report"] == ["title"]
+    assert [field for field, text in searched(made) if text == "Bug report"] == ["title"]
     both = tool(annotations={"title": "Bug report"}, title="New issue", description=description)
-    assert [text for field, text in field_texts(both) if field == "title"] == ["New issue"]
+    assert [text for field, text in searched(both) if field == "title"] == ["New issue"]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +226,7 @@ def bag(made: Tool, examples: tuple[str, ...] = ()) -> tuple[dict[str, float], f
     """Return the terms of a tool and its length, counted one by one."""
     terms: Counter[str] = Counter()
     length = 0.0
-    for field, text in field_texts(made, examples):
+    for field, text in searched(made, examples):
         for word in words(text):
             for term in forms(word):
                 terms[term] += FIELD_WEIGHTS[field]  # type: ignore[assignment]
@@ -239,24 +251,24 @@ def test_a_term_counts_what_its_fields_weigh(
 ) -> None:
     schema = obj(**{key: {"description": text, "enum": [text]} for key, text in parameters.items()})
     made = tool(name=name, description=description, title=title, input_schema=schema)
-    found = analyse(made, examples)
+    found = analysed(made, examples)
     terms, length = bag(made, tuple(examples))
     assert found.terms == pytest.approx(terms)
     assert found.length == pytest.approx(length)
 
 
 def test_a_field_says_only_so_many_words() -> None:
-    most = analyse(tool(description="weather " * 5_000))
-    assert analyse(tool(description="weather " * 9_000)) == most
+    most = analysed(tool(description="weather " * 5_000))
+    assert analysed(tool(description="weather " * 9_000)) == most
     many = obj(**{f"p{number}": {"description": "weather " * 100} for number in range(100)})
-    assert analyse(tool(input_schema=many)).terms["weather"] == pytest.approx(5_000 * 0.2)
-    assert analyse(tool(), ["weather " * 100 + str(number) for number in range(100)]).length < 5_000
+    assert analysed(tool(input_schema=many)).terms["weather"] == pytest.approx(5_000 * 0.2)
+    assert analysed(tool(), ["weather " * 100 + str(number) for number in range(100)]).length < 5_000
 
 
 @pytest.mark.parametrize("name", ["the", "_", "...", "-"])
 def test_a_name_may_say_nothing(name: str) -> None:
-    assert analyse(tool(name=name)).terms == {}
-    assert analyse(tool(name=name)).length == 0
+    assert analysed(tool(name=name)).terms == {}
+    assert analysed(tool(name=name)).length == 0
 
 
 MEGABYTE = "create issue " * 80_000
@@ -305,11 +317,11 @@ HUGE: dict[str, Callable[[], Tool]] = {
 @pytest.mark.parametrize("build", HUGE.values(), ids=HUGE.keys())
 def test_any_tool_is_read_in_a_moment(build: Callable[[], Tool]) -> None:
     made = build()
-    assert seconds(lambda: analyse(made)) < 4
-    assert len(analyse(made).terms) < 50_000
+    assert seconds(lambda: analysed(made)) < 4
+    assert len(analysed(made).terms) < 50_000
 
 
 @pytest.mark.attack
 def test_any_number_of_examples_is_read_in_a_moment() -> None:
     examples = [f"create issue number {number} in the repository" for number in range(100_000)]
-    assert seconds(lambda: analyse(tool(), examples)) < 4
+    assert seconds(lambda: analysed(tool(), examples)) < 4

@@ -16,7 +16,7 @@ from toolcrib.discovery.facts import (
     title_of,
 )
 from toolcrib.discovery.records import SearchDoc
-from toolcrib.discovery.search.text.terms import forms
+from toolcrib.discovery.search.text.terms import STOP_WORDS, forms
 from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
 
@@ -33,11 +33,15 @@ FIELD_WEIGHTS = {
     "tag": 0.5,
     "category": 0.5,
     "mode": 0.5,
+    "topic": 4.0,
     "parameter": 0.4,
     "choice": 0.4,
     "parameter description": 0.2,
 }
-"""What one occurrence of a word in a field counts."""
+"""What one occurrence of a word in a field counts; a `topic` is a tag, category or mode that stands in for
+a description which says next to nothing."""
+_FEW_WORDS = 3
+"""Up to how many words, stop words aside, a description says next to nothing."""
 
 _MAX_SUBSCHEMAS = 500
 _MAX_DEPTH = 12
@@ -96,21 +100,29 @@ def analyse(document: SearchDoc) -> Analysis:
 
 
 def _field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
+    summary, filed = own_summary(tool), category(tool)
+    is_terse = _is_terse(f"{tool.description or ''} {summary}")
     yield "name", tool.name
     for field, text in (
         ("namespace", tool.namespace),
         ("title", title_of(tool)),
-        ("category", category(tool)),
+        ("topic" if is_terse else "category", filed),
         ("description", tool.description),
-        ("summary", own_summary(tool)),
+        ("summary", summary),
     ):
         if text:
             yield field, text
     yield from (("alias", alias) for alias in aliases(tool))
-    yield from (("tag", tag) for tag in tool.tags)
-    yield from (("mode", mode) for mode in modes(tool))
+    yield from (("topic" if is_terse else "tag", tag) for tag in tool.tags)
+    yield from (("topic" if is_terse else "mode", mode) for mode in modes(tool))
     yield from (("example", example) for example in dict.fromkeys(chain(examples_of(tool), examples)))
     yield from _schema_texts(tool.input_schema)
+
+
+def _is_terse(text: str) -> bool:
+    """Return whether a text says next to nothing."""
+    counted = (word for word in words(text) if word not in STOP_WORDS)
+    return next(islice(counted, _FEW_WORDS, None), None) is None
 
 
 def _schema_texts(schema: dict[str, Any]) -> Texts:
