@@ -14,7 +14,8 @@ from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.crib import Reload, Settings
-from toolcrib.crib.engine import Engine, Hooks
+from toolcrib.crib.compose import Hooks
+from toolcrib.crib.engine import Engine
 from toolcrib.discovery import Scope
 from toolcrib.errors import (
     ConfigError,

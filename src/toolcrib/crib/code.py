@@ -11,7 +11,7 @@ from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Index, IndexView, Result, Summary
 from toolcrib.errors import ToolcribError
 from toolcrib.model import Tool, ToolDoc, ToolId
-from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime
+from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime, Sandbox
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import named_tools
 
@@ -143,15 +143,21 @@ class CodeGateway:
 class Sandboxes:
     """The sandboxes of a crib and of all its views, kept warm from their first use until they are closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Sequence[Sandbox] = ()) -> None:
+        """Have the built-in sandboxes, and the given ones in place of those of their kinds."""
+        self._given = given
         self._runtime: Runtime | None = None
         self._starting = anyio.Lock()
+
+    def new_runtime(self, gateway: CodeGateway) -> Runtime:
+        """Return a runtime of its own, for whoever enters and leaves it."""
+        return Runtime(gateway, sandboxes=self._given)
 
     async def runtime(self, gateway: CodeGateway) -> Runtime:
         """Return the runtime that has them; the first gateway that it is asked for with is its own."""
         async with self._starting:
             if self._runtime is None:
-                self._runtime = await Runtime(gateway).__aenter__()
+                self._runtime = await self.new_runtime(gateway).__aenter__()
         return self._runtime
 
     async def close(self) -> None:
@@ -178,7 +184,7 @@ class CodeMode:
         gateway = CodeGateway(self._view)
         if keep:
             return await self._serving(await self._sandboxes.runtime(gateway), gateway).execute(request)
-        async with Runtime(gateway) as runtime:
+        async with self._sandboxes.new_runtime(gateway) as runtime:
             return await self._serving(runtime, gateway).execute(request)
 
     def stubs(self, tools: "Iterable[Named] | None", namespace: str | None, budget: int | None) -> str:

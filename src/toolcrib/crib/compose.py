@@ -2,15 +2,15 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from toolcrib.crib.availability import AvailabilityResolver, Why
 from toolcrib.crib.config.places import catalogue_file
 from toolcrib.crib.config.settings import MEMORY, SearchSettings, Settings
 from toolcrib.discovery import (
     Bm25Searcher,
-    Discovery,
-    DocStore,
+    Embedder,
     EmbeddingSearcher,
     HybridSearcher,
     Index,
@@ -21,22 +21,53 @@ from toolcrib.discovery import (
     load_embedder,
 )
 from toolcrib.discovery.search.semantic.named import embedder_in
-from toolcrib.errors import EmbeddingError, MissingExtraError, StoreError
-from toolcrib.execution import Middleware, Observer
+from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError, Problem, StoreError
+from toolcrib.execution import Middleware, Observer, Policy
+from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
 from toolcrib.execution.trace import Audit, JsonLines, OpenTelemetry, available
 from toolcrib.model import SchemaValidator
+from toolcrib.runtime import Sandbox
+
+if TYPE_CHECKING:
+    from toolcrib.adapter import Adapter, AdapterRegistry
 
 __all__ = [
+    "Hooks",
     "can_do_without",
-    "make_discovery",
     "make_embedder",
+    "make_formats",
+    "make_index",
     "make_middleware",
     "make_observers",
     "open_store",
 ]
 
 _LOG = logging.getLogger("toolcrib.crib.search")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What a program adds to the settings, or puts in place of what they would make."""
+
+    policy: Policy | None = None
+    middleware: Sequence[Middleware] = ()
+    observers: Sequence[Observer] = ()
+    environ: Mapping[str, str] | None = None
+    on_input: OnInput | None = None
+    validator: SchemaValidator | None = None
+    searcher: Searcher | None = None
+    embedder: Embedder | None = None
+    store: Store | None = None
+    sandboxes: Sequence[Sandbox] = ()
+    adapters: "Sequence[Adapter]" = ()
+
+    def __post_init__(self) -> None:
+        if self.searcher is not None and self.embedder is not None:
+            message = (
+                "an embedder is part of the default searcher: put it into your own, or leave one of them out"
+            )
+            raise ConfigError("Crib", (Problem("/embedder", "exclusive", message),))
 
 
 def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> Store | None:
@@ -60,13 +91,29 @@ def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     return SqliteStore(path)
 
 
-def make_discovery(
-    settings: Settings, store: Store | None, why: Why, validator: SchemaValidator
-) -> tuple[Discovery, AvailabilityResolver]:
-    """Return the catalogue on a store, and the resolver that knows which servers are not there."""
-    index = Index(_searcher(settings.search, store), store=store, validator=validator)
-    resolver = AvailabilityResolver(index, why)
-    return Discovery(index, DocStore(resolver, texts=store), store=store), resolver
+def make_index(
+    settings: Settings,
+    store: Store | None,
+    searcher: Searcher | None,
+    embedder: Embedder | None,
+    validator: SchemaValidator,
+) -> Index:
+    """Return the catalogue on a store, searched as the program wants, or else as the settings say."""
+    if searcher is None:
+        searcher = _searcher(settings.search, store, embedder)
+    return Index(searcher, store=store, validator=validator)
+
+
+def make_formats(adapters: "Sequence[Adapter]") -> "AdapterRegistry":
+    """Return the formats of tool definitions, these adapters in place of those of the same names."""
+    from toolcrib.adapter import default_registry  # noqa: PLC0415 - a quarter of the time to import a crib
+
+    registry = default_registry()
+    for adapter in adapters:
+        if getattr(adapter, "name", None) in registry.names():
+            registry.unregister(adapter.name)
+        registry.register(adapter)
+    return registry
 
 
 def make_embedder(settings: SearchSettings) -> LocalEmbedder:
@@ -89,9 +136,11 @@ def can_do_without(settings: SearchSettings, error: EmbeddingError | MissingExtr
     return settings.searcher == "auto" and not wrong_folder
 
 
-def _searcher(settings: SearchSettings, store: Store | None) -> Searcher:
+def _searcher(settings: SearchSettings, store: Store | None, embedder: Embedder | None) -> Searcher:
     """Return what ranks."""
     words = Bm25Searcher(cache=store)
+    if embedder is not None:
+        return HybridSearcher(words, EmbeddingSearcher(embedder, cache=store))
     if settings.searcher == "bm25":
         return words
     try:

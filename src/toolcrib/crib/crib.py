@@ -2,19 +2,25 @@
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
+from toolcrib.crib.code import Sandboxes
+from toolcrib.crib.compose import Hooks
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.gateway import ToolsetSettings
-from toolcrib.crib.engine import Engine, Hooks
+from toolcrib.crib.engine import Engine
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.view import SharedState, View, scope_of
-from toolcrib.discovery import Discovery, Scope
+from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, tool
+from toolcrib.runtime import Sandbox
+
+if TYPE_CHECKING:
+    from toolcrib.adapter import Adapter
 
 __all__ = ["Crib"]
 
@@ -51,6 +57,11 @@ class Crib(View):
         environ: Mapping[str, str] | None = None,
         on_input: OnInput | None = None,
         validator: SchemaValidator | None = None,
+        searcher: Searcher | None = None,
+        embedder: Embedder | None = None,
+        store: Store | None = None,
+        sandboxes: Sequence[Sandbox] = (),
+        adapters: "Sequence[Adapter]" = (),
     ) -> None:
         """Read a configuration; nothing is started.
 
@@ -62,13 +73,30 @@ class Crib(View):
             environ: where variables in the configuration are looked up, instead of the process's environment.
             on_input: gives a server what it asks for in the middle of a call.
             validator: checks arguments and results against their schemas, instead of a `DefaultValidator`.
+            searcher: ranks tools, instead of what the configuration says.
+            embedder: makes the vectors of the search by words and by meaning, instead of the built-in model.
+            store: keeps the catalogue, instead of a file; whoever gives it closes it, after the crib.
+            sandboxes: run code, each in place of the built-in one of its kind.
+            adapters: formats for `convert`, each in place of the built-in one of its name.
 
         Raises:
             ConfigError: with every problem found.
         """
-        hooks = Hooks(policy, tuple(middleware), tuple(observers), environ, on_input, validator)
+        hooks = Hooks(
+            policy=policy,
+            middleware=tuple(middleware),
+            observers=tuple(observers),
+            environ=environ,
+            on_input=on_input,
+            validator=validator,
+            searcher=searcher,
+            embedder=embedder,
+            store=store,
+            sandboxes=tuple(sandboxes),
+            adapters=tuple(adapters),
+        )
         self._engine = Engine(load(config), hooks, self._way_in)
-        super().__init__(SharedState(self._engine))
+        super().__init__(SharedState(self._engine, Sandboxes(hooks.sandboxes)))
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"

@@ -4,15 +4,22 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import to_thread
 
 from toolcrib.concurrency.background import Background
-from toolcrib.crib.compose import make_discovery, make_middleware, make_observers, open_store
+from toolcrib.crib.availability import AvailabilityResolver
+from toolcrib.crib.compose import (
+    Hooks,
+    make_formats,
+    make_index,
+    make_middleware,
+    make_observers,
+    open_store,
+)
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
@@ -24,13 +31,20 @@ from toolcrib.crib.sources.origins import Absence, Origin, Tools, names_of, serv
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Discovery, DocStore, Index, Store
 from toolcrib.discovery.keys import namespace_of
-from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
-from toolcrib.execution import LocalHandlers, Middleware, Observer, Policy, Runner
+from toolcrib.errors import (
+    CribStateError,
+    ServerUnavailableError,
+    StoreError,
+    ToolcribError,
+)
+from toolcrib.execution import LocalHandlers, Observer, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
-from toolcrib.execution.mcp.config import OnInput
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
 
-__all__ = ["Engine", "Hooks"]
+if TYPE_CHECKING:
+    from toolcrib.adapter import AdapterRegistry
+
+__all__ = ["Engine"]
 
 _LOG = logging.getLogger("toolcrib.crib")
 _CLOSING_TIME = 15.0
@@ -40,18 +54,6 @@ _WRITING_TIME = 10.0
 
 
 _ITSELF = "it is toolcrib with this very configuration, and would start itself without end"
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """What a program adds to the settings."""
-
-    policy: Policy | None = None
-    middleware: Sequence[Middleware] = ()
-    observers: Sequence[Observer] = ()
-    environ: Mapping[str, str] | None = None
-    on_input: OnInput | None = None
-    validator: SchemaValidator | None = None
 
 
 class Engine:
@@ -86,11 +88,14 @@ class Engine:
         self._ended = anyio.Event()
         self._life: Background | None = None
         self._failure: BaseException | None = None
-        self._set_catalogue(None)
+        self._set_catalogue(hooks.store)
         self._set_runner()
 
     def _set_catalogue(self, store: Store | None) -> None:
-        self.discovery, self._resolver = make_discovery(self.settings, store, self.why_absent, self.validator)
+        index = make_index(self.settings, store, self._hooks.searcher, self._hooks.embedder, self.validator)
+        self._resolver = AvailabilityResolver(index, self.why_absent)
+        owned = None if store is self._hooks.store else store  # whoever gave a store closes it
+        self.discovery = Discovery(index, DocStore(self._resolver, texts=store), store=owned)
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
 
@@ -112,6 +117,10 @@ class Engine:
             timeout_of=self._timeout_of,
             prepare=(waiting or self.waiting).for_tool,
         )
+
+    def formats(self) -> "AdapterRegistry":
+        """Return the formats of tool definitions."""
+        return make_formats(self._hooks.adapters)
 
     def _timeout_of(self, backend: ToolBackend) -> float | None:
         server = self.settings.servers.get(backend.server_name) if isinstance(backend, McpBackend) else None
@@ -173,7 +182,7 @@ class Engine:
         before, self.settings = self.settings, settings
         if settings.search != before.search:
             try:
-                self._set_catalogue(None)
+                self._set_catalogue(self._hooks.store)
             except BaseException:
                 self.settings = before
                 raise
@@ -272,7 +281,7 @@ class Engine:
         try:
             kept, missed = self._read_catalogue({origin.key: origin.identity for origin in origins})
         except StoreError as error:
-            if self.settings.store is not None:
+            if self.settings.store is not None or self._hooks.store is not None:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
             self.discovery, self._resolver, self._learning = before
@@ -287,7 +296,7 @@ class Engine:
         self, identities: Mapping[str, str]
     ) -> tuple[dict[str, StoredSource], frozenset[str]]:
         """Take up what the store holds of these origins, if there is a store, and who did not answer it."""
-        store = open_store(self.settings, self._hooks.environ)
+        store = self._hooks.store or open_store(self.settings, self._hooks.environ)
         if store is None:
             return {}, frozenset()
         try:
@@ -295,7 +304,8 @@ class Engine:
             store.derived("any", ["any"])  # so that a table which is missing shows here
             self._set_catalogue(store)
         except BaseException:
-            store.close()
+            if store is not self._hooks.store:
+                store.close()
             raise
         return kept, missed
 

@@ -27,7 +27,7 @@ from toolcrib.model.suggest import did_you_mean
 from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
-    from toolcrib.adapter import Conversion
+    from toolcrib.adapter import AdapterRegistry, Conversion
 
 __all__ = ["SharedState", "View", "convert", "scope_of"]
 
@@ -269,7 +269,7 @@ class View:
             ToolNotFoundError: a named tool is not there.
         """
         self._check_open()
-        return convert(self.index, target, tools, **options)
+        return convert(self._shared.engine.formats(), self.index, target, tools, **options)
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
@@ -295,17 +295,19 @@ class View:
 
 
 def convert(
-    index: Index | IndexView, target: str, tools: Iterable[str | ToolId | Tool] | None, **options: Any
+    formats: "AdapterRegistry",
+    index: Index | IndexView,
+    target: str,
+    tools: Iterable[str | ToolId | Tool] | None,
+    **options: Any,
 ) -> "list[Conversion]":
     """Return tools in a provider's format, each under a name of its own: all, or those named."""
-    from toolcrib.adapter import default_registry  # noqa: PLC0415 - a quarter of the time to import a crib
-
     chosen = (
         _all_tools(index)
         if tools is None
         else [_given(index, one) if isinstance(one, Tool) else index.resolve(one) for one in tools]
     )
-    return default_registry().convert_many(chosen, source="mcp", target=target, **options)
+    return formats.convert_many(chosen, source="mcp", target=target, **options)
 
 
 def _given(index: Index | IndexView, tool: Tool) -> Tool:

@@ -1,22 +1,32 @@
 """A crib that MCP clients can reach: one endpoint for everything, and one for each toolset."""
 
+import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+import mcp_types
 from anyio import to_thread
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
+from pydantic import ValidationError as PydanticError
 
 from toolcrib.concurrency.background import Background
-from toolcrib.crib import Config, Crib, GatewaySettings, Settings, View, load
-from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
+from toolcrib.crib import Config, Crib, GatewaySettings, Reload, Settings, View, load
+from toolcrib.discovery import Embedder, Searcher, Store
+from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError, ToolExecutionError
+from toolcrib.execution import Middleware, Observer, Policy
+from toolcrib.execution.records import Call, Request
+from toolcrib.gateway.client import CURRENT, RequestClient
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.health import Health
 from toolcrib.gateway.http.rules import AccessRules, is_loopback, token_of
-from toolcrib.gateway.meta import MetaTools, policy
+from toolcrib.gateway.meta import MetaTools
+from toolcrib.gateway.meta import policy as confirmed
 from toolcrib.gateway.metrics import Metrics
 from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
@@ -25,20 +35,10 @@ from toolcrib.gateway.watch import mark_of
 from toolcrib.gateway.watch import watch as watch_file
 from toolcrib.model import LocalTool, SchemaValidator, Tool
 from toolcrib.model.suggest import choose
+from toolcrib.runtime import Sandbox
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
-from collections.abc import Iterator
-
-import mcp_types
-from mcp.shared.exceptions import MCPError
-from pydantic import TypeAdapter
-from pydantic import ValidationError as PydanticError
-
-from toolcrib.crib import Reload
-from toolcrib.errors import ToolExecutionError
-from toolcrib.execution.records import Call
-from toolcrib.gateway.client import CURRENT, RequestClient
 
 __all__ = ["Gateway", "relay_input", "told_of"]
 
@@ -55,7 +55,7 @@ class Gateway:
     Entering it opens its crib. `serve_stdio` and `serve_http` return when they are asked to stop.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a program may replace, each by its name
         self,
         config: Config = None,
         *,
@@ -63,7 +63,14 @@ class Gateway:
         watch: bool | None = None,
         environ: Mapping[str, str] | None = None,
         frontends: Frontends | None = None,
+        policy: Policy | None = None,
+        middleware: Sequence[Middleware] = (),
+        observers: Sequence[Observer] = (),
         validator: SchemaValidator | None = None,
+        searcher: Searcher | None = None,
+        embedder: Embedder | None = None,
+        store: Store | None = None,
+        sandboxes: Sequence[Sandbox] = (),
     ) -> None:
         """Read a configuration; nothing is started.
 
@@ -73,7 +80,14 @@ class Gateway:
             watch: whether the configuration is read again when its file changes; None: as it says itself.
             environ: where variables in the configuration are looked up, instead of the process's environment.
             frontends: makes what clients see, instead of the meta-tools.
-            validator: as for `Crib`.
+            policy: says whether a call may run, beside the confirmation of destructive tools.
+            middleware: as for `Crib`, and so are the others.
+            observers: watch each call.
+            validator: checks arguments and results.
+            searcher: ranks tools.
+            embedder: makes the vectors of the default search.
+            store: keeps the catalogue.
+            sandboxes: run code.
 
         Raises:
             ConfigError: with every problem found.
@@ -84,11 +98,16 @@ class Gateway:
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
         self.crib = Crib(
             load(config),
-            policy=policy,
-            observers=(self._metrics,),
+            policy=confirmed if policy is None else _both(confirmed, policy),
+            middleware=middleware,
+            observers=(self._metrics, *observers),
             environ=environ,
             on_input=relay_input,
             validator=validator,
+            searcher=searcher,
+            embedder=embedder,
+            store=store,
+            sandboxes=sandboxes,
         )
         for each in tools:
             self.crib.add(each)
@@ -354,3 +373,17 @@ def _failure(call: Call, text: str) -> ToolExecutionError:
     backend = f"mcp:{getattr(call.backend, 'server_name', '')}"
     reason = f"the server needs input in the middle of the call: {text}"
     return ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason)
+
+
+def _both(first: Policy, second: Policy) -> Policy:
+    """Return a policy that allows what both allow."""
+
+    async def ask(request: Request) -> Any:
+        for policy in (first, second):
+            verdict = policy(request)
+            verdict = await verdict if inspect.isawaitable(verdict) else verdict
+            if verdict is not None and verdict is not True:
+                return verdict
+        return None
+
+    return ask
