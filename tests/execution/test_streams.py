@@ -38,6 +38,32 @@ async def test_a_tool_that_tells_nothing_is_one_done() -> None:
     }
 
 
+@pytest.mark.parametrize(("asked", "ref"), [("shop:count:1.2.0", None), ("shop:count", "shop:count")])
+async def test_every_event_names_the_tool_by_its_id_and_what_was_asked_for(
+    asked: str, ref: str | None
+) -> None:
+    @tool(namespace="shop", version="1.2.0")
+    async def count(context: Context) -> int:
+        await context.progress(1, 2)
+        return 2
+
+    found = await events(runner_of(count), asked, {})
+    assert [(event.kind, event.tool_id, event.ref) for event in found] == [
+        ("progress", "shop:count:1.2.0", ref),
+        ("done", "shop:count:1.2.0", ref),
+    ]
+
+
+async def test_a_null_result_is_in_the_json_of_its_event() -> None:
+    @tool
+    def nothing() -> None:
+        return None
+
+    (done,) = await events(runner_of(nothing), "nothing", {})
+    assert done.to_json()["data"] is None
+    assert (await runner_of(nothing).run("nothing", {})).to_json()["structured"] is None
+
+
 class Batch:
     """A provider that answers when all is done."""
 

@@ -73,6 +73,10 @@ class CallState:
         """Return the backend as errors name it."""
         return None if self.backend is None else label(self.backend)
 
+    def ref_of(self, asked: str) -> str | None:
+        """Return what was asked for, where it is not the id of the tool."""
+        return None if asked == self.tool_id else asked
+
     @property
     def asked(self) -> Request:
         """Return the request of a call that came so far."""
@@ -231,20 +235,23 @@ def _refusal(tool_id: str, message: str) -> InputValidationError:
 
 
 async def stream_events(
-    tool_id: str, run: Callable[[Emit], Awaitable[RunResult]]
+    state: CallState, run: Callable[[Emit], Awaitable[RunResult]]
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Yield what a run tells, as it is told, and then how it ended, in one `done` or one `error`.
+    """Yield the updates of a run as they come, and then how it ended, in one `done` or one `error`.
 
-    The run starts with the first event asked for, waits while nobody takes what it told, and is cancelled
+    The run starts with the first event asked for, waits while nobody takes its updates, and is cancelled
     when the stream is left.
     """
+    asked = state.tool_id
     send, receive = anyio.create_memory_object_stream[Update](_BUFFER)
     ending = _Ending()
     task = Background(lambda: _follow(run, send, ending))
     try:
         async for update in receive:
-            yield StreamEvent.of_checked(kind=update.kind, tool_id=tool_id, data=update.data)
-        yield ending.event(tool_id)
+            yield StreamEvent.of_checked(
+                kind=update.kind, tool_id=state.tool_id, ref=state.ref_of(asked), data=update.data
+            )
+        yield ending.event(state.tool_id, state.ref_of(asked))
     finally:
         receive.close()
         await task.stop()
@@ -257,16 +264,16 @@ class _Ending:
     error: ToolcribError | None = None
     failure: BaseException | None = None
 
-    def event(self, tool_id: str) -> StreamEvent:
+    def event(self, tool_id: str, ref: str | None) -> StreamEvent:
         if self.failure is not None:
             raise self.failure
         if self.error is not None:
             return StreamEvent.of_checked(
-                kind="error", tool_id=tool_id, data=explain(self.error), error=self.error
+                kind="error", tool_id=tool_id, ref=ref, data=explain(self.error), error=self.error
             )
         result = self.result
         value, backend = (None, None) if result is None else (result.structured, result.backend)
-        return StreamEvent.of_checked(kind="done", tool_id=tool_id, data=value, backend=backend)
+        return StreamEvent.of_checked(kind="done", tool_id=tool_id, ref=ref, data=value, backend=backend)
 
 
 async def _follow(

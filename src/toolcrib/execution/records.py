@@ -112,6 +112,9 @@ class StreamEvent(Record):
 
     kind: Literal["progress", "chunk", "done", "error"]
     tool_id: str
+    """The id of the tool; the reference as it was asked for, until the tool is found."""
+    ref: str | None = None
+    """What was asked for, where that is not the id: an id without its version, or with a constraint."""
     data: Any = None
     """Of `done` the value, of `error` what `toolcrib.errors.explain` says, else as in `Update`."""
     backend: AnyBackend | None = None

@@ -160,11 +160,12 @@ class Runner:
             ToolNotFoundError: no tool answers to the reference.
             ToolError: one of its leaves says what went wrong, on which backend, doing what.
         """
+        state = CallState(str(tool_id), args, caller)
         if progress is None:
-            return await self._run(tool_id, args, timeout, None, caller, defaults=defaults)
+            return await self._run(state, tool_id, timeout, None, defaults=defaults)
         reporter = Reporter(progress)
         async with reporter.around():
-            return await self._run(tool_id, args, timeout, reporter.emit, caller, defaults=defaults)
+            return await self._run(state, tool_id, timeout, reporter.emit, defaults=defaults)
 
     async def stream(
         self,
@@ -179,11 +180,12 @@ class Runner:
 
         Leaving the stream cancels the tool. A provider that cannot stream gives a `StreamNotSupportedError`.
         """
+        state = CallState(str(tool_id), args, caller, streamed=True)
 
         async def run(emit: Emit) -> RunResult:
-            return await self._run(tool_id, args, timeout, emit, caller, defaults=defaults, streamed=True)
+            return await self._run(state, tool_id, timeout, emit, defaults=defaults)
 
-        async with aclosing(stream_events(str(tool_id), run)) as events:
+        async with aclosing(stream_events(state, run)) as events:
             async for event in events:
                 yield event
 
@@ -236,7 +238,7 @@ class Runner:
             return plan_chain(chain, self._resolver)
 
         async def run(tool_id: str, args: dict[str, Any], within: float | None) -> RunResult:
-            return await self._run(tool_id, args, within, None, caller, defaults=False)
+            return await self._run(CallState(tool_id, args, caller), tool_id, within, None, defaults=False)
 
         calling: RunTool = run if around is None else around(run)
         return await run_chain(chain, calling, timeout=limit, progress=progress, limits=limits, since=began)
@@ -253,19 +255,16 @@ class Runner:
             return
         raise not_ready(tool_id, limit)
 
-    async def _run(  # noqa: PLR0913 - each is another wish of the caller
+    async def _run(
         self,
+        state: CallState,
         tool_id: str | ToolId,
-        args: Any,
         timeout: float | None,  # noqa: ASYNC109 - as for run
         emit: Emit | None,
-        caller: str | None,
         *,
         defaults: bool,
-        streamed: bool = False,
     ) -> RunResult:
         started = perf_counter()
-        state = CallState(str(tool_id), args, caller, streamed)
         watchers = begin(self._observers, state)
         answer, failure = None, None
         try:
