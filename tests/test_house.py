@@ -21,7 +21,7 @@ import toolcrib
 
 MAX_LINES = 400
 MAX_ENTRIES = 20
-MAX_README = 120
+MAX_README = 119
 PACKAGES = [
     "toolcrib",
     "toolcrib.errors",
