@@ -1,6 +1,10 @@
 # Two commands to start: `make run` and `make test`. Both need only Python 3.11 or later.
 PYTHON ?= python3
 BIN := .venv/bin
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+# One line for each ten packages that pip has looked at.
+PROGRESS := awk '/^Collecting|^Requirement already/ { if (++n % 10 == 0) { print "  " n ": " $$2; fflush() } } /^(Successfully|ERROR)/ { print "  " substr($$0, 1, 100); fflush() }'
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
 SUITE := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -76,9 +80,10 @@ clean:  ## Remove everything that the other targets made.
 
 .venv/%-installed: requirements/%.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("toolcrib needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(if $(filter dev,$*),--editable packages/toolcrib-minilm)
+	@echo "Installing $$(grep -c '^[a-z]' $<) packages into .venv, a minute or two the first time:"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $< | $(PROGRESS)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(if $(filter dev,$*),--editable packages/toolcrib-minilm)
 	@touch $@
 
 # The tests search with the models that users install beside toolcrib.
