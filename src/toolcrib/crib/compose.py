@@ -30,13 +30,12 @@ from toolcrib.model import SchemaValidator
 from toolcrib.runtime import Sandbox
 
 if TYPE_CHECKING:
-    from toolcrib.adapter import Adapter, AdapterRegistry
+    from toolcrib.adapter import Adapter
 
 __all__ = [
     "Hooks",
     "can_do_without",
     "make_embedder",
-    "make_formats",
     "make_index",
     "make_middleware",
     "make_observers",
@@ -102,18 +101,6 @@ def make_index(
     if searcher is None:
         searcher = _searcher(settings.search, store, embedder)
     return Index(searcher, store=store, validator=validator)
-
-
-def make_formats(adapters: "Sequence[Adapter]") -> "AdapterRegistry":
-    """Return the formats of tool definitions, these adapters in place of those of the same names."""
-    from toolcrib.adapter import default_registry  # noqa: PLC0415 - a quarter of the time to import a crib
-
-    registry = default_registry()
-    for adapter in adapters:
-        if getattr(adapter, "name", None) in registry.names():
-            registry.unregister(adapter.name)
-        registry.register(adapter)
-    return registry
 
 
 def make_embedder(settings: SearchSettings) -> LocalEmbedder:

@@ -14,13 +14,13 @@ from toolcrib.concurrency.background import Background
 from toolcrib.crib.availability import AvailabilityResolver
 from toolcrib.crib.compose import (
     Hooks,
-    make_formats,
     make_index,
     make_middleware,
     make_observers,
     open_store,
 )
 from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.formats import make_formats
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
 from toolcrib.crib.sources.apis import Apis
@@ -39,6 +39,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import LocalHandlers, Observer, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
+from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
 
 if TYPE_CHECKING:
@@ -324,6 +325,22 @@ class Engine:
     def index(self) -> Index:
         """The catalogue; another one once the engine is opened with a store."""
         return self.discovery.index
+
+    def content(self) -> ServerContent:
+        """Return what asks the servers for their resources and prompts.
+
+        Raises:
+            CribStateError: they are not started.
+        """
+        if self.servers is None:
+            raise CribStateError(
+                f"resources and prompts are on servers: use them inside '{self.waiting.way_in}'"
+            )
+        return ServerContent(self.servers)
+
+    def content_servers(self) -> tuple[str, ...]:
+        """Return the MCP servers, which may have resources and prompts."""
+        return tuple(name for name, config in self.settings.servers.items() if not config.disabled)
 
     def docs_for(self, tool_id: str | ToolId) -> DocStore:  # noqa: ARG002 - a part of the engine looks at it
         """Return the documentation, which may be asked about every tool."""

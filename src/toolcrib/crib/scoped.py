@@ -46,6 +46,10 @@ class EnginePart(Protocol):
         """Return which of them may be missing some of their tools."""
         ...
 
+    def content_servers(self) -> tuple[str, ...]:
+        """Return the MCP servers whose resources and prompts belong here."""
+        ...
+
 
 class ScopedEngine:
     """The part of an engine that a scope admits; its objects are made again when the engine's are others."""
@@ -110,6 +114,17 @@ class ScopedEngine:
     def absent(self) -> tuple[Absence, ...]:
         """Return which of these servers may be missing some of their tools."""
         return tuple(absence for absence in self._engine.absent() if self._has(absence.name))
+
+    def content_servers(self) -> tuple[str, ...]:
+        """Return the servers of the namespaces that the scope names as a whole.
+
+        A scope that picks single tools, by id, tag or annotation, has no resources and prompts.
+        """
+        scope = self._scope
+        if scope.ids is not None or scope.tags is not None or scope.annotations:
+            return ()
+        servers = self._engine.content_servers()
+        return tuple(name for name in servers if scope.spaces is None or name in scope.spaces)
 
     def _has(self, namespace: str) -> bool:
         """Return whether a namespace may have a tool of the scope.

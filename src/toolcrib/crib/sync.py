@@ -17,7 +17,15 @@ from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import CribStateError
 from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Steps
-from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.mcp import (
+    Completion,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    ServerStatus,
+)
 from toolcrib.execution.progress import Progress
 from toolcrib.model import Tool, ToolDoc, ToolExample, ToolId
 from toolcrib.runtime import ExecuteResult, Limits, SecurityProfile
@@ -196,6 +204,32 @@ class SyncCrib:
     ) -> "list[Conversion]":
         """Return tools in the format of a provider."""
         return self._crib.convert(target, tools=tools, **options)
+
+    def resources(self) -> tuple[Resource, ...]:
+        """Return what the servers let be read."""
+        return self._ask(self._crib.resources)
+
+    def resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """Return the templates of resources whose addresses are to be filled in."""
+        return self._ask(self._crib.resource_templates)
+
+    def read(self, uri: str, *, server: str | None = None) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource, as `Crib.read` does."""
+        return self._ask(partial(self._crib.read, uri, server=server))
+
+    def prompts(self) -> tuple[Prompt, ...]:
+        """Return the prompts of the servers."""
+        return self._ask(self._crib.prompts)
+
+    def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:
+        """Return the messages of a prompt, filled in, as `Crib.prompt` does."""
+        return self._ask(partial(self._crib.prompt, name, args))
+
+    def complete(
+        self, ref: str, argument: str, value: str = "", *, args: Mapping[str, str] | None = None
+    ) -> Completion:
+        """Return values for an argument, as `Crib.complete` does."""
+        return self._ask(partial(self._crib.complete, ref, argument, value, args=args))
 
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
         """Wait until all servers and APIs have listed their tools or failed."""

@@ -11,25 +11,35 @@ from toolcrib.crib.availability import Ref, id_of
 from toolcrib.crib.code import CodeMode, Named, Sandboxes
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
+from toolcrib.crib.content import Content
 from toolcrib.crib.engine import Engine
+from toolcrib.crib.formats import convert
 from toolcrib.crib.scoped import EnginePart, ScopedEngine
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DetailLevel, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import ConfigError, CribStateError, Problem, ToolNotFoundError
+from toolcrib.errors import ConfigError, CribStateError, Problem
 from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
-from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.mcp import (
+    Completion,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    ServerStatus,
+)
 from toolcrib.execution.progress import Progress
 from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
-    from toolcrib.adapter import AdapterRegistry, Conversion
+    from toolcrib.adapter import Conversion
 
-__all__ = ["SharedState", "View", "convert", "scope_of"]
+__all__ = ["SharedState", "View", "scope_of"]
 
 _LARGE = 10_000
 """From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
@@ -271,6 +281,52 @@ class View:
         self._check_open()
         return convert(self._shared.engine.formats(), self.index, target, tools, **options)
 
+    async def resources(self) -> tuple[Resource, ...]:
+        """Return what the servers let be read; one that does not answer is left out, as `absent` says."""
+        return await self._content.resources()
+
+    async def resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """Return the templates of resources whose addresses are to be filled in."""
+        return await self._content.templates()
+
+    async def read(self, uri: str, *, server: str | None = None) -> tuple[ResourceContents, ...]:
+        """Return the contents of a resource; `server` says whose, where several have the address.
+
+        Raises:
+            ResourceNotFoundError: no server lists it or has a template for it.
+            RequestRefusedError: the server does not give it.
+            ServerUnavailableError: the server that has it, or may have it, does not answer.
+        """
+        return await self._content.read(uri, server)
+
+    async def prompts(self) -> tuple[Prompt, ...]:
+        """Return the prompts of the servers; a server that does not answer is left out, as `absent` says."""
+        return await self._content.prompts()
+
+    async def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:
+        """Return the messages of a prompt, filled in; the name is `server:name`, or unique.
+
+        Raises:
+            PromptNotFoundError: no server has it, or several do.
+            RequestRefusedError: the server does not give it, such as for a missing argument.
+            ServerUnavailableError: the server that has it, or may have it, does not answer.
+        """
+        return await self._content.prompt(name, args or {})
+
+    async def complete(
+        self, ref: str, argument: str, value: str = "", *, args: Mapping[str, str] | None = None
+    ) -> Completion:
+        """Return values for an argument that begins so: of a prompt by its name, or of a resource template.
+
+        `args` are the arguments given already. Raises what `prompt` and `read` raise.
+        """
+        return await self._content.complete(ref, argument, value, args or {})
+
+    @property
+    def _content(self) -> Content:
+        self._check_open()
+        return Content(self._shared.engine.content, self._part.content_servers)
+
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
         return self._part.status()
@@ -292,38 +348,6 @@ class View:
     def _check_open(self) -> None:
         if self._shared.state == "closed":
             raise CribStateError("this crib is closed; make another")
-
-
-def convert(
-    formats: "AdapterRegistry",
-    index: Index | IndexView,
-    target: str,
-    tools: Iterable[str | ToolId | Tool] | None,
-    **options: Any,
-) -> "list[Conversion]":
-    """Return tools in a provider's format, each under a name of its own: all, or those named."""
-    chosen = (
-        _all_tools(index)
-        if tools is None
-        else [_given(index, one) if isinstance(one, Tool) else index.resolve(one) for one in tools]
-    )
-    return formats.convert_many(chosen, source="mcp", target=target, **options)
-
-
-def _given(index: Index | IndexView, tool: Tool) -> Tool:
-    """Return a tool as it is given; a part of a catalogue has to have it."""
-    if isinstance(index, IndexView):
-        index.get(tool.id)
-    return tool
-
-
-def _all_tools(index: Index | IndexView) -> list[Tool]:
-    """Return every tool, in the order of the ids; looked at again where one went in between."""
-    while True:
-        try:
-            return [index.get(summary.id) for summary in index.every()]
-        except ToolNotFoundError:
-            continue
 
 
 def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scope:

@@ -6,7 +6,8 @@ own message from them: what was wrong, then what to do.
     ToolcribError
     ├── InvalidVersionError, InvalidConstraintError, InvalidToolError, InvalidToolIdError,
     │   InvalidBackendError, ArgsTooLargeError, InvalidCursorError      (ValueError)
-    ├── NoCompatibleVersionError, ToolNotFoundError (LookupError)
+    ├── NoCompatibleVersionError, ToolNotFoundError, ResourceNotFoundError,
+    │   PromptNotFoundError                                             (LookupError)
     ├── InvalidSchemaError                                              (ValueError)
     │   ├── UnsupportedDialectError, ExternalRefError, SchemaTooComplexError
     │   └── UnknownMetaSchemaError      (UnsupportedDialectError, ExternalRefError)
@@ -20,6 +21,7 @@ own message from them: what was wrong, then what to do.
     ├── ChainError
     │   └── InvalidChainError                                           (ValidationError)
     ├── ServerUnavailableError                                          (ConnectionError)
+    ├── RequestRefusedError
     ├── ConfigError                                                     (ValueError)
     ├── RuntimeUnavailableError, SandboxViolationError, LimitExceededError, CodeError
     ├── StoreError                                                      (OSError)
@@ -41,6 +43,8 @@ from toolcrib.errors.definitions import (
     InvalidToolIdError,
     InvalidVersionError,
     NoCompatibleVersionError,
+    PromptNotFoundError,
+    ResourceNotFoundError,
     SchemaTooComplexError,
     ToolNotFoundError,
     UnknownMetaSchemaError,
@@ -63,6 +67,7 @@ from toolcrib.errors.running import (
     Op,
     OutputValidationError,
     PolicyDeniedError,
+    RequestRefusedError,
     RuntimeUnavailableError,
     SandboxViolationError,
     ServerUnavailableError,
@@ -102,6 +107,9 @@ __all__ = [
     "OutputValidationError",
     "PolicyDeniedError",
     "Problem",
+    "PromptNotFoundError",
+    "RequestRefusedError",
+    "ResourceNotFoundError",
     "RuntimeUnavailableError",
     "SandboxViolationError",
     "SchemaTooComplexError",

@@ -108,6 +108,31 @@ class ToolNotFoundError(ToolcribError, LookupError):
         return f"no tool named {shown(self.ref)}{reason}{_hint(self.suggestions)}"
 
 
+@dataclass(eq=False)
+class ResourceNotFoundError(ToolcribError, LookupError):
+    """No server here has a resource of this address."""
+
+    uri: str
+    suggestions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"no resource {shown(self.uri)}{_hint(self.suggestions)}"
+
+
+@dataclass(eq=False)
+class PromptNotFoundError(ToolcribError, LookupError):
+    """No server here has a prompt of this name."""
+
+    ref: str
+    suggestions: tuple[str, ...] = ()
+    reason: str = ""
+    """Why not, where there is more to say."""
+
+    def __str__(self) -> str:
+        reason = f"; {self.reason}" if self.reason else ""
+        return f"no prompt {shown(self.ref)}{reason}{_hint(self.suggestions)}"
+
+
 def _hint(suggestions: tuple[str, ...]) -> str:
     return f"; did you mean {either(suggestions)}?" if suggestions else ""
 

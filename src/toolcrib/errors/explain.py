@@ -6,6 +6,8 @@ from toolcrib.errors.base import Problem, ToolcribError
 from toolcrib.errors.definitions import (
     InvalidToolIdError,
     NoCompatibleVersionError,
+    PromptNotFoundError,
+    ResourceNotFoundError,
     ToolNotFoundError,
     ValidationError,
 )
@@ -19,6 +21,7 @@ from toolcrib.errors.running import (
     NoBackendError,
     OutputValidationError,
     PolicyDeniedError,
+    RequestRefusedError,
     RuntimeUnavailableError,
     SandboxViolationError,
     ServerUnavailableError,
@@ -32,6 +35,9 @@ from toolcrib.errors.running import (
 _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (ToolNotFoundError, "tool_not_found"),
     (NoCompatibleVersionError, "tool_not_found"),
+    (ResourceNotFoundError, "tool_not_found"),
+    (PromptNotFoundError, "tool_not_found"),
+    (RequestRefusedError, "execution_failed"),
     (NoBackendError, "no_backends"),
     (ChainError, "chain_step_failed"),
     (OutputValidationError, "validation_output"),

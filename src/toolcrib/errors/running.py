@@ -165,6 +165,20 @@ class ServerUnavailableError(ToolcribError, ConnectionError):
 
 
 @dataclass(eq=False)
+class RequestRefusedError(ToolcribError):
+    """An MCP server that refused a request other than the call of a tool, or answered it with nonsense."""
+
+    server: str
+    method: str
+    reason: str
+    code: int | None = None
+    """The JSON-RPC code of the refusal, where it is one."""
+
+    def __str__(self) -> str:
+        return f"server {self.server!r} refused {self.method}: {self.reason}"
+
+
+@dataclass(eq=False)
 class CribStateError(ToolcribError, RuntimeError):
     """A crib that is not open, or not any more, or already."""
 

@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -14,7 +14,7 @@ from toolcrib.errors import InvalidToolError, Problem, ToolcribError, Validation
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.plain import copy_json, measure, parse_json, pointer
 
-__all__ = ["Json", "JsonObject", "Record", "Text", "problems_of"]
+__all__ = ["Json", "JsonObject", "OpenRecord", "Record", "Text", "problems_of"]
 
 _MAX_DEPTH = 256
 """How deep the JSON in a record may be: what Python itself can still compare, print and write."""
@@ -155,6 +155,13 @@ class Record(BaseModel):
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:
         """Return the error that says these problems."""
         return InvalidToolError(problems, data.get("name"), cls.__name__)
+
+
+class OpenRecord(Record):
+    """A record of a protocol: fields that we do not know are kept as they came."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[Text, Json] = Field(init=False)
 
 
 @cache

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     ValidationInfo,
@@ -20,7 +19,7 @@ from toolcrib.errors import InvalidSchemaError, InvalidToolError, Problem, Toolc
 from toolcrib.model.argschema import ArgSchema
 from toolcrib.model.argschema.parse import is_argument_map
 from toolcrib.model.backend import AnyBackend
-from toolcrib.model.record import Json, JsonObject, Record, Text
+from toolcrib.model.record import JsonObject, OpenRecord, Text
 from toolcrib.model.schema.source import read_schema
 from toolcrib.model.toolid import ToolId, name_fault
 from toolcrib.version import Version
@@ -102,14 +101,7 @@ _Tags = Annotated[
 ]
 
 
-class _Open(Record):
-    """A record of the protocol: fields that we do not know are kept as they came."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[Text, Json] = Field(init=False)
-
-
-class ToolAnnotations(_Open):
+class ToolAnnotations(OpenRecord):
     """Hints about what a tool does; they are the server's claims, not proofs."""
 
     title: Text | None = None
@@ -119,7 +111,7 @@ class ToolAnnotations(_Open):
     open_world_hint: StrictBool | None = None
 
 
-class Icon(_Open):
+class Icon(OpenRecord):
     """An image that stands for a tool."""
 
     src: Text
@@ -128,7 +120,7 @@ class Icon(_Open):
     theme: Text | None = None
 
 
-class Tool(_Open):
+class Tool(OpenRecord):
     """A tool: what it is called, what it takes, what it gives back.
 
     The constructor checks the shape and copies what it is given; whether the schemas can be used is checked

@@ -1,7 +1,28 @@
 """MCP servers as backends: how they are configured, started, followed and called."""
 
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.content import (
+    Completion,
+    Prompt,
+    PromptArgument,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+)
 from toolcrib.execution.mcp.servers import McpServers
 from toolcrib.execution.mcp.status import ServerState, ServerStatus
 
-__all__ = ["McpServers", "ServerConfig", "ServerState", "ServerStatus"]
+__all__ = [
+    "Completion",
+    "McpServers",
+    "Prompt",
+    "PromptArgument",
+    "PromptResult",
+    "Resource",
+    "ResourceContents",
+    "ResourceTemplate",
+    "ServerConfig",
+    "ServerState",
+    "ServerStatus",
+]

@@ -167,6 +167,14 @@ class McpServers:
         Raises:
             ServerUnavailableError: it cannot be started or listed.
         """
+        return (await (await self.upstream(name)).listed()).tools
+
+    async def upstream(self, name: str) -> "Upstream":
+        """Return the owner of a server's connection, for requests beside calls of its tools.
+
+        Raises:
+            ServerUnavailableError: there is no such server, or it cannot be used now.
+        """
         reason = self._reason_against(name)
         if reason is not None:
             raise ServerUnavailableError(name, reason)
@@ -174,7 +182,7 @@ class McpServers:
             await to_thread.run_sync(_load)
             if (reason := self._reason_against(name)) is not None:
                 raise ServerUnavailableError(name, reason)
-        return (await self._upstream(name).listed()).tools
+        return self._upstream(name)
 
     def missing(self, backend: ToolBackend) -> str | None:
         """Return why a backend cannot run here at all; None if it can."""
