@@ -6,7 +6,7 @@ import pytest
 from adapter import oracles
 from adapter.support import REGISTRY, convert, obj
 
-from toolcrib.adapter import Bundle, Conversion
+from toolcrib.adapter import Bundle, CanonicalTool, Conversion
 from toolcrib.errors import ConversionError
 from toolcrib.model import Tool, ToolExample, tool
 
@@ -217,6 +217,58 @@ def test_a_local_tool_and_a_tool_are_read_like_their_definition() -> None:
         assert to(target, total).payload == of_record
         assert to(target, total.tool.to_json()).payload == of_record
     assert Tool.from_json(to("mcp", total).payload).id == total.tool.id
+
+
+@pytest.mark.requirement("adapter.mcp.canonical")
+def test_what_mcp_says_of_a_tool_is_in_its_canonical_form() -> None:
+    meta = {
+        "summary": "s",
+        "category": "c",
+        "inputModes": ["text"],
+        "outputModes": ["json"],
+        "examples": ["e"],
+        "deterministic": True,
+        "streaming": False,
+        "securitySchemes": {"key": {"type": "apiKey"}},
+        "securityRequirements": [{"key": []}],
+        "uiHints": {"x": 1},
+    }
+    raw = {**RAW, "title": "Find", "annotations": {"idempotentHint": True}, "_meta": meta}
+    read = REGISTRY.get("mcp").to_canonical(raw)
+    expected = {"displayName": "Find", "idempotent": True, "sourceFormat": "mcp", **meta}
+    assert read.to_json().items() >= expected.items()
+    assert REGISTRY.get("mcp").from_canonical(read) == raw
+
+
+@pytest.mark.requirement("adapter.description")
+@pytest.mark.parametrize("target", REGISTRY.names())
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"description": "X.", "summary": "Y.", "display_name": "Z"}, "X."),
+        ({"summary": "Y.", "display_name": "Z"}, "Y."),
+        ({"display_name": "Z"}, "Z"),
+    ],
+    ids=["description", "summary", "title"],
+)
+def test_a_tool_without_a_description_is_described_by_its_summary_or_its_title(
+    target: str, words: dict[str, str], expected: str
+) -> None:
+    written = REGISTRY.get(target).from_canonical(
+        CanonicalTool(name="t", input_schema={"type": "object"}, **words)
+    )
+    written = written.get("function") or written.get("functionDeclarations", [written])[0]
+    assert written["description"] == expected
+
+
+@pytest.mark.requirement("adapter.backend-unsent")
+@pytest.mark.parametrize("target", REGISTRY.names())
+def test_where_a_tool_runs_is_sent_to_no_provider(target: str) -> None:
+    record = Tool.from_json(RAW | {"backend": {"kind": "mcp", "serverName": "hidden"}})
+    for raw in (record, record.to_json()):
+        conversion = to(target, raw)
+        assert "hidden" not in repr(conversion.payload)
+        assert "backend" in lost(conversion)
 
 
 def test_a_value_that_fits_no_alternative_is_passed_on_for_the_validator() -> None:

@@ -353,6 +353,19 @@ def test_what_a_format_supports_depends_on_its_mode(
     assert REGISTRY.get(name).supports_feature(feature, **options) is supported
 
 
+REFERENCE = (
+    "$ref $defs anyOf oneOf allOf not pattern format additionalProperties minimum maximum minLength maxLength enum "
+    "const default title examples multipleOf minItems maxItems minProperties maxProperties uniqueItems nullable "
+    "deprecated readOnly writeOnly"
+)
+"""The keywords that toolfoundation enumerates, in its order."""
+
+
+@pytest.mark.requirement("adapter.features.reference")
+def test_the_first_features_are_those_of_the_reference_in_its_order() -> None:
+    assert [feature.value for feature in SchemaFeature][:28] == REFERENCE.split()
+
+
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 def test_a_supported_keyword_is_in_the_strict_schema_that_is_written(name: str) -> None:
     adapter = REGISTRY.get(name)

@@ -20,6 +20,12 @@ def test_help_names_every_verb(toolcrib: Any) -> None:
     assert toolcrib("-h").stdout == told.stdout
 
 
+@pytest.mark.requirement("command.verbs")
+def test_the_promised_verbs_are_there() -> None:
+    promised = "serve search describe run chain exec list convert lint add remove doctor status eval"
+    assert set(promised.split()) - set(LAZY) == set()
+
+
 def test_help_loads_no_verb_and_nothing_heavy() -> None:
     code = (
         "import sys\nfrom toolcrib.cli.app import app\n"

@@ -491,6 +491,15 @@ def test_a_mapping_that_cannot_be_meant_is_refused(config: Any, path: str, said:
     assert problems(error)[path] == said
 
 
+@pytest.mark.requirement("crib.config.none")
+def test_without_a_configuration_no_file_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"here": {"command": "x"}}}')
+    monkeypatch.chdir(tmp_path)
+    assert load(None).servers == {}
+
+
 def test_nothing_and_settings_are_taken_as_they_are() -> None:
     assert load() == load(None) == Settings()
     settings = Settings(timeout=3)

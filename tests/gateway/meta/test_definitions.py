@@ -87,6 +87,28 @@ def test_the_schemas_of_a_tool_can_be_used_and_are_closed(name: str) -> None:
     assert all(word == word.lower() for word in definition.input_schema["properties"])
 
 
+ARGUMENTS = {
+    "search_tools": "query limit? cursor? namespace? tags?",
+    "list_tools": "limit? cursor? namespace? backend?",
+    "list_namespaces": "",
+    "describe_tool": "tool_id detail_level?",
+    "list_tool_examples": "tool_id max?",
+    "run_tool": "tool_id args? timeout_ms?",
+    "run_chain": "steps timeout_ms?",
+    "execute_code": "code language? timeout_ms? max_tool_calls?",
+}
+"""What each tool takes; a question mark stands behind what may be left out."""
+
+
+@pytest.mark.requirement("meta.arguments")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_arguments_of_each_tool_are_these(name: str) -> None:
+    schema = DEFINITIONS[name].tool.input_schema
+    required = schema.get("required", [])
+    taken = [each if each in required else f"{each}?" for each in schema["properties"]]
+    assert taken == ARGUMENTS[name].split()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_output_is_a_success_or_an_error_and_nothing_else(name: str) -> None:
     schema = DEFINITIONS[name].tool.output_schema
