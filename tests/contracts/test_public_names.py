@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,23 @@ RECORDS = {
     ),
 }
 
+EXTRAS = {
+    "cli": "click",
+    "code": "pydantic-monty pyseccomp",
+    "mcp": "mcp",
+    "openapi": "httpx pyyaml",
+    "otel": "opentelemetry-api",
+    "semantic": "onnxruntime tokenizers usearch",
+}
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    """What pyproject.toml says of the distribution."""
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    declared: dict[str, Any] = tomllib.loads(text)["project"]
+    return declared
+
 
 def found(place: str) -> Any:
     """Return what a place such as `toolcrib:Crib.run` names."""
@@ -206,8 +224,15 @@ def test_the_light_schema_is_of_its_date() -> None:
     assert SCHEMA_VERSION == "2025-10-09"
 
 
+@pytest.mark.requirement("names.extras")
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_brings_what_it_promises(project: dict[str, Any], extra: str) -> None:
+    extras = project["optional-dependencies"]
+    assert {re.split(r"[<>=]", each)[0] for each in extras[extra]} >= set(EXTRAS[extra].split())
+    assert extra in re.findall(r"[a-z]+", extras["all"][0])
+
+
 @pytest.mark.requirement("names.distribution")
-def test_the_distribution_and_the_command_are_called_toolcrib() -> None:
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+def test_the_distribution_and_the_command_are_called_toolcrib(project: dict[str, Any]) -> None:
     assert (project["name"], project["requires-python"]) == ("toolcrib", ">=3.11")
     assert project["scripts"] == {"toolcrib": "toolcrib.cli:main"}
