@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution import StreamEvent
 from toolcrib.model.argschema import SCHEMA_VERSION
 from toolcrib.runtime import BackendInfo, ExecuteResult, LimitsEnforced
 
@@ -44,7 +43,7 @@ NAMES = {
     ),
 }
 CALLS: dict[str, dict[str, Any]] = {
-    "toolcrib:Crib": {"config": None},
+    "toolcrib:Crib": {"config": None, "searcher": ANY, "store": ANY, "validator": ANY},
     "toolcrib:Crib.add": {"namespace": None, "version": None, "tags": ()},
     "toolcrib:Crib.convert": {"target": REQUIRED},
     "toolcrib:Crib.describe": {"tool_id": REQUIRED, "level": ANY},
@@ -208,8 +207,7 @@ def test_a_record_is_frozen(place: str) -> None:
 
 
 @pytest.mark.requirement("names.null")
-def test_a_null_value_is_in_the_json_form() -> None:
-    assert StreamEvent(kind="done", tool_id="a", data=None).to_json()["data"] is None
+def test_a_null_value_of_code_is_in_the_json_form() -> None:
     result = ExecuteResult(
         value=None,
         duration=0.0,
