@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.discovery import Bm25Searcher
 from toolcrib.discovery.search.lexical.bm25 import Analyses
-from toolcrib.discovery.search.text import analyse
+from toolcrib.discovery.search.text import analyse, search_doc
 from toolcrib.model import Tool
 
 TEXTS = [
@@ -79,7 +79,7 @@ def blobs(cache: DictCache) -> Iterator[tuple[dict[str, bytes], str, bytes]]:
 
 def test_every_tool_is_analysed_in_its_turn() -> None:
     found = list(Analyses(None).of(CATALOGUE))
-    assert found == [analyse(entry.tool, entry.examples) for entry in CATALOGUE]
+    assert found == [analyse(search_doc(entry.tool, entry.examples)) for entry in CATALOGUE]
 
 
 @given(st.lists(entries, max_size=4))
@@ -87,7 +87,7 @@ def test_what_is_read_back_is_what_was_worked_out(catalogue: list[Entry]) -> Non
     cache = DictCache()
     worked_out = list(Analyses(cache).of(catalogue))
     assert list(Analyses(cache).of(catalogue)) == worked_out
-    assert worked_out == [analyse(entry.tool, entry.examples) for entry in catalogue]
+    assert worked_out == [analyse(search_doc(entry.tool, entry.examples)) for entry in catalogue]
 
 
 def test_nothing_is_analysed_twice() -> None:
