@@ -19,6 +19,7 @@ class ToolCall:
     """What a model wants done, in the terms of the original tool."""
 
     tool_id: str
+    """The id of the tool."""
     args: Any
     """The arguments; an object, unless the original schema is of something else."""
     call_id: str | None = None
@@ -32,12 +33,17 @@ class Conversion:
     payload: Any
     """The definition, as plain JSON."""
     adapter: str
+    """The adapter that made it."""
     tool_id: str
+    """The id of the tool."""
     name: str
     """What the tool is called there."""
     calls: CallFormat = field(repr=False)
+    """Reads calls and writes results in the provider's format."""
     codec: Codec | None = field(default=None, repr=False)
+    """Translates arguments between the two schemas; None where they are the same."""
     losses: Losses = field(default_factory=lambda: Losses("adapter"), repr=False)
+    """What was lost, as noted on the way."""
 
     @cached_property
     def warnings(self) -> tuple[FeatureLossWarning, ...]:

@@ -33,6 +33,7 @@ class Losses:
     """The losses of one conversion, noted on the way and reported in order at the end."""
 
     adapter: str
+    """The adapter that loses it."""
     part: Part = "definition"
     """What is being converted."""
     _noted: list[tuple[Part, str, str, str, list[str] | None]] = field(default_factory=list)

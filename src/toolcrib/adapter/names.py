@@ -21,6 +21,7 @@ class NameRule:
     foreign: re.Pattern[str]
     """Any run of characters that may not stand in a name."""
     length: int
+    """How many characters a name may have."""
     first: re.Pattern[str] | None = None
     """What a name must begin with, if anything."""
     own: Callable[[CanonicalTool], str] = attrgetter("name")

@@ -35,6 +35,7 @@ class Report:
     rewritten: bool
     """Whether the input schema had to be changed."""
     warnings: tuple[FeatureLossWarning, ...]
+    """What is lost on the way."""
     problems: tuple[Problem, ...] = ()
     """Why it is not accepted."""
 

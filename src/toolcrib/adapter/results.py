@@ -24,10 +24,13 @@ class ToolOutput:
     """A result as text, as a value, and as the blocks that an MCP server sent."""
 
     text: str
+    """The result as text."""
     value: Any = None
+    """The result as JSON."""
     blocks: tuple[dict[str, Any], ...] = ()
     """MCP content; a single block of text where the tool gave no content."""
     is_error: bool = False
+    """Whether the tool failed."""
     mcp: dict[str, Any] | None = None
     """The whole result, where it came from an MCP server."""
 

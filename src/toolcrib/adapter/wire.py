@@ -32,7 +32,9 @@ class WireCall:
     name: str | None
     """The tool, by its converted name; None where the format need not say it."""
     args: Any
+    """The arguments, in the terms of the converted schema."""
     call_id: str | None
+    """What the provider calls this call."""
 
 
 class CallFormat(Protocol):

@@ -40,7 +40,9 @@ class Hit(NamedTuple):
     """One document that a searcher found."""
 
     id: str
+    """The id of the document."""
     score: float
+    """Orders the hits of one search."""
     confidence: float
     """In [0, 1], comparable across queries."""
 

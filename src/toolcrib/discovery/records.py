@@ -19,26 +19,36 @@ class Summary(Record):
     """A tool at a glance: enough to choose it, never its schema."""
 
     id: str
+    """The id of the tool."""
     name: str
+    """Its name."""
     namespace: str | None = None
+    """Its namespace."""
     short_description: str = ""
-    """At most 120 characters."""
+    """What the tool is for, cut at `MAX_SHORT_DESCRIPTION_LEN` characters."""
     summary: str = ""
     """The same text, under the name that documentation uses."""
     category: str | None = None
+    """The category that it is filed under."""
     input_modes: tuple[str, ...] = ()
+    """The kinds of content that it takes."""
     output_modes: tuple[str, ...] = ()
+    """The kinds of content that it gives back."""
     security_summary: str | None = None
+    """The security schemes that a call needs, by name."""
     tags: tuple[str, ...] = ()
+    """Its tags, normalised: at most `MAX_TAGS` of at most `MAX_TAG_LENGTH` characters."""
 
 
 class Result(Record):
     """One tool that may answer a question."""
 
     summary: Summary
+    """The tool."""
     score: float
     """Orders the results of one search; says nothing across searches."""
     score_type: ScoreType
+    """The kind of search that the score comes from."""
     confidence: Annotated[float, Field(ge=0, le=1)]
     """How far the tool can be trusted to fit, from a raw signal; comparable across searches."""
 
@@ -47,7 +57,9 @@ class Page(Record, Generic[Item]):
     """A part of a list, and the way to the next part."""
 
     items: tuple[Item, ...] = ()
+    """The items of this page."""
     next_cursor: str | None = None
+    """What to ask for the next page with; absent on the last."""
     total: int = 0
     """How many items all pages together hold."""
 
@@ -62,9 +74,11 @@ class SearchDoc(Record):
     """What is searched of a tool by words; searchers read it, and do not change it."""
 
     id: str
+    """The id of the tool."""
     doc_text: str
     """Name, namespace, description, summary, category, modes and tags, in lower case."""
     summary: Summary
+    """The tool at a glance."""
     fields: tuple[tuple[str, str], ...] = ()
     """Every text that is searched, after the field that it stands in, such as `name` or `parameter`."""
 
@@ -73,11 +87,17 @@ class Document(Record):
     """What is searched of a tool by meaning: the words that an embedding model is given."""
 
     id: str
+    """The id of the tool."""
     namespace: str | None = None
+    """Its namespace."""
     name: str
+    """Its name."""
     description: str = ""
+    """What it does."""
     tags: tuple[str, ...] = ()
+    """Its tags."""
     category: str | None = None
+    """The category that it is filed under."""
     text: str = ""
     """Name, description, summary, modes and tags in one line."""
     summary: str = ""

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MAX_PROBLEMS", "Problem", "ToolcribError", "either", "shown"]
+__all__ = ["MAX_MESSAGE", "MAX_PROBLEMS", "Problem", "ToolcribError", "either", "shown"]
 
+MAX_MESSAGE = 500
+"""How many characters the message of a problem has."""
 MAX_PROBLEMS = 32
 """How many problems one error lists."""
 _SHOWN = 120
@@ -49,7 +51,7 @@ class Problem:
     keyword: str
     """The schema keyword, or the rule, that refused it."""
     message: str
-    """What is wrong and what would be right, in one sentence of at most 500 characters."""
+    """What is wrong and what would be right, in one sentence of at most `MAX_MESSAGE` characters."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

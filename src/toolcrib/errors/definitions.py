@@ -10,7 +10,9 @@ class InvalidVersionError(ToolcribError, ValueError):
     """Text that is not a SemVer 2.0.0 version."""
 
     text: object
+    """The text that was given."""
     reason: str
+    """Why it is not a version."""
 
     def __str__(self) -> str:
         return f"invalid version {shown(self.text)}: {self.reason}"
@@ -21,7 +23,9 @@ class InvalidConstraintError(ToolcribError, ValueError):
     """Text that is not a version constraint, or a window that no version can satisfy."""
 
     text: object
+    """The text that was given."""
     reason: str
+    """Why it is not a constraint."""
 
     def __str__(self) -> str:
         return f"invalid constraint {shown(self.text)}: {self.reason}"
@@ -29,11 +33,14 @@ class InvalidConstraintError(ToolcribError, ValueError):
 
 @dataclass(eq=False)
 class InvalidToolError(ToolcribError, ValueError):
-    """A tool definition, or a record about a tool, that is none, with the problems found in it, up to 32."""
+    """An invalid tool definition, or record about a tool, with up to `MAX_PROBLEMS` problems found in it."""
 
     problems: tuple[Problem, ...]
+    """Everything wrong with it, at most `MAX_PROBLEMS`."""
     name: object = None
+    """The name that the definition gives, where it gives one."""
     record: str = "tool"
+    """The kind of record that was refused."""
 
     def __str__(self) -> str:
         named = "" if self.name is None else f" {shown(self.name)}"
@@ -45,7 +52,9 @@ class InvalidToolIdError(ToolcribError, ValueError):
     """Text that is not `name`, `namespace:name` or `namespace:name:version`."""
 
     text: object
+    """The text that was given."""
     reason: str
+    """Why it is not an id."""
 
     def __str__(self) -> str:
         return f"invalid tool id {shown(self.text)}: {self.reason}"
@@ -56,6 +65,7 @@ class InvalidBackendError(ToolcribError, ValueError):
     """A backend binding that says too little or names an unknown kind."""
 
     reason: str
+    """What is missing or unknown."""
 
     def __str__(self) -> str:
         return f"invalid backend: {self.reason}"
@@ -66,6 +76,7 @@ class ArgsTooLargeError(ToolcribError, ValueError):
     """Example arguments that are too deep or too many to show."""
 
     reason: str
+    """Which example, and how deep or large its arguments are."""
 
     def __str__(self) -> str:
         return f"example arguments are too large: {self.reason}"
@@ -76,6 +87,7 @@ class InvalidCursorError(ToolcribError, ValueError):
     """A page cursor that was not issued for this query, these filters and this index version."""
 
     reason: str
+    """Why the cursor does not fit."""
 
     def __str__(self) -> str:
         return f"invalid cursor: {self.reason}; ask again without a cursor"
@@ -86,8 +98,11 @@ class NoCompatibleVersionError(ToolcribError, LookupError):
     """No version on offer is acceptable."""
 
     component: str
+    """What a version was sought of."""
     available: tuple[str, ...]
+    """The versions on offer."""
     wanted: str
+    """The versions that would do."""
 
     def __str__(self) -> str:
         offered = ", ".join(self.available) if self.available else "none"
@@ -99,7 +114,9 @@ class ToolNotFoundError(ToolcribError, LookupError):
     """No tool answers to this reference."""
 
     ref: str
+    """The reference that was looked up."""
     suggestions: tuple[str, ...] = ()
+    """Ids that are spelt alike, the nearest first."""
     reason: str = ""
     """Why not, where there is more to say."""
 
@@ -142,7 +159,9 @@ class InvalidSchemaError(ToolcribError, ValueError):
     """A schema that cannot be used, with every problem found in it."""
 
     reason: str
+    """Why the schema cannot be used."""
     problems: tuple[Problem, ...] = ()
+    """Where in the schema, at most `MAX_PROBLEMS`."""
 
     def __str__(self) -> str:
         details = f": {'; '.join(map(str, self.problems))}" if self.problems else ""
@@ -171,9 +190,10 @@ class SchemaTooComplexError(InvalidSchemaError):
 
 @dataclass(eq=False)
 class ValidationError(ToolcribError, ValueError):
-    """A value that does not fit its schema, with every problem found in it, up to 32."""
+    """A value that does not fit its schema, with every problem found in it, up to `MAX_PROBLEMS`."""
 
     problems: tuple[Problem, ...]
+    """Everything wrong with the value, at most `MAX_PROBLEMS`."""
     text: str = ""
     """The message, where it is not the list of the problems."""
 
@@ -186,8 +206,11 @@ class ConversionError(ToolcribError, ValueError):
     """A definition, call or result that an adapter cannot translate."""
 
     reason: str
+    """Why it cannot be translated."""
     adapter: str
+    """The adapter that was asked."""
     direction: str
+    """Which translation failed, such as `to_canonical`."""
 
     def __str__(self) -> str:
         return f"{self.adapter}, {self.direction}: {self.reason}"

@@ -15,9 +15,13 @@ class ToolError(ToolcribError):
     """A tool that could not be run, and where on its way it failed."""
 
     tool_id: str
+    """The id of the tool, or the reference to it."""
     op: Op
+    """What was being done when it failed."""
     backend: str | None = None
+    """`kind:name` of the backend, once one was selected."""
     reason: str = ""
+    """Why, where there is more to say."""
 
     def __str__(self) -> str:
         backend = f" on {self.backend}" if self.backend else ""
@@ -71,6 +75,7 @@ class ToolTimeoutError(ToolError, TimeoutError):
 
     op: Op = "execute"
     timeout: float
+    """The seconds that it had."""
 
     def __str__(self) -> str:
         return f"{self.tool_id} did not finish within {self.timeout:g} s"
@@ -128,8 +133,11 @@ class ChainError(ToolcribError):
     step_index: int
     """Its place in the chain, the first being 0, as in references and problems."""
     results: tuple[Any, ...]
+    """The results of the steps that ran."""
     reason: str
+    """Why the step failed."""
     step_id: str | None = field(default=None, kw_only=True)
+    """The id of the step, where it has one."""
 
     def __str__(self) -> str:
         place = f"/{self.step_index}"
@@ -155,7 +163,9 @@ class ServerUnavailableError(ToolcribError, ConnectionError):
     """An MCP server that cannot be started, reached or understood."""
 
     server: str
+    """The name of the server in the configuration."""
     reason: str
+    """Why it is unavailable."""
     stderr: str = ""
     """The last lines that it wrote to its standard error."""
 
@@ -183,6 +193,7 @@ class CribStateError(ToolcribError, RuntimeError):
     """A crib that is not open, or not any more, or already."""
 
     reason: str
+    """What the state is, and what to do."""
 
     def __str__(self) -> str:
         return self.reason
@@ -195,6 +206,7 @@ class ConfigError(ToolcribError, ValueError):
     source: str
     """The file, or what stands for one."""
     problems: tuple[Problem, ...]
+    """Everything wrong with the configuration, at most `MAX_PROBLEMS`."""
 
     def __str__(self) -> str:
         return f"{self.source}: {'; '.join(map(str, self.problems))}"
@@ -205,7 +217,9 @@ class RuntimeUnavailableError(ToolcribError):
     """A sandbox that this machine cannot offer, and what to install."""
 
     kind: str
+    """The kind of sandbox."""
     remedy: str
+    """What to install or change."""
 
     def __str__(self) -> str:
         return f"the {self.kind!r} sandbox is not available here: {self.remedy}"
@@ -216,6 +230,7 @@ class SandboxViolationError(ToolcribError):
     """The guest broke the protocol or tried a wall."""
 
     reason: str
+    """What the guest did."""
     result: Any = field(default=None, kw_only=True, repr=False)
     """The `ExecuteResult` of what there was until then."""
 
@@ -228,7 +243,9 @@ class LimitExceededError(ToolcribError):
     """The code used more than it was given."""
 
     limit: str
+    """A field of `Limits`; `timeout` for the deadline, `lookups` for searches and descriptions."""
     reason: str
+    """How much was allowed, and what exceeded it."""
     result: Any = field(default=None, kw_only=True, repr=False)
     """The `ExecuteResult` of what there was until then."""
 
@@ -241,9 +258,13 @@ class CodeError(ToolcribError):
     """The guest's own mistake, and where in its code."""
 
     reason: str
+    """The message of the error in the code."""
     line: int | None = None
+    """The line of the code, the first being 1, where known."""
     column: int | None = None
+    """The column in that line, where known."""
     traceback: str = ""
+    """The traceback of the code, where it has one."""
     unsupported: bool = field(default=False, kw_only=True)
     """Whether the sandbox's language lacks what the code uses; another sandbox may have it."""
     result: Any = field(default=None, kw_only=True, repr=False)
@@ -260,6 +281,7 @@ class StoreError(ToolcribError, OSError):
     path: str
     """The file, or the name of a store that is none."""
     reason: str
+    """What could not be done."""
 
     def __str__(self) -> str:
         return f"store {self.path!r}: {self.reason}"
@@ -270,6 +292,7 @@ class EmbeddingError(ToolcribError, RuntimeError):
     """A model that cannot be read or reached, that gave no vectors, or gave something else."""
 
     reason: str
+    """What went wrong."""
     model: str = ""
     """The folder of the model, or its name and address, where known."""
     status: int | None = None
@@ -284,7 +307,9 @@ class MissingExtraError(ToolcribError, ImportError):
     """A feature whose optional dependencies are not installed."""
 
     feature: str
+    """What needs the extra."""
     extra: str
+    """The extra to install."""
 
     def __str__(self) -> str:
         return f"{self.feature} needs the {self.extra!r} extra: pip install 'toolcrib[{self.extra}]'"
@@ -295,6 +320,7 @@ class UnsupportedPackageError(MissingExtraError):
     """A feature whose optional dependency is installed in a version that it does not work with."""
 
     package: str
+    """The dependency."""
     installed: str
     """The version that is there."""
     supported: str

@@ -20,6 +20,7 @@ class Request:
     """A tool and the arguments to run it with, before it is known where."""
 
     tool: Tool
+    """The tool to run."""
     args: dict[str, Any]
     """To be read only: the caller's own object may be in it."""
     caller: str | None = None
@@ -54,6 +55,7 @@ class Update:
     """Something that a tool tells while it runs."""
 
     kind: Literal["progress", "chunk"]
+    """Whether it is progress or a part of the result."""
     data: Any
     """Of a chunk a part of the result; of progress `{progress?, total?, message?, level?}`."""
 
@@ -67,6 +69,7 @@ class Call(Request):
     """A request on its way to one backend."""
 
     backend: ToolBackend
+    """Where the call goes."""
     emit: Emit | None = None
     """Where updates go; None where nobody listens."""
     streamed: bool = False
@@ -98,11 +101,13 @@ class Outcome:
     backend: ToolBackend | None
     """The last one that was tried; None where it did not come to that."""
     answer: Answer | None
+    """The answer; None with an error."""
     error: BaseException | None
     """None with an answer; a `ToolcribError`, or the cancellation of the caller."""
     duration: float
     """Seconds."""
     caller: str | None = None
+    """Who asked, where that is known."""
     raw_args: Any = field(default=None, repr=False)
     """The arguments as they came, which need not even be an object."""
 
@@ -111,6 +116,7 @@ class StreamEvent(Record):
     """One thing that a running tool tells; the last is the one `done` or the one `error`."""
 
     kind: Literal["progress", "chunk", "done", "error"]
+    """What it is."""
     tool_id: str
     """The id of the tool; the reference as it was asked for, until the tool is found."""
     ref: str | None = None

@@ -36,6 +36,7 @@ class Confirmation:
     key: str
     """Tells it from other questions of the same request; the same each time the request is made again."""
     text: str
+    """The question."""
 
 
 class CallingClient(Protocol):

@@ -20,6 +20,7 @@ class ToolBackend(Record):
     """A binding of a tool to what runs it; one of the three kinds below."""
 
     kind: BackendKind
+    """What runs the tool."""
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:
@@ -33,6 +34,7 @@ class McpBackend(ToolBackend):
 
     kind: Literal["mcp"] = "mcp"
     server_name: _Name
+    """The server's name in the configuration."""
 
 
 class ProviderBackend(ToolBackend):
@@ -40,7 +42,9 @@ class ProviderBackend(ToolBackend):
 
     kind: Literal["provider"] = "provider"
     provider_id: _Name
+    """The name of the provider."""
     tool_id: _Name
+    """What the provider calls the tool."""
 
 
 class LocalBackend(ToolBackend):
@@ -48,6 +52,7 @@ class LocalBackend(ToolBackend):
 
     kind: Literal["local"] = "local"
     name: _Name
+    """The name that the handler is registered under."""
 
 
 def _place(data: Any, bind: ValidatorFunctionWrapHandler) -> Any:

@@ -12,11 +12,15 @@ class ToolExample(Record):
     """One call of a tool, shown to whoever must make the next one."""
 
     id: str | None = None
+    """What the example is called by programs."""
     title: str | None = None
+    """What it shows, in a few words."""
     description: str | None = None
+    """What it shows; cut at `MAX_EXAMPLE_DESCRIPTION` characters."""
     args: JsonObject = Field(default_factory=dict)
+    """The arguments, at most `MAX_ARGS_DEPTH` deep and `MAX_ARGS_SIZE` members in all."""
     result_hint: str | None = None
-    """What comes back, in a few words."""
+    """What comes back, in a few words; cut at `MAX_RESULT_HINT` characters."""
 
 
 class SchemaInfo(Record):
@@ -45,13 +49,24 @@ class ToolDoc(Record):
     """The description of a tool at the depth asked for; what belongs to a deeper level is absent."""
 
     summary: str
+    """What the tool is for; cut at `MAX_SUMMARY` characters."""
     tool: Tool | None = None
+    """The definition (`schema` and `full`)."""
     input_modes: tuple[str, ...] = ()
+    """The kinds of content that it takes."""
     output_modes: tuple[str, ...] = ()
+    """The kinds of content that it gives back."""
     security_summary: str | None = None
+    """The security schemes that a call needs, by name."""
     annotations: ToolAnnotations | None = None
+    """Hints about what it does."""
     schema_info: SchemaInfo | None = None
+    """The input schema at a glance (`schema` and `full`)."""
     observed_output: ObservedOutput | None = None
+    """The learnt shape of its results, where it declares none (`schema` and `full`)."""
     notes: str | None = None
+    """When to use it, and what to look out for (`full`); cut at `MAX_NOTES` characters."""
     examples: tuple[ToolExample, ...] = ()
+    """Worked calls (`full`)."""
     external_refs: tuple[str, ...] = ()
+    """Where more can be read (`full`)."""

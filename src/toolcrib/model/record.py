@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError, ValidationError
-from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.errors.base import MAX_MESSAGE, MAX_PROBLEMS
 from toolcrib.model.plain import copy_json, measure, parse_json, pointer
 
 __all__ = ["Json", "JsonObject", "OpenRecord", "Record", "Text", "problems_of"]
@@ -93,7 +93,8 @@ class Record(BaseModel):
             try:
                 data = parse_json(source)
             except ValueError as error:
-                raise cls._refusal((Problem("", "json", f"it is not JSON: {error}"[:500]),), {}) from error
+                problem = Problem("", "json", f"it is not JSON: {error}"[:MAX_MESSAGE])
+                raise cls._refusal((problem,), {}) from error
         if not isinstance(data, dict):
             problem = Problem("", "type", f"it must be a JSON object, not {type(data).__name__}")
             raise cls._refusal((problem,), {})
@@ -199,4 +200,4 @@ def _problem(detail: ErrorDetails) -> Problem:
     message = _WORDING.get(
         detail["type"], text.replace("Input should be", "must be").replace("a valid ", "a ")
     )
-    return Problem(pointer(detail["loc"]) + inside, detail["type"], message[:500])
+    return Problem(pointer(detail["loc"]) + inside, detail["type"], message[:MAX_MESSAGE])

@@ -14,7 +14,9 @@ class RunResult(Record):
     """One successful run of one tool."""
 
     tool: Tool
+    """The tool that ran."""
     backend: AnyBackend
+    """Where it ran."""
     structured: Any = None
     """The value: a handler's return value as JSON, or an MCP result's structured content; never wrapped."""
     mcp_result: Any | None = None
@@ -29,9 +31,14 @@ class ToolCallRecord(Record):
     """One call that code in a sandbox made, as the host saw it."""
 
     tool_id: str
+    """The id of the tool, or what the code called it."""
     args: dict[str, Any]
+    """The arguments."""
     backend_kind: BackendKind | None = None
+    """What ran it, once that was known."""
     error: str | None = None
+    """Why it failed; absent where it did not."""
     error_op: Op | None = None
+    """What was being done when it failed."""
     duration: float
     """Seconds."""

@@ -27,12 +27,16 @@ from toolcrib.version import Version
 __all__ = ["MAX_TAGS", "MAX_TAG_LENGTH", "Icon", "Tool", "ToolAnnotations", "normalize_tags"]
 
 MAX_TAGS = 20
+"""How many tags a tool keeps."""
 MAX_TAG_LENGTH = 64
+"""At how many characters a tag is cut."""
 _NOT_KEPT = re.compile(r"[^a-z0-9_.-]")
 
 
 def normalize_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return tags lower case, hyphenated, of `[a-z0-9-_.]` only, unique, at most 20 of at most 64 characters.
+    """Return tags in lower case, hyphenated, of `[a-z0-9-_.]` only, and unique.
+
+    At most `MAX_TAGS` are kept, each of at most `MAX_TAG_LENGTH` characters.
 
     >>> normalize_tags(["Issue Tracking", "issue  tracking", "C++", "É!"])
     ('issue-tracking', 'c')
@@ -105,19 +109,28 @@ class ToolAnnotations(OpenRecord):
     """Hints about what a tool does; they are the server's claims, not proofs."""
 
     title: Text | None = None
+    """The name that people read."""
     read_only_hint: StrictBool | None = None
+    """Whether the tool changes nothing."""
     destructive_hint: StrictBool | None = None
+    """Whether it may destroy something."""
     idempotent_hint: StrictBool | None = None
+    """Whether running it twice does no more than running it once."""
     open_world_hint: StrictBool | None = None
+    """Whether it reaches out to systems that nobody has listed."""
 
 
 class Icon(OpenRecord):
     """An image that stands for a tool."""
 
     src: Text
+    """The address of the image, or the image as a data URI."""
     mime_type: Text | None = None
+    """The media type of the image."""
     sizes: tuple[Text, ...] | None = None
+    """Sizes that it suits: `48x48`, or `any`."""
     theme: Text | None = None
+    """The background that it suits: `light` or `dark`."""
 
 
 class Tool(OpenRecord):
@@ -134,19 +147,27 @@ class Tool(OpenRecord):
     """
 
     name: _Name
-    """1 to 128 of `[A-Za-z0-9_.-]`."""
+    """1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
     title: Text | None = None
+    """The name that people read."""
     description: Text | None = None
+    """What the tool does; it is searched, and models choose by it."""
     input_schema: _Schema
     """The JSON Schema of the arguments, verbatim; may be given as JSON text, `ArgSchema` or Python type."""
     output_schema: _Schema | None = None
+    """The JSON Schema of the result, verbatim; given like that of the arguments."""
     annotations: ToolAnnotations | None = None
+    """Hints about what it does."""
     icons: tuple[Icon, ...] | None = None
+    """Images that stand for it."""
     meta: JsonObject | None = Field(default=None, alias="_meta")
+    """Metadata of the protocol, kept as it came."""
     namespace: _Name | None = None
+    """Whose tool it is: 1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
     version: str | None = None
-    """A SemVer version, kept as written."""
+    """A SemVer version, kept as written; at most `MAX_VERSION_LENGTH` characters."""
     tags: _Tags = ()
+    """Words to filter by, normalised: at most `MAX_TAGS`, each of at most `MAX_TAG_LENGTH` characters."""
     backend: AnyBackend | None = None
     """The default binding; never sent to a provider or a client."""
 

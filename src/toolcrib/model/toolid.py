@@ -9,6 +9,7 @@ from toolcrib.version import Version
 __all__ = ["MAX_NAME_LENGTH", "ToolId", "name_fault"]
 
 MAX_NAME_LENGTH = 128
+"""How many characters a name or a namespace may have."""
 _MAX_COLONS = 2
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -38,8 +39,11 @@ class ToolId:
     """
 
     namespace: str | None
+    """Whose tool it is: 1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`, or None."""
     name: str
+    """1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
     version: str | None = field(default=None, compare=False)
+    """An exact version, written without `v`; at most `MAX_VERSION_LENGTH` characters."""
     _precedence: Version | None = field(init=False, repr=False)
     _text: str = field(init=False, repr=False, compare=False)
 

@@ -38,6 +38,7 @@ class GuestError(Exception):
     kind: str
     """The builtin exception that is raised in the guest."""
     message: str
+    """The text of that exception."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"

@@ -17,10 +17,13 @@ class Job:
     """Code that has been checked, for one run in one sandbox."""
 
     code: str
+    """The code to run."""
     limits: Limits
+    """How much it may use."""
     timeout: float
     """Seconds that are left of the caller's; whoever runs the job also cancels it when they are over."""
     profile: SecurityProfile
+    """How strong the isolation must be."""
     names: tuple[str, ...]
     """The names that stand for namespaces: an attribute of one is an asynchronous function."""
     functions: tuple[str, ...]

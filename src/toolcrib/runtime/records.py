@@ -97,13 +97,21 @@ class LimitsEnforced(Record):
     """Which limits a backend really keeps; false where it only hopes."""
 
     timeout: bool = False
+    """The deadline of the run."""
     tool_calls: bool = False
+    """The number of calls."""
     chain_steps: bool = False
+    """The number of steps in a chain."""
     memory: bool = False
+    """Memory."""
     cpu: bool = False
+    """Seconds of computing."""
     pids: bool = False
+    """Processes and threads."""
     disk: bool = False
+    """What is written to the temporary folder."""
     output: bool = False
+    """What is printed, and the size of the value."""
 
 
 class ExecuteRequest(_Asked):
@@ -117,11 +125,15 @@ class ExecuteRequest(_Asked):
     """
 
     code: Annotated[str, AfterValidator(_bounded)]
+    """The code, of at most `MAX_CODE` characters."""
     language: Literal["python"] = "python"
+    """The language of the code."""
     timeout: _Seconds = 30.0
     """Seconds for everything: waiting for a sandbox, computing, and the tools."""
     limits: Limits = Limits.of_checked()
+    """How much it may use."""
     profile: SecurityProfile = SecurityProfile.STANDARD
+    """How strong the isolation must be."""
     backend: str | None = None
     """A kind of sandbox; None takes the first that the profile allows."""
     language_fallback: bool = False
@@ -132,7 +144,9 @@ class BackendInfo(Record):
     """What a kind of sandbox is, here on this machine."""
 
     kind: str
+    """The kind of sandbox."""
     readiness: Readiness
+    """How far it has been tried."""
     details: JsonObject = Field(default_factory=dict)
     """`available`; `remedy`, what to install where it is not; `isolation`, the walls by name; `profiles`."""
 
@@ -143,13 +157,17 @@ class ExecuteResult(Record):
     value: Any = None
     """What the code left in `__out`, as JSON. The guest may have made it up: it is data, not fact."""
     stdout: str = ""
+    """What the code printed, as far as the limits keep it."""
     stderr: str = ""
+    """What it printed to standard error, as far as the limits keep it."""
     tool_calls: tuple[ToolCallRecord, ...] = ()
     """Every call of a tool in the order they began, as the host saw them."""
     duration: float
     """Seconds."""
     backend: BackendInfo
+    """The sandbox that it ran in."""
     limits_enforced: LimitsEnforced
+    """Which limits held there."""
     notes: tuple[str, ...] = ()
     """What else happened on the way, such as moving to another backend."""
 

@@ -34,7 +34,9 @@ class Measured:
     """How well one searcher does."""
 
     searcher: str
+    """The name of the searcher."""
     report: EvaluationReport
+    """How well it finds."""
     separation: Separation
     """How well it tells apart the questions that no tool answers."""
 
@@ -44,7 +46,9 @@ class Measurement:
     """Some searchers, and questions whose answers are known."""
 
     finders: Mapping[str, Finder]
+    """The searchers, by name."""
     labelled: LabelledSet
+    """The tools and the questions."""
 
     def measure(self, *, sample: int | None = None, progress: OnProgress | None = None) -> Iterator[Measured]:
         """Ask the searchers one after another, and yield how each does.

@@ -14,6 +14,7 @@ class Verdict:
     """What a matrix says of one version; true when the version is acceptable."""
 
     ok: bool
+    """Whether the version is acceptable."""
     deprecated: bool = False
     """Acceptable, but on its way out."""
     message: str = ""

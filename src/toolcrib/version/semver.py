@@ -40,8 +40,11 @@ class Version:
     """
 
     major: int = field(compare=False)
+    """Rises with incompatible changes."""
     minor: int = field(compare=False)
+    """Rises with compatible additions."""
     patch: int = field(compare=False)
+    """Rises with compatible fixes."""
     prerelease: str = field(default="", compare=False)
     """Dot-separated identifiers such as `rc.1`; empty for a release."""
     build: str = field(default="", compare=False)

@@ -23,9 +23,13 @@ __all__ = [
 ]
 
 MAX_SUMMARY = 200
+"""At how many characters the summary of a tool is cut."""
 MAX_NOTES = 2000
+"""At how many characters the notes on a tool are cut."""
 MAX_EXAMPLE_DESCRIPTION = 300
+"""At how many characters the description of an example is cut."""
 MAX_RESULT_HINT = 200
+"""At how many characters the hint at the result of an example is cut."""
 MAX_ARGS_DEPTH = 5
 """How many objects and arrays deep the arguments of an example may be, themselves included."""
 MAX_ARGS_SIZE = 50
@@ -39,10 +43,11 @@ class DocEntry(Record):
     """What somebody wrote about a tool."""
 
     summary: Text | None = None
-    """What the tool is for, in 200 characters."""
+    """What the tool is for, in `MAX_SUMMARY` characters."""
     notes: Text | None = None
-    """When to use it, and what to look out for, in 2,000 characters."""
+    """When to use it, and what to look out for, in `MAX_NOTES` characters."""
     examples: tuple[ToolExample, ...] = ()
+    """Worked calls."""
     external_refs: tuple[Text, ...] = ()
     """Where more can be read."""
 

@@ -22,7 +22,9 @@ class Separation(Record):
     auc: float
     """How often an answerable question has the higher confidence; 0.5 is chance."""
     answerable: int
+    """How many questions a tool answers."""
     unanswerable: int
+    """How many questions no tool answers."""
     threshold: float
     """The confidence that 95 % of the answerable questions reach."""
     turned_away: float

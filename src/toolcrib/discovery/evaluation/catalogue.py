@@ -68,11 +68,17 @@ class ToolLine(Record):
     id: Text = Field(min_length=1)
     """What questions call the tool."""
     name: Text = Field(min_length=1)
+    """The name of the tool."""
     namespace: Text | None = None
+    """Its namespace."""
     description: Text | None = None
+    """What it does."""
     input_schema: JsonObject | None = None
+    """The JSON Schema of its arguments; an object of anything where there is none."""
     tags: tuple[Text, ...] = ()
+    """Its tags."""
     category: Text | None = None
+    """The category that it is filed under."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class EvaluationCatalogue:
     """Tools to search, and what the labels call them."""
 
     tools: tuple[Tool, ...]
+    """The tools."""
     labels: Mapping[str, str] = field(repr=False)
     """The labels' id of each tool, by ours."""
     repaired: int = 0

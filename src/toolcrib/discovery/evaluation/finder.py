@@ -65,6 +65,7 @@ class IndexFinder:
     """
 
     index: IndexLike
+    """The index that is searched."""
 
     def search(self, query: str, *, limit: int) -> list[Hit]:
         """Return the best results."""

@@ -31,7 +31,9 @@ class LabelledQuery(Record):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     qid: Text = ""
+    """What the file calls the question."""
     query: Text = Field(min_length=1)
+    """The question."""
     relevant: Annotated[tuple[Text, ...], AfterValidator(_some)]
     """Ids as the labels have them."""
 
@@ -41,8 +43,11 @@ class LabelledSet:
     """Tools, and questions whose answers are known."""
 
     name: str
+    """What the set is called."""
     catalogue: EvaluationCatalogue
+    """The tools."""
     queries: tuple[LabelledQuery, ...]
+    """The questions."""
 
 
 def load_tools(path: str | Path, *, lenient: bool = False) -> EvaluationCatalogue:

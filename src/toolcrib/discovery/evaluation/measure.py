@@ -48,11 +48,13 @@ class QueryResult:
     """A finder's answer to one question."""
 
     question: LabelledQuery
+    """The question."""
     ranked: tuple[str, ...]
     """Ids as the labels have them, best first."""
     confidence: float
     """That of the first, or 0 where nothing was found."""
     cpu_ms: float
+    """CPU time of the search in the whole process, in milliseconds."""
 
     @property
     def is_right(self) -> bool:
@@ -64,15 +66,21 @@ class EvaluationReport(Record):
     """How well a finder does on a labelled set; shares are means over its questions."""
 
     name: str
+    """The name of the labelled set."""
     tools: int
+    """How many tools were searched."""
     queries: int
+    """How many questions were asked."""
     k: int
+    """How many results of a search are looked at."""
     ndcg: float
     """Of the first k."""
     recall: float
     """Of the first k."""
     recall_at_5: float
+    """The share of the right tools among the first five."""
     mrr: float
+    """The mean of one over the place of the first right tool."""
     hit1: float
     """How often the first tool is right."""
     found: float
@@ -80,7 +88,9 @@ class EvaluationReport(Record):
     cpu_ms_p50: float
     """CPU time of one search, in the whole process, whatever the number of threads."""
     cpu_ms_p95: float
+    """The same at the 95th percentile."""
     calibration: Calibration
+    """How far the confidence can be believed."""
 
 
 def evaluate(

@@ -78,8 +78,11 @@ class Bin(Record):
     """The answers whose confidence lies in one tenth of the scale."""
 
     low: float
+    """Where the tenth begins."""
     high: float
+    """Where it ends."""
     count: int
+    """How many answers lie in it."""
     confidence: float
     """The mean of the predictions."""
     precision: float

@@ -22,7 +22,9 @@ class Change:
     """One thing that happened to one tool."""
 
     kind: ChangeKind
+    """What happened."""
     tool_id: str
+    """The id of the tool."""
     version: int
     """The version of the index from which on it is so."""
     backend: ToolBackend | None = None

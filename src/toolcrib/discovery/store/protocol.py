@@ -12,6 +12,7 @@ class StoredTool:
     """A tool as it is kept: texts that the store hands back as they came."""
 
     id: str
+    """The id of the tool."""
     definition: str
     """The definition, as the text of a JSON object."""
     backends: str

@@ -93,7 +93,9 @@ class Chain:
     """
 
     steps: tuple[ChainStep, ...]
+    """The steps as they were given."""
     nodes: tuple[StepNode, ...] = field(repr=False)
+    """The steps with their places, conditions and references."""
 
     @classmethod
     def parse(cls, steps: "Steps", *, limits: ChainLimits | None = None) -> "Chain":

@@ -17,6 +17,7 @@ class PlannedStep(Record):
     index: int
     """Its place in the chain, or in its group."""
     id: str | None = None
+    """The id of the step, where it has one."""
     kind: Literal["call", "for_each", "parallel"]
     """Whether it calls a tool once, once for each item, or runs its parts side by side."""
     tool_id: str | None = None
@@ -24,6 +25,7 @@ class PlannedStep(Record):
     annotations: ToolAnnotations | None = None
     """What the tool says of itself."""
     conditional: bool = False
+    """Whether it runs only if a condition is met."""
     depends_on: tuple[str, ...] = ()
     """The steps whose results it uses, as references call them."""
     calls: int | None = None
@@ -31,8 +33,11 @@ class PlannedStep(Record):
     max_concurrency: int | None = None
     """How many of its items or parts run at a time."""
     timeout: float | None = None
+    """Seconds that each call may take, where the step says so."""
     on_error: Any = "stop"
+    """What happens when it fails, as in `ChainStep`."""
     parts: tuple["PlannedStep", ...] = ()
+    """The steps of a group."""
 
     @property
     def changes_nothing(self) -> bool:
@@ -46,6 +51,7 @@ class Plan(Record):
     """The steps of a chain in the order in which they would run."""
 
     steps: tuple[PlannedStep, ...] = ()
+    """The steps."""
 
     @property
     def read_only(self) -> bool:

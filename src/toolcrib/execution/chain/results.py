@@ -26,6 +26,7 @@ class StepResult(Record):
     duration: float = 0.0
     """Seconds."""
     id: str | None = None
+    """The id of the step, where it has one."""
     args: dict[str, Any] | None = None
     """What the tool was given, references replaced; None where it was not called."""
     skipped: bool = False
@@ -52,6 +53,7 @@ class ChainResult(Record):
     final: Any = None
     """The value of the last step that ran."""
     results: tuple[StepResult, ...] = ()
+    """What each step gave, in order."""
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form; `without` names fields of the steps that are not wanted, such as `args`."""

@@ -132,6 +132,7 @@ class ChainStep(Record):
     tool_id: _ToolRef | None = None
     """The tool: an id, `namespace:name`, or that with a constraint for its version."""
     args: JsonObject = Field(default_factory=dict)
+    """The arguments, references included."""
     use_previous: StrictBool = False
     """Whether `args["previous"]` is what the step before gave; null where there is none."""
     id: Annotated[StrictStr, AfterValidator(_step_id)] | None = None

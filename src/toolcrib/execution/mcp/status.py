@@ -16,7 +16,9 @@ class ServerStatus(Record):
     """How one server is doing."""
 
     name: str
+    """Its name in the configuration."""
     state: ServerState
+    """The state that it is in."""
     transport: str
     """How it is reached: `stdio`, `http` or `sse`; `openapi` for an API."""
     address: str | None = None
@@ -34,6 +36,7 @@ class ServerStatus(Record):
     refused: dict[str, str] = Field(default={})
     """The definitions of that listing which are no tools, by name, and why."""
     pid: int | None = None
+    """Its process, where it is started here and runs."""
     last_error: str | None = None
     """Why it last failed or went away; absent once it answers again."""
     stderr: str = ""

@@ -34,6 +34,7 @@ class ConcurrencyLimit:
     """
 
     limit: int
+    """How many calls run at once."""
     _: KW_ONLY
     key: Key = by_backend
     """Which calls share the places."""

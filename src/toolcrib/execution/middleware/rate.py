@@ -84,6 +84,7 @@ class RateLimit:
     """
 
     calls: int
+    """How many calls go in that time."""
     per: float = 1.0
     """Seconds."""
     _: KW_ONLY
@@ -94,6 +95,7 @@ class RateLimit:
     clock: Callable[[], float] = time.monotonic
     """Goes on from one event loop to the next, as the rate does."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    """Waits so many seconds."""
     _lines: OrderedDict[Hashable, _Line] = field(init=False, repr=False, default_factory=OrderedDict)
     """The one used longest ago first."""
 

@@ -36,7 +36,9 @@ class Retry:
     jitter: float = 0.5
     """The part of a pause that is left to chance, so that many callers do not come back together."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    """Waits so many seconds."""
     chance: Callable[[], float] = random.random
+    """Returns a number in [0, 1), for the jitter."""
 
     def __post_init__(self) -> None:
         require(

@@ -36,13 +36,19 @@ class Endpoint(Record):
     """
 
     name: str
+    """The name of the tool."""
     url: str
+    """The address, with `{argument}` in its path."""
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] = "GET"
+    """The HTTP method."""
     description: str | None = None
+    """What the tool does."""
     title: str | None = None
+    """The name that people read."""
     input_schema: JsonObject | None = None
     """The schema of the arguments; made of the templates where it is not given."""
     output_schema: JsonObject | None = None
+    """The JSON Schema of the result."""
     query: dict[str, str] = Field(default_factory=dict)
     """What the wire calls a parameter, and its value: `{argument}`, or the same text in every call."""
     headers: dict[str, str] = Field(default_factory=dict)
@@ -52,6 +58,7 @@ class Endpoint(Record):
     annotations: ToolAnnotations | None = None
     """What the tool does; what the method says by default."""
     tags: tuple[str, ...] = ()
+    """Words to filter by."""
 
 
 class HttpProvider(WebProvider):

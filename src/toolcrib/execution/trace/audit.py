@@ -39,6 +39,7 @@ class AuditRecord(Record):
     time: str
     """When it began, in UTC: `2026-01-31T23:59:59.999Z`."""
     caller: str | None = None
+    """Who asked, where that is known."""
     tool_id: str
     """The id of the tool, or the reference that no tool answers to."""
     backend: str | None = None
@@ -46,8 +47,11 @@ class AuditRecord(Record):
     transport: TransportLevel
     """These three are explained at `Levels`."""
     protocol: ProtocolLevel
+    """Whether an exchange took place, and was in order."""
     tool: ToolLevel
+    """What the tool itself said."""
     cached: bool = False
+    """Whether the answer came from the cache."""
     error: str | None = None
     """The code that `toolcrib.errors.explain` gives."""
     op: Op | None = None
@@ -74,10 +78,14 @@ class Audit:
     """
 
     sink: Callable[[AuditRecord], object]
+    """Takes each record."""
     _: KW_ONLY
     include_args: bool = False
+    """Whether arguments are recorded."""
     redact: Redact | None = None
+    """Returns what may be recorded of the arguments."""
     sizes: bool = True
+    """Whether arguments and results are measured."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
 

@@ -45,8 +45,11 @@ class Levels(NamedTuple):
     """
 
     transport: TransportLevel
+    """Whether the backend was reached."""
     protocol: ProtocolLevel
+    """Whether an exchange took place, and was in order."""
     tool: ToolLevel
+    """What the tool itself said."""
 
 
 _ENDINGS: tuple[tuple[type[BaseException], Levels], ...] = (

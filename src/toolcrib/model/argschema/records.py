@@ -136,27 +136,41 @@ class ArgSchemaProperty:
     """One argument: its type, whether it must be there, and the bounds of its value or of each element."""
 
     name: str
+    """The name of the argument."""
     type: ArgType | None = None
     """The type as written, or None where any value will do."""
     value_type: ArgType | None = None
     """The type of the value, or of each element of an array."""
     is_array: bool = False
+    """Whether the argument is an array."""
     required: bool = False
+    """Whether every call must give it."""
     description: str = ""
+    """What it is for."""
     min_length: int | None = None
+    """The least number of code points of the string, or of each element."""
     max_length: int | None = None
+    """The largest number of code points of the string, or of each element."""
     minimum: float | None = None
+    """The least value of the number, or of each element; inclusive."""
     maximum: float | None = None
+    """The largest value of the number, or of each element; inclusive."""
     choices: dict[str, Any] | None = None
     """The values an enum allows, by the form that decides whether another value is the same."""
     patterns: tuple[CompiledPattern, ...] = ()
+    """Regular expressions to be found in the string, or in each element (extended)."""
     min_items: int | None = None
+    """The least number of elements (extended)."""
     max_items: int | None = None
+    """The largest number of elements (extended)."""
     members: Members | None = None
     """What an object holds, or each object in an array (extended)."""
     has_default: bool = False
+    """Whether the schema gives a default, which may be null."""
     default: Any = None
+    """The value that `apply_defaults` fills in."""
     deprecated: bool = False
+    """Whether using the argument is a warning (extended)."""
 
     @property
     def enum(self) -> tuple[Any, ...] | None:

@@ -19,6 +19,7 @@ class ArgSchema:
     """What `parse_arg_schema` read: both shapes give the same record, which shares nothing with the input."""
 
     properties: dict[str, ArgSchemaProperty]
+    """The arguments by name, in schema order."""
     required: tuple[str, ...] = ()
     """Every required name in schema order; names without a property come last."""
     version: str = SCHEMA_VERSION
@@ -26,7 +27,9 @@ class ArgSchema:
     warnings: tuple[str, ...] = ()
     """What the schema says and nothing enforces, and what was read permissively."""
     strict: bool = False
+    """Whether unknown arguments, fractions for integers and later dates are refused."""
     extended: bool = False
+    """Whether fields that the date leaves alone are enforced, such as `pattern`."""
     doubts: tuple[Problem, ...] = ()
     """What a strict reader would have refused."""
 

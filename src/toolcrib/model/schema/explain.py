@@ -7,13 +7,12 @@ from typing import Any
 import jsonschema_rs
 
 from toolcrib.errors import Problem
-from toolcrib.errors.base import MAX_PROBLEMS
+from toolcrib.errors.base import MAX_MESSAGE, MAX_PROBLEMS
 from toolcrib.model.plain import pointer
 from toolcrib.model.suggest import did_you_mean, nearest
 
 __all__ = ["TYPES", "explain", "show"]
 
-_MAX_MESSAGE = 500
 _MAX_PATH = 1_000
 _MAX_OF_NEAREST = 3
 _MAX_SHOWN = 60
@@ -26,13 +25,13 @@ _Kind = jsonschema_rs.ValidationErrorKind
 
 
 def explain(errors: Iterable[_Error], value: Any, schema: Any) -> tuple[Problem, ...]:
-    """Return what is wrong with a value, at most 32 problems, in the engine's order."""
+    """Return what is wrong with a value, at most `MAX_PROBLEMS` problems, in the engine's order."""
     problems: dict[Problem, None] = {}
     for error in errors:
         place = _at(value, error.instance_path)
         for path, keyword, message in _describe(error, place, schema):
             where = _cut(pointer(path), _MAX_PATH)
-            problems[Problem(where, keyword, _cut(message, _MAX_MESSAGE))] = None
+            problems[Problem(where, keyword, _cut(message, MAX_MESSAGE))] = None
             if len(problems) == MAX_PROBLEMS:
                 return tuple(problems)
     return tuple(problems)

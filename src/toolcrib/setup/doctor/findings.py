@@ -17,10 +17,13 @@ class Finding:
     """One thing that was looked at."""
 
     severity: Severity
+    """How bad it is."""
     subject: str
     """What it is about: `configuration`, `server 'github'`, `catalogue`."""
     what: str
+    """What was found."""
     why: str = ""
+    """What it comes from."""
     remedy: str = ""
     """What to do about it."""
     details: dict[str, Any] = field(default_factory=dict)
@@ -38,6 +41,7 @@ class Diagnosis:
     """Everything that was found, the worst first."""
 
     findings: tuple[Finding, ...]
+    """The findings."""
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -23,7 +23,9 @@ class Probe:
     """What became of asking a server for its tools."""
 
     name: str
+    """The name of the server."""
     tools: tuple[Tool, ...] = ()
+    """The tools that it listed."""
     refused: dict[str, str] = field(default_factory=dict)
     """Definitions that are no tools, by name, and why."""
     error: ToolcribError | None = None
@@ -31,6 +33,7 @@ class Probe:
     stderr: str = ""
     """The last lines that it wrote to its standard error, without secrets."""
     seconds: float = 0.0
+    """How long it took."""
 
 
 async def probe(

@@ -28,9 +28,11 @@ class Edit:
     """A change of a file that is made and checked, and not written."""
 
     path: Path
+    """The file."""
     before: str | None = field(repr=False)
     """What the file says; None where there is none."""
     after: str = field(repr=False)
+    """What the file would say."""
     private: bool = False
     """Whether secrets are written with it, so that nobody but the owner may read the file."""
     notes: tuple[str, ...] = ()

@@ -35,6 +35,7 @@ class Client:
     """One MCP client."""
 
     name: str
+    """What the command calls it."""
     title: str
     """What people call it."""
     user: _Folders

@@ -34,10 +34,13 @@ class Found:
     """The servers of another client, and notes about them."""
 
     files: list[Path] = field(default_factory=list)
+    """The files that were read."""
     servers: dict[str, ServerConfig] = field(default_factory=dict)
+    """The servers, by the names that they have here."""
     names: dict[str, str] = field(default_factory=dict)
     """Under which names the client has them."""
     notes: list[str] = field(default_factory=list)
+    """What there is to know about them, for people to read."""
     itself: list[str] = field(default_factory=list)
     """Under which names it has toolcrib."""
     lossy: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -59,8 +62,11 @@ class Merge:
     """What taking over servers comes to."""
 
     edit: Edit
+    """The change of our configuration."""
     added: tuple[str, ...] = ()
+    """The servers that are new."""
     replaced: tuple[str, ...] = ()
+    """The servers that take the place of others."""
     same: tuple[str, ...] = ()
     """Those that were there already."""
     conflicts: tuple[str, ...] = ()

@@ -31,6 +31,7 @@ class Export:
     """Our servers in the shape of a client."""
 
     servers: dict[str, dict[str, Any]]
+    """The servers by name, as the client writes them."""
     text: str
     """What its file would say."""
     notes: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ class Installation:
     taken: Merge | None = None
     """The servers that move behind the gateway, where that is wanted."""
     notes: tuple[str, ...] = ()
+    """What there is to know about it, for people to read."""
 
     @property
     def changes(self) -> bool:

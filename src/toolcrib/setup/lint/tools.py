@@ -46,7 +46,9 @@ class LintFinding:
     """One thing about one tool."""
 
     tool_id: str
+    """The id of the tool."""
     severity: Severity
+    """How bad it is."""
     rule: str
     """What is checked, in a word or two: `hidden-characters`."""
     message: str

@@ -12,6 +12,7 @@ from toolcrib.errors import EmbeddingError
 __all__ = ["MAX_DIMENSIONS", "from_bytes", "is_vector", "to_bytes", "unit_vectors"]
 
 MAX_DIMENSIONS = 16_384
+"""How many numbers a vector may have."""
 _HALF = np.dtype("<f2")
 _TOLERANCE = 0.01
 """How far the length of a vector may be from one after it was kept as bytes."""

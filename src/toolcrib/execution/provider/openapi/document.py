@@ -21,8 +21,11 @@ __all__ = [
 ]
 
 MAX_DOCUMENT_BYTES = 16 * 2**20
+"""How large an OpenAPI document may be."""
 MAX_DOCUMENT_NODES = 1_000_000
+"""How many values, containers included, it may hold."""
 MAX_DOCUMENT_DEPTH = 100
+"""How many containers deep it may be."""
 _SLOW_YAML_BYTES = 2 * 2**20
 """How much YAML is read where only the reader in Python is there."""
 _SCALARS = (str, int, float, bool, type(None))

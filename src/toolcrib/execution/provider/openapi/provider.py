@@ -37,6 +37,7 @@ class Skipped:
     operation: str
     """Its method and path."""
     reason: str
+    """Why it is none."""
 
 
 class OpenApiProvider(WebProvider):
