@@ -58,8 +58,10 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 	$(BIN)/python scripts/wall_tables.py
 	$(BIN)/python scripts/config_page.py
 	$(BIN)/python scripts/cli_page.py
+	$(BIN)/python scripts/reference_pages.py
 
 docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
+	$(BIN)/python scripts/reference_pages.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README claims.

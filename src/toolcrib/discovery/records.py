@@ -12,6 +12,7 @@ MAX_SHORT_DESCRIPTION_LEN = 120
 """How many characters of a description a summary shows."""
 
 ScoreType = Literal["bm25", "embedding", "hybrid"]
+"""By words, by meaning, or by both."""
 Item = TypeVar("Item")
 
 

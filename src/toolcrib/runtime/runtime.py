@@ -43,6 +43,7 @@ Failure = CodeError | LimitExceededError | SandboxViolationError
 _FALLBACK = "process"
 _STAYS = f"; it is not moved to {_FALLBACK!r}, because tools have been called"
 Prepare = Callable[[str], Awaitable[None]]
+"""Awaited with the code before it is looked at, such as for tools that it mentions to be there."""
 
 
 class Attempt:

@@ -27,6 +27,7 @@ MAX_DEPTH: Final = 6
 MAX_NAMES: Final = 100
 """How many names an object may have before it is a map."""
 MAX_WEIGHT: Final = 10_000
+"""How many parts a shape may have before its deepest ones are dropped."""
 _KINDS: Final[Mapping[type, str]] = {
     dict: "object",
     list: "array",

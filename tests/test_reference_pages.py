@@ -1,0 +1,143 @@
+"""The API reference, which is written from the code."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolcrib.adapter.rewrite.walk import MAX_SUBSCHEMAS
+from toolcrib.crib.config.reading import MAX_BYTES
+from toolcrib.discovery import MAX_SHORT_DESCRIPTION_LEN
+from toolcrib.discovery.docs.entry import (
+    MAX_ARGS_DEPTH,
+    MAX_ARGS_SIZE,
+    MAX_EXAMPLE_DESCRIPTION,
+    MAX_NOTES,
+    MAX_RESULT_HINT,
+    MAX_SUMMARY,
+)
+from toolcrib.errors.base import MAX_MESSAGE, MAX_PROBLEMS
+from toolcrib.execution import ChainLimits
+from toolcrib.model.argschema import check as arguments
+from toolcrib.model.argschema import parse as schemas
+from toolcrib.model.argschema import records
+from toolcrib.model.plain import MAX_DEPTH, MAX_NODES
+from toolcrib.model.schema.graph import MAX_SCHEMA_NODES
+from toolcrib.model.tool import MAX_TAG_LENGTH, MAX_TAGS
+from toolcrib.model.toolid import MAX_NAME_LENGTH
+from toolcrib.runtime import bridge
+from toolcrib.runtime.records import MAX_CODE
+from toolcrib.setup.lint.tools import MAX_FIRST_SENTENCE
+from toolcrib.version.constraint import MAX_CONSTRAINT_LENGTH
+from toolcrib.version.semver import MAX_VERSION_LENGTH
+
+
+def check(root: Path) -> subprocess.CompletedProcess[str]:
+    """Check the pages of a tree against the code of that tree."""
+    return subprocess.run(
+        [sys.executable, "scripts/reference_pages.py", "--check"],
+        cwd=root,
+        env={"PYTHONPATH": "src", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_reference_is_what_the_code_says(root: Path) -> None:
+    made = check(root)
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.fixture
+def copy(root: Path, tmp_path: Path) -> Path:
+    """A copy of the tree, as far as the reference is made from it."""
+    without = shutil.ignore_patterns("__pycache__", "*.npy", "vocab.txt")
+    for part in ("src", "scripts", "docs/reference"):
+        shutil.copytree(root / part, tmp_path / part, ignore=without)
+    shutil.copy(root / "mkdocs.yml", tmp_path)
+    return tmp_path
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
+    package = copy / "src" / "toolcrib"
+    replace(
+        package / "model/tool.py",
+        '    """The default binding; never sent to a provider or a client."""\n',
+        "",
+    )
+    replace(package / "model/tool.py", "MAX_TAGS = 20\n", "MAX_TAGS = 21\n")
+    replace(package / "version/__init__.py", '"Version", "compare"]', '"Version", "as_version", "compare"]')
+    replace(package / "version/__init__.py", "import Version, compare", "import Version, as_version, compare")
+    (copy / "docs/reference/gateway.md").unlink()
+    replace(copy / "mkdocs.yml", "      - reference/crib.md\n", "")
+    made = check(copy)
+    assert made.returncode == 1
+    assert set(made.stderr.splitlines()) >= {
+        "toolcrib.model.Tool.backend has no text below it",
+        "docs/reference/version.md does not describe toolcrib.version.as_version",
+        "docs/reference/gateway.md does not describe toolcrib.gateway.Gateway",
+        "docs/reference/caps.md is out of date",
+        "docs/reference/crib.md is not in the nav of mkdocs.yml",
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("reference/model.md", f"| `name` | `str` |  | `MAX_NAME_LENGTH` = {MAX_NAME_LENGTH:,} |"),
+        ("reference/model.md", f"`MAX_TAGS` = {MAX_TAGS:,}; `MAX_TAG_LENGTH` = {MAX_TAG_LENGTH:,}"),
+        ("reference/model.md", f"`MAX_SUMMARY` = {MAX_SUMMARY:,}"),
+        ("reference/model.md", f"`MAX_NOTES` = {MAX_NOTES:,}"),
+        ("reference/model.md", f"`MAX_EXAMPLE_DESCRIPTION` = {MAX_EXAMPLE_DESCRIPTION:,}"),
+        ("reference/model.md", f"`MAX_RESULT_HINT` = {MAX_RESULT_HINT:,}"),
+        ("reference/model.md", f"`MAX_ARGS_DEPTH` = {MAX_ARGS_DEPTH:,}; `MAX_ARGS_SIZE` = {MAX_ARGS_SIZE:,}"),
+        ("reference/discovery.md", f"`MAX_SHORT_DESCRIPTION_LEN` = {MAX_SHORT_DESCRIPTION_LEN:,}"),
+        ("reference/errors.md", f"`MAX_PROBLEMS` = {MAX_PROBLEMS:,}"),
+        ("reference/runtime.md", f"`MAX_CODE` = {MAX_CODE:,}"),
+        ("tools-and-schemas.md", f"| 1 to {MAX_NAME_LENGTH:,} of letters, digits"),
+        ("tools-and-schemas.md", f"at most {MAX_TAGS:,} of {MAX_TAG_LENGTH:,} characters |"),
+        (
+            "versions.md",
+            f"have {MAX_VERSION_LENGTH:,} characters, a constraint and its canonical form {MAX_CONSTRAINT_LENGTH:,}",
+        ),
+        ("argument-schema.md", f"a first sentence of at most {MAX_FIRST_SENTENCE:,} characters"),
+        ("argument-schema.md", f"in schema order, up to {MAX_PROBLEMS:,}, each"),
+        ("argument-schema.md", f"| arguments | {MAX_NODES:,} values, {MAX_DEPTH:,} levels deep"),
+        (
+            "argument-schema.md",
+            f"| a schema | {schemas._MAX_VALUES:,} values, {schemas._MAX_DEPTH:,} levels deep",
+        ),
+        ("argument-schema.md", f"arrays and objects of {records._MAX_FORM:,} characters"),
+        ("argument-schema.md", f"| {arguments._MAX_STEPS:,} steps in one check"),
+        (
+            "chains.md",
+            f"{ChainLimits().max_steps:,} steps and makes at most {ChainLimits().max_calls:,} calls",
+        ),
+        ("code-mode.md", f"runs up to {bridge._MAX_PARALLEL:,} calls side by side"),
+        ("code-mode.md", f"bounded too, by {bridge._MAX_LOOKUPS:,} in a run"),
+        ("errors.md", f"what is wrong, up to {MAX_PROBLEMS:,}, each"),
+        ("errors.md", f"a sentence of at most {MAX_MESSAGE:,} characters"),
+        ("providers.md", f"more than {MAX_SUBSCHEMAS:,} subschemas are refused"),
+        ("configuration.md", f"which may have {MAX_BYTES >> 20} MiB"),
+    ],
+)
+def test_the_numbers_on_the_pages_are_those_of_the_code(root: Path, page: str, text: str) -> None:
+    assert text in (root / "docs" / page).read_text()
+
+
+def test_no_docstring_of_the_reference_types_the_number_of_a_cap(root: Path) -> None:
+    typed = re.compile(
+        rf"\b({MAX_SHORT_DESCRIPTION_LEN}|{MAX_NAME_LENGTH}|2,?000|{MAX_SCHEMA_NODES:,}) (?:characters|values)"
+    )
+    pages = [page.read_text() for page in (root / "docs" / "reference").glob("*.md")]
+    assert [found[0] for page in pages for found in typed.finditer(page)] == []
