@@ -129,6 +129,10 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
         ("errors.md", f"a sentence of at most {MAX_MESSAGE:,} characters"),
         ("providers.md", f"more than {MAX_SUBSCHEMAS:,} subschemas are refused"),
         ("configuration.md", f"which may have {MAX_BYTES >> 20} MiB"),
+        (
+            "coming-from.md",
+            f"{MAX_SHORT_DESCRIPTION_LEN:,}, {MAX_SUMMARY:,}, {MAX_NOTES:,} and {MAX_EXAMPLE_DESCRIPTION:,}",
+        ),
     ],
 )
 def test_the_numbers_on_the_pages_are_those_of_the_code(root: Path, page: str, text: str) -> None:
