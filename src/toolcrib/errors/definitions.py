@@ -130,7 +130,9 @@ class ResourceNotFoundError(ToolcribError, LookupError):
     """No server here has a resource of this address."""
 
     uri: str
+    """The address that was asked for."""
     suggestions: tuple[str, ...] = ()
+    """Addresses that may have been meant."""
 
     def __str__(self) -> str:
         return f"no resource {shown(self.uri)}{_hint(self.suggestions)}"
@@ -141,7 +143,9 @@ class PromptNotFoundError(ToolcribError, LookupError):
     """No server here has a prompt of this name."""
 
     ref: str
+    """The name that was asked for."""
     suggestions: tuple[str, ...] = ()
+    """Names that may have been meant."""
     reason: str = ""
     """Why not, where there is more to say."""
 

@@ -179,8 +179,11 @@ class RequestRefusedError(ToolcribError):
     """An MCP server that refused a request other than the call of a tool, or answered it with nonsense."""
 
     server: str
+    """The server, by its name in the configuration."""
     method: str
+    """The method of MCP, such as `resources/read`."""
     reason: str
+    """Why, in the server's words."""
     code: int | None = None
     """The JSON-RPC code of the refusal, where it is one."""
 

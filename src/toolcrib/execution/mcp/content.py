@@ -39,8 +39,11 @@ class Resource(OpenRecord):
     uri: Text
     """What it is read by."""
     name: Text
+    """What programs call it."""
     title: Text | None = None
+    """What people call it."""
     description: Text | None = None
+    """What it is, in the server's words."""
     mime_type: Text | None = None
     """The kind of content, such as `text/markdown`."""
     size: int | None = None
@@ -55,8 +58,11 @@ class ResourceTemplate(OpenRecord):
     uri_template: Text
     """Such as `file:///{path}`."""
     name: Text
+    """What programs call it."""
     title: Text | None = None
+    """What people call it."""
     description: Text | None = None
+    """What it is, in the server's words."""
     mime_type: Text | None = None
     """The kind of content of all of them, where it is one."""
 
@@ -65,9 +71,11 @@ class ResourceContents(OpenRecord):
     """One part of what was read: text, or bytes in base64."""
 
     uri: Text
+    """What was read."""
     mime_type: Text | None = None
     """The kind of content."""
     text: Text | None = None
+    """The text, where it is text."""
     blob: Text | None = None
     """Bytes, in base64."""
 
@@ -76,8 +84,11 @@ class PromptArgument(OpenRecord):
     """Something that a prompt is filled in with."""
 
     name: Text
+    """What programs call it."""
     title: Text | None = None
+    """What people call it."""
     description: Text | None = None
+    """What it is, in the server's words."""
     required: bool | None = None
     """Whether the prompt cannot be had without it."""
 
@@ -88,8 +99,11 @@ class Prompt(OpenRecord):
     server: str
     """The server that has it."""
     name: Text
+    """What programs call it."""
     title: Text | None = None
+    """What people call it."""
     description: Text | None = None
+    """What it is, in the server's words."""
     arguments: tuple[PromptArgument, ...] | None = None
     """What it is filled in with."""
 
@@ -105,12 +119,14 @@ class PromptResult(OpenRecord):
     messages: tuple[JsonObject, ...]
     """Each with a `role` and a `content`, as in MCP."""
     description: Text | None = None
+    """What it is for, in the server's words."""
 
 
 class Completion(Record):
     """Values that an argument of a prompt or of a template may have."""
 
     values: tuple[str, ...] = ()
+    """The values, the likeliest first."""
     total: int | None = None
     """How many there are, where the server knows."""
     has_more: bool | None = None

@@ -284,9 +284,9 @@ def test_vectors_of_another_model_or_another_text_are_not_taken() -> None:
         searcher.prepare()
         assert len(embedder.texts) == 4  # the tools, and a word that tells the dimensions
     assert sorted(cache.kept) == [
-        "vectors/others/text-2-1500-1-3",
-        "vectors/words/text-2-1500-1-3",
-        "vectors/words/text-2-200-1-3",
+        "vectors/others/text-3-1500-1-3",
+        "vectors/words/text-3-1500-1-3",
+        "vectors/words/text-3-200-1-3",
     ]
 
 
