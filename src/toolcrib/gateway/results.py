@@ -1,16 +1,27 @@
 """Results that are too large to send: kept for a while, under addresses that nobody can guess."""
 
+import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from secrets import token_urlsafe
 from threading import Lock
 from typing import Any
 
+import anyio.lowlevel
 from pydantic_core import to_json
 
-__all__ = ["PREFIX", "KeptResult", "KeptResults", "encoded", "size_of", "truncated"]
+__all__ = [
+    "PREFIX",
+    "KeptResult",
+    "KeptResults",
+    "encoded",
+    "encoded_in_turns",
+    "sendable",
+    "size_of",
+    "truncated",
+]
 
 PREFIX = "toolcrib://results/"
 """How the addresses of kept results begin."""
@@ -18,6 +29,12 @@ _MAX_BYTES = 64 * 2**20
 _MAX_AGE = 15 * 60.0
 _PREVIEW = 2_000
 """How many characters of a result that is not sent are shown."""
+_TURN = 1 << 18
+"""How many bytes are written between two turns of the event loop."""
+_LEVELS = 5
+"""How many containers deep what is written in turns is taken apart: to the parts of a step of a chain."""
+_MAX_DEPTH = 100
+"""How many containers deep a value is sent that cannot be written as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +122,66 @@ def encoded(value: Any) -> str:
 
     >>> encoded({"a": [1, None]})
     '{"a":[1,null]}'
+
+    Raises:
+        ValueError: JSON cannot carry it; see `sendable`.
     """
     return to_json(value, inf_nan_mode="null", fallback=str).decode()
+
+
+async def encoded_in_turns(value: Any) -> str:
+    """Return the same as `encoded`, letting the event loop turn while something large is written.
+
+    Raises:
+        ValueError: as there.
+    """
+    pieces: list[str] = []
+    size = 0
+    for piece in _pieces(value, _LEVELS):
+        pieces.append(piece)
+        size += 1 + len(piece)
+        if size > _TURN:
+            size = 0
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+    return "".join(pieces)
+
+
+def _pieces(value: Any, levels: int) -> Iterator[str]:
+    """Yield the JSON of a value, the members of its outer containers one by one."""
+    if levels and type(value) is dict and value:
+        for place, (name, member) in enumerate(value.items()):
+            yield f"{',' if place else '{'}{encoded(name)}:"
+            yield from _pieces(member, levels - 1)
+        yield "}"
+    elif levels and type(value) is list and value:
+        for place, member in enumerate(value):
+            yield "," if place else "["
+            yield from _pieces(member, levels - 1)
+        yield "]"
+    else:
+        yield encoded(value)
+
+
+def sendable(value: Any, depth: int = 0) -> Any:
+    r"""Return a value that `encoded` refuses as one that it takes.
+
+    Characters that no text may hold are escaped, and what is nested too deep is the text of its JSON.
+
+    >>> sendable({"name": "a\ud800"})
+    {'name': 'a\\ud800'}
+    """
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if not isinstance(value, dict | list):
+        return value
+    if depth == _MAX_DEPTH:
+        try:
+            return json.dumps(value, default=str)
+        except (RecursionError, ValueError):
+            return "(nested too deep to be written)"
+    if isinstance(value, list):
+        return [sendable(member, depth + 1) for member in value]
+    return {sendable(str(name)): sendable(member, depth + 1) for name, member in value.items()}
 
 
 def truncated(text: str, uri: str | None, size: int) -> dict[str, Any]:

@@ -432,28 +432,34 @@ async def test_a_chain_can_be_run_again() -> None:
         assert (await run_chain(chain, bench.run_tool)).final == {"x": 1}
 
 
-async def test_what_is_done_to_the_results_changes_neither_the_chain_nor_another_result() -> None:
-    bench = Bench(echo=echo)
-    step = {"toolId": "echo", "args": {"x": ["fresh"]}}
+async def test_what_a_tool_does_to_its_arguments_changes_neither_the_chain_nor_another_result() -> None:
+    def spoil(args: dict[str, Any]) -> Any:
+        for value in args.values():
+            value.append("spoilt")
+
+    bench = Bench(echo=echo, spoil=spoil)
     chain = Chain.parse(
         [
-            step,
+            {"toolId": "echo", "args": {"x": ["fresh"]}},
+            {"toolId": "spoil", "args": {"x": {"$ref": "steps.0/x"}, "y": ["fresh"]}},
+            {"toolId": "spoil", "args": {"item": {"$ref": "item"}}, "forEach": [["a"], ["b"]]},
+            {"toolId": "spoil", "args": {"$ref": "steps.0"}},
             {"toolId": "echo", "args": {"x": {"$ref": "steps.0/x"}}},
-            {"toolId": "echo", "args": {"item": {"$ref": "item"}}, "forEach": [["a"], ["b"]]},
-            {"toolId": "echo", "usePrevious": True},
         ]
     )
-    first = (await run_chain(chain, bench.run_tool)).to_json(without={"duration"})
-    spoilt = await run_chain(chain, bench.run_tool)
-    results = spoilt.results
-    args = [each.args for each in (*results[:2], *results[2].parts, results[3])]
-    for each in args:
-        for value in (each or {}).values():
-            value.append("spoilt")
-    assert [each.structured for each in results[:3]] == [
-        {"x": ["fresh"]}, {"x": ["fresh"]}, [{"item": ["a"]}, {"item": ["b"]}],
-    ]  # fmt: skip
-    assert (await run_chain(chain, bench.run_tool)).to_json(without={"duration"}) == first
+    for _ in range(2):
+        result = await run_chain(chain, bench.run_tool)
+        assert result.final == result.results[0].structured == {"x": ["fresh"]}
+        assert result.results[1].args == {"x": ["fresh"], "y": ["fresh"]}
+        assert [part.args for part in result.results[2].parts] == [{"item": ["a"]}, {"item": ["b"]}]
+
+
+async def test_what_is_done_to_the_json_of_results_does_not_change_them() -> None:
+    result = await Bench(echo=echo).run({"toolId": "echo", "args": {"x": ["fresh"]}})
+    written = result.to_json()
+    for value in (written["final"], written["results"][0]["structured"], written["results"][0]["args"]):
+        value["x"].append("spoilt")
+    assert result.final == result.results[0].args == {"x": ["fresh"]}
 
 
 @pytest.mark.parametrize("calls", [{"forEach": [1, 2]}, {}], ids=["items", "a call"])

@@ -1,13 +1,19 @@
 """Results that are too large to send."""
 
 import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 from gateway.meta.asking import called, crib_of_tools, face_of, texts
 
 from toolcrib.crib import GatewaySettings
+from toolcrib.execution import ChainLimits
 from toolcrib.gateway.meta import MetaTools
-from toolcrib.gateway.results import PREFIX, KeptResults
+from toolcrib.gateway.results import PREFIX, KeptResults, encoded, encoded_in_turns
 
 pytestmark = pytest.mark.anyio
 
@@ -124,3 +130,66 @@ async def test_what_cannot_be_kept_is_still_told() -> None:
     assert result.structured_content["truncated"]["uri"] == ""
     assert [block.type for block in result.content] == ["text"]
     assert "ask for less" in texts(result)[0]
+
+
+@pytest.mark.parametrize("kind", ["text", "values", "fallback", "arguments"])
+async def test_one_small_chain_does_not_take_all_memory(kind: str) -> None:
+    program = Path(__file__).with_name("chain_memory.py")
+    paths = os.pathsep.join([*sys.path, str(program.parents[2])])
+    env = {**os.environ, "PYTHONPATH": paths}
+    ended = await anyio.run_process([sys.executable, str(program), kind, "1500"], env=env, stderr=None)
+    told = json.loads(ended.stdout)
+    assert told["grown"] < 16 * ChainLimits().max_bytes  # 1,500 items took 2 GB and more
+    error = told["reply"]["error"]
+    assert error["details"]["cause"]["code"] == "limit_exceeded"
+    assert error["retryable"] is False
+    assert told["reply"]["results"][0]["tool_id"] == "echo"
+
+
+async def test_what_ran_of_a_step_that_failed_is_told_as_far_as_it_fits() -> None:
+    crib = crib_of_tools()
+
+    @crib.add
+    def half(number: int, size: int) -> str:
+        """Fail in the end."""
+        if number == 3:
+            raise ValueError("enough")
+        return "x" * size
+
+    def chain(size: int) -> dict[str, Any]:
+        args = {"number": {"$ref": "item"}, "size": size}
+        step = {"tool_id": "half", "args": args, "forEach": [0, 1, 2, 3], "maxConcurrency": 1}
+        return {"steps": [{"tool_id": "shop:order", "args": {"number": 7}}, step]}
+
+    face = face_of(crib, result_bytes=4096)
+    small = (await called(face, "run_chain", chain(10))).structured_content["results"]
+    assert [part.get("structured") for part in small[1]["parts"]] == ["x" * 10] * 3 + [None]
+    large = (await called(face, "run_chain", chain(5_000))).structured_content
+    assert large["results"][0]["structured"] == {"number": 7, "total": 5.0}
+    assert ["error" in part for part in large["results"][1]["parts"]] == [False, False, False, True]
+    kept = face.kept.read(large["truncated"]["uri"])
+    assert kept is not None
+    assert json.loads(kept.data)["results"][1]["parts"][2]["structured"] == "x" * 5_000
+
+
+async def test_large_json_is_written_in_turns_with_other_work() -> None:
+    value = {
+        "results": [{"structured": ["x" * 10_000] * 500, "a/b": {}}],
+        "final": None,
+        "none": [],
+        "n": 1.5,
+    }
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(turn)
+        text = await encoded_in_turns(value)
+        group.cancel_scope.cancel()
+    assert text == encoded(value)
+    assert turns > 10

@@ -3,24 +3,28 @@
 A reference is met where what it leads to is neither null, false, 0 nor empty. `{"equals": [a, b]}` compares
 two values, each of which may be or hold a reference; `{"exists": reference}` asks whether it leads anywhere.
 `{"not": c}`, `{"all": [...]}` and `{"any": [...]}` combine, and `true` and `false` are themselves. Here, a
-reference that leads nowhere is null.
+reference that leads nowhere is null. One condition compares so many values, and no more.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from toolcrib.errors import Problem
+from toolcrib.errors import LimitExceededError, Problem
 from toolcrib.errors.base import either, shown
 from toolcrib.execution.chain.references import LeadsNowhereError, Reference, ReferenceScope, StepNames
 from toolcrib.execution.chain.templates import Template, fill, read_template, references_in
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Condition", "read_condition", "same_json"]
+__all__ = ["Condition", "read_condition"]
 
 _WORDS = ("$ref", "all", "any", "equals", "exists", "not")
 _MAX_DEPTH = 32
 _PAIR = 2
+_MAX_COMPARED = 50_000
+"""How many values one condition compares; the event loop waits for it."""
+_TEXT = 10_000
+"""How many characters of two texts count as a value."""
 
 Test = Callable[[ReferenceScope], bool]
 
@@ -29,8 +33,17 @@ Test = Callable[[ReferenceScope], bool]
 class Condition:
     """A condition, read."""
 
-    test: Test
+    holds: Test
     references: tuple[Reference, ...]
+
+    def test(self, scope: ReferenceScope) -> bool:
+        """Return whether it is met.
+
+        Raises:
+            LimitExceededError: it compares more than a condition may.
+        """
+        scope.compared = 0
+        return self.holds(scope)
 
     @property
     def of_item(self) -> bool:
@@ -79,7 +92,7 @@ class _Reader:
         if type(inner) is not list or len(inner) != _PAIR:
             return self._refuse(path, "must be an array of the two values to compare")
         one, other = (self._value(each, f"{path}/{place}") for place, each in enumerate(inner))
-        return lambda scope: same_json(_known(one, scope), _known(other, scope))
+        return lambda scope: _same(_known(one, scope), _known(other, scope), scope)
 
     def _reference(self, word: str, value: dict[str, Any], path: str) -> Test:
         if word == "$ref":
@@ -129,23 +142,36 @@ def _leads_somewhere(template: Template, scope: ReferenceScope) -> bool:
     return True
 
 
-def same_json(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not.
-
-    >>> same_json({"a": [1]}, {"a": [1.0]}), same_json(1, True)
-    (True, False)
-    """
+def _same(one: Any, other: Any, scope: ReferenceScope) -> bool:
+    """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
     pending = [(one, other)]
     while pending:
         left, right = pending.pop()
+        if left is right:
+            continue
+        _count(scope, 1)
         if type(left) is dict and type(right) is dict:
+            _count(scope, len(left))
             if left.keys() != right.keys():
                 return False
             pending += [(left[key], right[key]) for key in left]
         elif type(left) is list and type(right) is list:
             if len(left) != len(right):
                 return False
+            _count(scope, len(left))
             pending += zip(left, right, strict=True)
-        elif isinstance(left, bool) is not isinstance(right, bool) or left != right:
+        elif isinstance(left, bool) is not isinstance(right, bool):
             return False
+        else:
+            if type(left) is str:
+                _count(scope, len(left) // _TEXT)
+            if left != right:
+                return False
     return True
+
+
+def _count(scope: ReferenceScope, values: int) -> None:
+    scope.compared += values
+    if scope.compared > _MAX_COMPARED:
+        reason = f"a condition compares at most {_MAX_COMPARED:,} values; compare a part of them"
+        raise LimitExceededError("condition", reason)

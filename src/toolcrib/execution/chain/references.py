@@ -44,6 +44,8 @@ class ReferenceScope:
     previous: Any = ABSENT
     item: Any = ABSENT
     index: Any = ABSENT
+    compared: int = 0
+    """How many values the condition that is being tested has compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,13 +37,15 @@ class StepResult(Record):
     """The steps of a group, or one result for each item: those that were begun."""
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
-        """Return the JSON form; the values of parts stand in the whole alone."""
+        """Return the JSON form; the values of parts stand in the whole alone, unless that has none."""
         hidden = {name for name in type(self).model_fields if name in without}
         payload = super().to_json(without=hidden | {"parts"} | (set() if self.skipped else {"skipped"}))
         if self.error is None and not self.skipped and "structured" not in hidden:
             payload.setdefault("structured", None)
         if self.parts and "parts" not in hidden:
-            payload["parts"] = [part.to_json(without=hidden | {"structured"}) for part in self.parts]
+            if self.error is None:
+                hidden |= {"structured"}
+            payload["parts"] = [part.to_json(without=hidden) for part in self.parts]
         return payload
 
 

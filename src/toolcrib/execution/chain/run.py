@@ -1,7 +1,8 @@
 """Running a chain: one step after another, groups and repeated steps side by side."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
 from time import perf_counter
@@ -22,12 +23,13 @@ from toolcrib.errors import (
     explain,
 )
 from toolcrib.errors.base import shown
+from toolcrib.execution.chain.budget import ResultBudget, json_size
 from toolcrib.execution.chain.chain import Chain, StepNode
-from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, ReferenceScope
+from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, Reference, ReferenceScope
 from toolcrib.execution.chain.results import ChainResult, StepResult
 from toolcrib.execution.chain.steps import ChainLimits
-from toolcrib.execution.chain.templates import Template, fill
-from toolcrib.model.plain import copy_json
+from toolcrib.execution.chain.templates import ObjectTemplate, Template, fill, made_by
+from toolcrib.model.plain import MAX_NODES, copy_json
 from toolcrib.model.results import RunResult
 
 __all__ = ["Around", "ChainProgress", "RunTool", "run_chain", "run_side_by_side"]
@@ -42,6 +44,11 @@ ChainProgress = Callable[[int, int, str], Any]
 `step_error`; sync or async."""
 
 
+_LARGE = 1 << 20
+"""How many bytes the arguments of calls that run side by side may take each, as JSON."""
+_RAN = "the tool ran, but there is no room for what it gave"
+
+
 async def run_chain(
     chain: Chain,
     run: RunTool,
@@ -54,8 +61,9 @@ async def run_chain(
     """Run the steps of a chain and return what they gave; nothing is ever tried twice.
 
     `timeout` is in seconds, for all steps together, from `since`, by the clock of the loop, or from the call.
-    What `run` raises that is no `ToolcribError` ends the chain as it is. Results share nothing with the
-    chain; only a group shares with its parts what they gave.
+    What `run` raises that is no `ToolcribError` ends the chain as it is. Results are to be read only: their
+    `args` share with the chain and with earlier results what references lead to, and a group shares with its
+    parts what they gave.
 
     Raises:
         ValidationError: the timeout is not a positive number.
@@ -88,6 +96,8 @@ class _Running:
         self._run = run
         self._limits = limits
         self._calls = 0
+        self._budget = ResultBudget(limits)
+        self._large = anyio.Lock()
         self._values: list[Any] = [ABSENT] * sum(1 for _ in chain.walk())
         self._results: list[StepResult] = []
         self._begun: dict[int, list[_Done | None]] = {}
@@ -128,37 +138,68 @@ class _Running:
 
     async def _step(self, node: StepNode, scope: ReferenceScope) -> _Done:
         """Run a step, or what it is made of, unless its condition is not met."""
-        if node.when is not None and not node.when.of_item and not node.when.test(scope):
-            return _Done(_result(node, node.index, skipped=True))
-        if node.is_group:
+        if (unmet := await self._unmet(node, scope, node.index, of_item=False)) is not None:
+            done = unmet
+        elif node.is_group:
             done = await self._group(node, scope)
         elif node.repeats:
             done = await self._for_each(node, scope)
         else:
             done = await self._call(node, scope, node.index)
-        self._values[node.slot] = done.result.structured
+        if not done.result.skipped:
+            self._values[node.slot] = done.result.structured
         return done
+
+    async def _unmet(
+        self, node: StepNode, scope: ReferenceScope, index: int, *, of_item: bool
+    ) -> _Done | None:
+        """Return what comes of a step whose condition is asked here, and not met or too large to test."""
+        if node.when is None or node.when.of_item is not of_item:
+            return None
+        try:
+            met = node.when.test(scope)
+        except LimitExceededError as error:
+            return await self._failed(node, error, index=index)
+        return None if met else _Done(_result(node, index, skipped=True))
 
     async def _call(self, node: StepNode, scope: ReferenceScope, index: int) -> _Done:
         """Call the tool of a step."""
         started, args = perf_counter(), None
         try:
-            args = _own(_arguments(node, scope), node)
+            self._budget.take_values(made_by(node.args))
+            args = _arguments(node, scope)
+            if node.step.use_previous:
+                self._budget.take_values(len(args))
             self._admit(1)
             self._calls += 1
-            ran = await self._run(node.step.tool_id or "", args, node.step.timeout)
+            async with self._turn(node, args):
+                ran = await self._run(node.step.tool_id or "", args, node.step.timeout)
         except ToolcribError as error:
-            return _failed(node, error, index=index, args=args, duration=perf_counter() - started)
-        result = _result(
-            node,
-            index,
-            structured=ran.structured,
-            backend=ran.backend,
-            duration=perf_counter() - started,
-            args=args,
-            notes=ran.notes,
-        )
-        return _Done(result)
+            return await self._failed(node, error, index=index, args=args, duration=perf_counter() - started)
+        facts: dict[str, Any] = {
+            "index": index,
+            "backend": ran.backend,
+            "duration": perf_counter() - started,
+            "args": args,
+            "notes": ran.notes,
+        }
+        try:
+            await self._budget.take(ran.structured)
+        except LimitExceededError as error:
+            error.reason = f"{_RAN}; {error.reason}"
+            return _ended(node, error, **facts)
+        return _Done(_result(node, **facts, structured=ran.structured))
+
+    @asynccontextmanager
+    async def _turn(self, node: StepNode, args: dict[str, Any]) -> AsyncIterator[None]:
+        """Let calls with large arguments, which references make of little, run one at a time."""
+        if node.step.use_previous or isinstance(node.args, Reference | ObjectTemplate):
+            _, size = await json_size(args, max_values=MAX_NODES, max_bytes=_LARGE)
+            if size > _LARGE:
+                async with self._large:
+                    yield
+                return
+        yield
 
     async def _group(self, node: StepNode, scope: ReferenceScope) -> _Done:
         def job(place: int) -> Awaitable[_Done]:
@@ -171,13 +212,12 @@ class _Running:
             items = _items(node, scope)
             self._admit(len(items))
         except ToolcribError as error:
-            return _failed(node, error, index=node.index)
+            return await self._failed(node, error, index=node.index)
 
         async def job(place: int) -> _Done:
             inner = ReferenceScope(scope.values, scope.previous, items[place], place)
-            if node.when is not None and node.when.of_item and not node.when.test(inner):
-                return _Done(_result(node, place, skipped=True))
-            return await self._call(node, inner, place)
+            unmet = await self._unmet(node, inner, place, of_item=True)
+            return await self._call(node, inner, place) if unmet is None else unmet
 
         return await self._parts(node, len(items), job)
 
@@ -209,8 +249,19 @@ class _Running:
             )
         where = f"{_part(node, refused)}: {culprit.where}"
         if node.is_group:
-            return _failed(node, culprit.error, where, **common)
+            return await self._failed(node, culprit.error, where, **common)
         return _Done(_result(node, **common, error=culprit.result.error), culprit.error, where)
+
+    async def _failed(self, node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
+        """Return what a failure comes to: the end of the chain, or what the step has instead of a result."""
+        if node.step.on_error == "stop" or self._budget.spent:
+            return _ended(node, error, where, **facts)
+        explained = explain(error)
+        try:
+            await self._budget.take([explained, node.fallback])
+        except LimitExceededError as too_much:
+            return _ended(node, too_much, where, **facts)
+        return _Done(_result(node, **facts, error=explained, structured=copy_json(node.fallback)))
 
     def _broken_off(self, node: StepNode, place: int, started: float) -> StepResult:
         """Return what is told of a part that was cancelled while it ran."""
@@ -249,13 +300,9 @@ def _result(node: StepNode, index: int, **facts: Any) -> StepResult:
     return StepResult.of_checked(index=index, tool_id=step.tool_id, id=step.id, **facts)
 
 
-def _failed(node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
-    """Return what a failure comes to: the end of the chain, or what the step has instead of a result."""
-    stops = node.step.on_error == "stop"
-    result = _result(
-        node, **facts, error=explain(error), structured=None if stops else copy_json(node.fallback)
-    )
-    return _Done(result, error, where) if stops else _Done(result)
+def _ended(node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
+    """Return what a failure comes to that ends the chain."""
+    return _Done(_result(node, **facts, error=explain(error)), error, where)
 
 
 def _part(node: StepNode, place: int) -> str:
@@ -288,15 +335,6 @@ def _filled(node: StepNode, template: Template, scope: ReferenceScope) -> Any:
         return fill(template, scope)
     except LeadsNowhereError as error:
         raise _refusal(node, error.at, str(error)) from None
-
-
-def _own(args: dict[str, Any], node: StepNode) -> dict[str, Any]:
-    """Return arguments that may be changed without changing what others gave or will be given."""
-    try:
-        owned: dict[str, Any] = copy_json(args)
-    except ValueError as error:
-        raise _refusal(node, "", str(error)) from None
-    return owned
 
 
 def _refusal(node: StepNode, at: str, message: str) -> InputValidationError:

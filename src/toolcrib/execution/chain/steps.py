@@ -60,6 +60,10 @@ class ChainLimits:
     """Steps that are written down, those in groups included."""
     max_calls: int = 10_000
     """Calls of tools in one run, one for each item that a step is repeated for."""
+    max_bytes: int = 16 << 20
+    """Bytes that the results of all steps take as JSON, together."""
+    max_values: int = 1_000_000
+    """Values that they hold, containers included, with those that filling in arguments made."""
 
 
 class Spelling:

@@ -8,7 +8,7 @@ from toolcrib.errors import Problem
 from toolcrib.execution.chain.references import Reference, ReferenceScope, StepNames
 from toolcrib.model.plain import pointer
 
-__all__ = ["ArrayTemplate", "ObjectTemplate", "Template", "fill", "read_template", "references_in"]
+__all__ = ["ArrayTemplate", "ObjectTemplate", "Template", "fill", "made_by", "read_template", "references_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,17 @@ def fill(template: Template, scope: ReferenceScope) -> Any:
             value[key] = fill(member, scope)
         return value
     return template
+
+
+def made_by(template: Template) -> int:
+    """Return how many values `fill` makes anew: those of the objects and arrays that hold references.
+
+    >>> made_by(ObjectTemplate({"a": None, "b": [1, 2]}, {"a": Reference("item", "item", None, (), "/a")}))
+    3
+    """
+    if not isinstance(template, ObjectTemplate | ArrayTemplate):
+        return 0
+    return 1 + len(template.base) + sum(map(made_by, template.members.values()))
 
 
 def references_in(template: Template) -> Iterator[Reference]:

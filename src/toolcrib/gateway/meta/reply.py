@@ -1,15 +1,25 @@
 """Replies of meta-tools, cut to the size that a client takes."""
 
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.execution.chain.budget import json_size
 from toolcrib.gateway.frontend import CallingClient
-from toolcrib.gateway.results import KeptResults, encoded, size_of, truncated
+from toolcrib.gateway.results import (
+    KeptResults,
+    encoded,
+    encoded_in_turns,
+    sendable,
+    size_of,
+    truncated,
+)
 
-__all__ = ["MetaCall", "Reply", "ResultLimiter"]
+__all__ = ["MetaCall", "Part", "Reply", "ResultLimiter"]
 
+Part = tuple[dict[str, Any], str, Any]
+"""A value that a smaller reply lacks: the object in it that it belongs to, its name there, and itself."""
 _TEXT = "text/plain"
 _LINK = "The whole result, which is too large to be sent at once"
 
@@ -51,7 +61,12 @@ class ResultLimiter:
         The value itself is what is kept, a text as it is; the text of the reply is its JSON.
         """
         value = reply.structured[name]
-        text = value if isinstance(value, str) else encoded(value)
+        try:
+            text = encoded(value)
+        except ValueError:  # the tool ran: what came of it is sent as well as it can be
+            value = reply.structured[name] = sendable(value)
+            text = encoded(value)
+        text = value if isinstance(value, str) else text
         size = size_of(text)
         if not reply.content and size <= self._limit:
             reply.text = text
@@ -63,9 +78,12 @@ class ResultLimiter:
             self._replace(reply, reply.structured | {name: None}, text, size, kind)
         return reply
 
-    def whole(self, reply: Reply, smaller: dict[str, Any]) -> Reply:
-        """Return a reply that is kept as a whole where it is too large, and `smaller` sent in its place."""
-        text = encoded(reply.structured)
+    def whole(self, reply: Reply, smaller: dict[str, Any], text: str | None = None) -> Reply:
+        """Return a reply that is kept as a whole where it is too large, and `smaller` sent in its place.
+
+        `text` is its JSON, where that has been written already.
+        """
+        text = encoded(reply.structured) if text is None else text
         size = size_of(text)
         if size <= self._limit:
             reply.text = text
@@ -74,6 +92,25 @@ class ResultLimiter:
             smaller = {name: [] if isinstance(part, list) else part for name, part in smaller.items()}
         self._replace(reply, smaller, text, size, "application/json")
         return reply
+
+    async def ran(self, payload: dict[str, Any], smaller: dict[str, Any], parts: Sequence[Part]) -> Reply:
+        """Return the reply of what ran tools; where it is too large it is kept, and `smaller` sent.
+
+        Of the parts that this lacks it gets those that fit.
+        """
+        try:
+            text = await encoded_in_turns(payload)
+        except ValueError:  # as above
+            return await self.ran(sendable(payload), sendable(smaller), ())
+        if size_of(text) <= self._limit:
+            return Reply(payload, text=text)
+        room = self._limit - size_of(encoded(smaller))
+        for holder, name, value in parts:
+            _, size = await json_size(value, max_values=room, max_bytes=room)
+            if size <= room:
+                holder[name] = value
+                room -= size
+        return self.whole(Reply(payload), smaller, text)
 
     def _replace(self, reply: Reply, smaller: dict[str, Any], text: str, size: int, kind: str) -> None:
         uri = self._kept.keep(text, kind)

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import cancel_shielded_checkpoint
 
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
@@ -26,7 +27,7 @@ from toolcrib.execution.mcp.results import read_text
 from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.confirm import agreed, ask, is_destructive
 from toolcrib.gateway.meta.failures import failure
-from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
+from toolcrib.gateway.meta.reply import MetaCall, Part, Reply, ResultLimiter
 from toolcrib.model import RunResult, Tool, ToolCallRecord
 from toolcrib.runtime.stubs.naming import identifier
 from toolcrib.runtime.surface import mentioned
@@ -36,6 +37,8 @@ __all__ = ["RunHandlers", "mentioned_in", "places_of"]
 _MS = 1000
 _DIGITS = 3
 _ID = re.compile(r"[\w.-]++(?::[\w.-]++)?+", re.ASCII)
+_BATCH = 100
+"""How many parts of a step are written down between two turns of the event loop."""
 _AROUND = 80
 """How many characters before and after a name are shown of a long line."""
 
@@ -96,16 +99,15 @@ class RunHandlers:
             except InvalidChainError:
                 raise
             except ChainError as error:
-                return self._broken(error)
-        steps = _steps(result.results)
+                return await self._broken(error)
+        steps = await _steps(result.results)
         payload = {
             "results": steps,
             "final": result.final,
             **_took(perf_counter() - began),
             **_notes(call.notes),
         }
-        smaller = payload | {"results": _without_values(steps), "final": None}
-        return self._limiter.whole(Reply(payload), smaller)
+        return await self._limiter.ran(payload, *_without_values(payload))
 
     async def execute_code(self, call: MetaCall) -> Reply:
         """Run code that calls tools."""
@@ -128,8 +130,9 @@ class RunHandlers:
             **_took(ran.duration),
             **_notes([*call.notes, *ran.notes]),
         }
-        smaller = payload | {"value": None, "stdout": "", "stderr": "", "toolCalls": []}
-        return self._limiter.whole(Reply(payload), smaller)
+        smaller = payload | {"toolCalls": [], "value": None, "stdout": "", "stderr": ""}
+        parts = [(smaller, name, payload[name]) for name in ("toolCalls", "value", "stdout", "stderr")]
+        return await self._limiter.ran(payload, smaller, parts)
 
     async def _resolved(self, reference: str, limit: float | None) -> Tool:
         """Return the tool that a reference means, once its server has listed its tools.
@@ -178,11 +181,10 @@ class RunHandlers:
         await ask(call.client, named, code, what="program", places=places)
         return named
 
-    def _broken(self, error: ChainError) -> Reply:
+    async def _broken(self, error: ChainError) -> Reply:
         """Return the answer for a chain that stopped, with the results of the steps before."""
-        steps = _steps(error.results)
-        payload = {"error": failure(error), "results": steps}
-        reply = self._limiter.whole(Reply(payload), payload | {"results": _without_values(steps)})
+        payload = {"error": failure(error), "results": await _steps(error.results)}
+        reply = await self._limiter.ran(payload, *_without_values(payload))
         reply.is_error = True
         return reply
 
@@ -249,31 +251,51 @@ def _pointer(value: Any, block: Mapping[str, Any], at: int) -> Any:
     return pointer | {"content": at}
 
 
-def _steps(results: Iterable[Any]) -> list[dict[str, Any]]:
-    return [_step(each) for each in results if isinstance(each, StepResult)]
+async def _steps(results: Iterable[Any], *, values: bool = True) -> list[dict[str, Any]]:
+    """Return what steps gave, with ids as chains write them; the event loop turns between many of them.
+
+    The values of parts stand in the whole alone, unless it failed.
+    """
+    steps = []
+    for place, result in enumerate(results):
+        if not isinstance(result, StepResult):
+            continue
+        if place % _BATCH == 0:
+            await cancel_shielded_checkpoint()
+        step = _step(result) | ({"structured": result.structured} if values else {})
+        if result.parts:
+            step["parts"] = await _steps(result.parts, values=result.error is not None)
+        steps.append(step)
+    return steps
 
 
 def _step(result: StepResult) -> dict[str, Any]:
-    """Return what a step gave, with the id as chains write it."""
-    return _named(result.to_json(without={"args", "backend"})) | {"structured": result.structured}
-
-
-def _named(payload: dict[str, Any]) -> dict[str, Any]:
+    payload = result.to_json(without={"args", "backend", "structured", "parts"})
     named: dict[str, Any] = {"index": payload.pop("index")}
     if "toolId" in payload:
         named["tool_id"] = payload.pop("toolId")
-    named |= _took(payload.pop("duration", 0.0)) | payload
-    if "parts" in named:
-        named["parts"] = [_named(part) for part in named["parts"]]
-    return named
+    return named | _took(payload.pop("duration", 0.0)) | payload
 
 
-def _without_values(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return steps without what makes them large."""
-    return [
-        {name: value for name, value in step.items() if name != "parts"} | {"structured": None}
-        for step in steps
-    ]
+def _without_values(payload: dict[str, Any]) -> tuple[dict[str, Any], list[Part]]:
+    """Return the reply of a chain without what makes it large, and the values that were left out."""
+    smaller, parts = dict(payload), list[Part]()
+    if "final" in payload:
+        smaller["final"] = None
+        parts.append((smaller, "final", payload["final"]))
+    smaller["results"] = []
+    for given in payload["results"]:
+        step = _without(given, "parts") | {"structured": None}
+        smaller["results"].append(step)
+        parts.append((step, "structured", given["structured"]))
+        if "error" in given and "parts" in given:
+            ran = [_without(part, "structured", "parts") for part in given["parts"]]
+            parts += [(step, "parts", ran), (step, "parts", given["parts"])]
+    return smaller, parts
+
+
+def _without(step: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in step.items() if name not in names}
 
 
 def _call(record: ToolCallRecord) -> dict[str, Any]:
