@@ -283,6 +283,19 @@ async def test_waiting_for_tools_counts_towards_the_deadline() -> None:
     assert not caught.value.result.limits_enforced.memory
 
 
+async def test_a_sandbox_that_is_lost_after_a_call_does_not_hide_the_call() -> None:
+    async def script(job: Job, bridge: Bridge) -> Any:
+        if "greet" in job.code:
+            await bridge.call("greet", ["ann"], {})
+        raise RuntimeUnavailableError("scripted", "it was closed while the code ran")
+
+    with pytest.raises(SandboxViolationError, match="it was closed while the code ran") as caught:
+        await ran(script, "await greet('ann')")
+    assert [call.tool_id for call in caught.value.result.tool_calls] == ["greet"]
+    with pytest.raises(RuntimeUnavailableError):
+        await ran(script)
+
+
 async def test_sandboxes_are_entered_once_and_left_with_the_runtime() -> None:
     async def script(job: Job, bridge: Bridge) -> Any:  # noqa: ARG001 - the protocol's signature
         return sandbox.entered

@@ -1,5 +1,6 @@
 """Explains an error to a model, a client or a log: a code, a sentence, and its facts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.errors.base import Problem, ToolcribError
@@ -87,8 +88,18 @@ def _code(error: BaseException) -> str:
 
 def _is_retryable(error: ToolcribError) -> bool:
     """Return whether the same call may well succeed if it is made again."""
-    cause = error.__cause__ if isinstance(error, ChainError) else error
+    cause: BaseException | None = error
+    if isinstance(error, ChainError):
+        if _has_run(error.results):
+            return False
+        cause = error.__cause__
     return isinstance(cause, BackendUnavailableError | ServerUnavailableError | ToolTimeoutError)
+
+
+def _has_run(results: Sequence[Any]) -> bool:
+    """Return whether anything of a chain ran but for the call that failed, as the last of its results."""
+    begun = [result for result in results if not getattr(result, "skipped", False)]
+    return len(begun) > 1 or any(_has_run(getattr(result, "parts", ())) for result in begun)
 
 
 def _details(error: ToolcribError) -> dict[str, Any]:

@@ -55,7 +55,10 @@ class Reporter:
                 _LOG.exception("the progress callback failed")
             raise
         self._ended = True
-        await self._tell(self._end, "completed")
+        try:
+            await self._tell(self._end, "completed")
+        except Exception:  # noqa: BLE001 - nor may it lose what the tool gave
+            _LOG.exception("the progress callback failed")
 
     @property
     def _end(self) -> float:

@@ -233,7 +233,9 @@ class McpEndpoint:
         uri = str(params.uri)
         found = None if self._kept is None else self._kept.read(uri)
         if found is None:
-            message = f"nothing is kept at {uri[:200]!r}, or not any more; run the tool again"
+            message = (
+                f"nothing is kept at {uri[:200]!r}, or not any more; run again only what changes nothing"
+            )
             raise MCPError(mcp_types.INVALID_PARAMS, message, {"uri": uri[:200]})
         content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents
         if isinstance(found.data, str):

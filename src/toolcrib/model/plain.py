@@ -222,11 +222,11 @@ def pointer(path: Any) -> str:
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
 
 
-def copy_json(value: Any) -> Any:
+def copy_json(value: Any, *, max_nodes: float = MAX_NODES) -> Any:
     """Return a copy of a JSON value that shares no container with it, however deep it is.
 
     Raises:
-        ValueError: it holds more than `MAX_NODES` values, or holds itself.
+        ValueError: it holds more than `max_nodes` values, or holds itself.
     """
     holder = [value]
     pending: list[Any] = [holder]
@@ -234,8 +234,8 @@ def copy_json(value: Any) -> Any:
     while pending:
         container = pending.pop()
         nodes += len(container)
-        if nodes > MAX_NODES:
-            raise ValueError(f"it holds more than {MAX_NODES:,} values, or holds itself")
+        if nodes > max_nodes:
+            raise ValueError(f"it holds more than {max_nodes:,} values, or holds itself")
         for key, member in list(container.items()) if type(container) is dict else list(enumerate(container)):
             if type(member) in _CONTAINERS:
                 container[key] = member.copy()

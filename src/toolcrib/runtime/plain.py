@@ -102,9 +102,10 @@ def room_for(value: Any, limits: Limits) -> Any:
     try:
         nodes, _, chars, _ = measure(value, max_depth=256)
     except ValidationError as error:
-        raise GuestError("RuntimeError", f"the result cannot be passed on: {error.problems[0]}") from error
+        message = f"the call was made, but its result cannot be passed on: {error.problems[0]}"
+        raise GuestError("RuntimeError", message) from error
     size = chars + nodes * VALUE_BYTES
     if size * _SHARE > limits.memory_bytes:
-        message = f"the result takes about {size >> 20:,} MB, for which there is no room here"
-        raise GuestError("RuntimeError", f"{message}; ask the tool for less")
+        message = f"the call was made, but there is no room here for its result of about {size >> 20:,} MB"
+        raise GuestError("RuntimeError", f"{message}; ask the tool for less next time")
     return value

@@ -264,7 +264,9 @@ class Runtime:
                 return await self._run(request, attempt)
         except (CodeError, LimitExceededError, SandboxViolationError) as error:
             raise attempt.failed(error) from error.__cause__
-        except ToolcribError:
+        except ToolcribError as error:
+            if attempt.has_run:  # else it would seem that nothing was done
+                raise attempt.failed(SandboxViolationError(f"its sandbox was lost: {error}")) from error
             raise
         except Exception as error:  # a sandbox, which may be a plug-in's, must not lose what there was
             failure = SandboxViolationError(f"its sandbox failed with {type(error).__name__}")

@@ -1,6 +1,7 @@
 """Results of a chain and of its steps."""
 
 from collections.abc import Container
+from math import inf
 from typing import Any
 
 from toolcrib.model.backend import AnyBackend
@@ -39,9 +40,11 @@ class StepResult(Record):
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form; the values of parts stand in the whole alone, unless that has none."""
         hidden = {name for name in type(self).model_fields if name in without}
-        payload = super().to_json(without=hidden | {"parts"} | (set() if self.skipped else {"skipped"}))
-        if self.error is None and not self.skipped and "structured" not in hidden:
-            payload.setdefault("structured", None)
+        without = hidden | {"parts", "structured"} | (set() if self.skipped else {"skipped"})
+        payload = super().to_json(without=without)
+        has_value = self.structured is not None or (self.error is None and not self.skipped)
+        if has_value and "structured" not in hidden:
+            payload["structured"] = _copied(self.structured)
         if self.parts and "parts" not in hidden:
             if self.error is None:
                 hidden |= {"structured"}
@@ -60,6 +63,11 @@ class ChainResult(Record):
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form; `without` names fields of the steps that are not wanted, such as `args`."""
         return {
-            "final": copy_json(self.final),
+            "final": _copied(self.final),
             "results": [each.to_json(without=without) for each in self.results],
         }
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of what steps gave; together they may hold more than a tool may give at once."""
+    return copy_json(value, max_nodes=inf)

@@ -1,6 +1,7 @@
 """Running a chain: one step after another, groups and repeated steps side by side."""
 
 import inspect
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from toolcrib.model.results import RunResult
 
 __all__ = ["Around", "ChainProgress", "RunTool", "run_chain", "run_side_by_side"]
 
+_LOG = logging.getLogger("toolcrib")
 RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
 """Runs one tool with arguments, which it may only read, within so many seconds; raises a `ToolcribError`."""
 
@@ -74,8 +76,8 @@ async def run_chain(
     began = anyio.current_time() if since is None else since
     running = _Running(chain, run, limits or ChainLimits())
     with anyio.move_on_at(inf if limit is None or not chain.nodes else began + limit):
-        return await running.all(progress)
-    raise running.out_of_time(limit or 0.0)
+        await running.all(progress)
+    return running.result(limit or 0.0)
 
 
 @dataclass(slots=True)
@@ -100,11 +102,13 @@ class _Running:
         self._large = anyio.Lock()
         self._values: list[Any] = [ABSENT] * sum(1 for _ in chain.walk())
         self._results: list[StepResult] = []
+        self._final: Any = None
         self._begun: dict[int, list[_Done | None]] = {}
         """What came of the parts of the steps that were begun, by slot."""
         self._started = 0.0
 
-    async def all(self, progress: ChainProgress | None) -> ChainResult:
+    async def all(self, progress: ChainProgress | None) -> None:
+        """Run the steps in order, until one fails."""
         total, previous = len(self._nodes), ABSENT
         await _tell(progress, 0, total, "started")
         for place, node in enumerate(self._nodes, start=1):
@@ -113,21 +117,25 @@ class _Running:
             done = await self._step(node, ReferenceScope(self._values, previous))
             self._results.append(done.result)
             if not done.result.skipped:
-                previous = done.result.structured
+                self._final = previous = done.result.structured
             await _tell(progress, place, total, _event(done.result))
             if done.error is not None:
                 reason = f"{done.where}{done.error}"
                 results = tuple(self._results)
                 raise ChainError(place - 1, results, reason, step_id=node.step.id) from done.error
-        final = None if previous is ABSENT else previous
-        return ChainResult.of_checked(final=final, results=tuple(self._results))
 
-    def out_of_time(self, timeout: float) -> ChainError:
-        """Return the error for a chain whose time is over while a step runs."""
+    def result(self, timeout: float) -> ChainResult:
+        """Return what a chain gave whose steps have ended.
+
+        Raises:
+            ChainError: they have not: the time was over while one of them ran.
+        """
+        if len(self._results) < len(self._nodes):
+            raise self._out_of_time(timeout)
+        return ChainResult.of_checked(final=self._final, results=tuple(self._results))
+
+    def _out_of_time(self, timeout: float) -> ChainError:
         place = len(self._results)
-        if place == len(self._nodes):  # the time was over when the last step had just been told of
-            place -= 1
-            self._results.pop()
         node = self._nodes[place]
         error = ToolTimeoutError(tool_id=self._underway(node), timeout=timeout)
         failed = self._cut_short(node, error, self._started)
@@ -348,10 +356,16 @@ def _event(result: StepResult) -> str:
 
 
 async def _tell(progress: ChainProgress | None, done: int, total: int, message: str) -> None:
-    if progress is not None:
+    if progress is None:
+        return
+    try:
         awaitable = progress(done, total, message)
         if inspect.isawaitable(awaitable):
             await awaitable
+    except Exception:
+        if not done:
+            raise
+        _LOG.exception("the progress callback failed")  # which may not lose what the steps gave
 
 
 async def run_side_by_side(job: Callable[[int], Awaitable[bool]], count: int, width: int) -> int | None:

@@ -62,7 +62,11 @@ def read_text(text: str) -> Any:
         return text
     if type(value) is int or type(value) is float:
         return value if json.dumps(value) == text.strip() else text
-    return value if _is_finite(value) else text
+    try:
+        result_size(value)
+    except ValueError:  # `1e999`, half a character, or nested deeper than can be written
+        return text
+    return value
 
 
 def _is_finite(value: Any) -> bool:

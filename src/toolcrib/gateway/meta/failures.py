@@ -14,12 +14,16 @@ from toolcrib.errors import (
     ToolExecutionError,
     explain,
 )
+from toolcrib.gateway.results import encoded, sendable
+from toolcrib.model import ToolCallRecord
 from toolcrib.redaction import hide_secrets
 
 __all__ = ["failure"]
 
 _LOG = logging.getLogger("toolcrib")
 _MAX_OUTPUT = 4_000
+_MAX_CALLS = 100
+_MAX_ARGUMENTS = 500
 _NEXT = {
     "tool_not_found": "call search_tools to find the tool that you need",
     "no_backends": "choose another tool with search_tools",
@@ -32,24 +36,25 @@ _NEXT = {
 """What to do next, by code."""
 
 
-def failure(error: Exception) -> dict[str, Any]:
-    """Return an error as the object that clients get under `error`."""
+def failure(error: Exception, *, ran: bool = False) -> dict[str, Any]:
+    """Return an error as the object that clients get under `error`; `ran` says that tools may have run."""
     if not isinstance(error, ToolcribError):
-        return _internal(error)
+        return _internal(error, ran=ran)
     payload = _cleaned(explain(error))
     if payload["code"] == "internal":
-        return _internal(error)
+        return _internal(error, ran=ran)
     if isinstance(error, ServerUnavailableError):  # what the server wrote may say anything of this machine
         payload["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
-    payload["message"] = _advised(payload["message"], _advice(error, payload))
+    payload["message"] = _advised(payload["message"], _calls_made(payload) or _advice(error, payload))
     details = payload.pop("details", {}) | _more(error)
     return payload | {"details": details} if details else payload
 
 
-def _internal(error: Exception) -> dict[str, Any]:
+def _internal(error: Exception, *, ran: bool) -> dict[str, Any]:
     _LOG.error("a meta-tool failed", exc_info=error)
-    message = "the gateway itself failed; what happened is in its log. Try again, or try something else"
-    return {"code": "internal", "message": message, "retryable": True}
+    advice = "Tools may have run: find out before you run them again" if ran else "Try again"
+    message = f"the gateway itself failed; what happened is in its log. {advice}, or try something else"
+    return {"code": "internal", "message": message, "retryable": not ran}
 
 
 def _cleaned(payload: dict[str, Any]) -> dict[str, Any]:
@@ -62,6 +67,13 @@ def _advised(message: str, advice: str) -> str:
     return f"{message} {advice[0].upper()}{advice[1:]}" if message.endswith("?") else f"{message}; {advice}"
 
 
+def _calls_made(payload: dict[str, Any]) -> str:
+    """Return what to do next where code has called tools; nothing where it has not."""
+    calls = payload.get("details", {}).get("tool_calls")
+    made = "1 call of a tool was" if calls == 1 else f"{calls:,} calls of tools were" if calls else ""
+    return made and f"{made} made until then: do not simply run it again"
+
+
 def _advice(error: ToolcribError, payload: dict[str, Any]) -> str:
     """Return what to do next."""
     code: str = payload["code"]
@@ -72,7 +84,7 @@ def _advice(error: ToolcribError, payload: dict[str, Any]) -> str:
     if isinstance(error, RuntimeUnavailableError):
         return "use run_tool or run_chain"
     if isinstance(error, CodeError):
-        return "correct the code and run it again" if not payload.get("details", {}).get("tool_calls") else ""
+        return "correct the code and run it again"
     if code == "validation_input" and "tool_id" in payload:
         return f"call describe_tool with tool_id {payload['tool_id']!r} to see what it takes"
     return _NEXT.get(code, "")
@@ -89,7 +101,26 @@ def _more(error: ToolcribError) -> dict[str, Any]:
         if isinstance(error, ToolExecutionError | OutputValidationError)
         else getattr(error, "result", None)
     )
+    if calls := getattr(ran, "tool_calls", ()):
+        more["calls"] = [_call(record) for record in calls[:_MAX_CALLS]]
+    if isinstance(error, OutputValidationError):
+        more["result"] = _shown(error.result)
     for name in ("stdout", "stderr"):
         if text := getattr(ran, name, ""):
             more[name] = text[-_MAX_OUTPUT:]
     return more
+
+
+def _call(record: ToolCallRecord) -> dict[str, Any]:
+    """Return a call that code made; arguments that are large are its beginning."""
+    payload = record.to_json(without={"duration", "args", "backend_kind"})
+    text = _shown(record.args)
+    return payload | {"args": record.args if len(text) <= _MAX_ARGUMENTS else text[:_MAX_ARGUMENTS]}
+
+
+def _shown(value: Any) -> str:
+    """Return the beginning of a value as JSON."""
+    try:
+        return encoded(value)[:_MAX_OUTPUT]
+    except ValueError:
+        return encoded(sendable(value))[:_MAX_OUTPUT]

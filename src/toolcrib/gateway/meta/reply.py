@@ -178,5 +178,9 @@ def _link(uri: str, kind: str, size: int) -> dict[str, Any]:
 
 
 def _said(payload: Mapping[str, Any]) -> str:
-    where = f"read the whole at {payload['uri']}" if payload["uri"] else "ask for less"
+    where = (
+        f"read the whole at {payload['uri']}"
+        if payload["uri"]
+        else "it ran, and the rest is not kept; ask for less next time"
+    )
     return f"{payload['preview']}…\n(This is the beginning of {payload['bytes']:,} bytes; {where}.)"

@@ -23,7 +23,7 @@ from toolcrib.gateway.meta.finding import FindHandlers
 from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
 from toolcrib.gateway.meta.running import RunHandlers
 from toolcrib.gateway.meta.token_usage import Receipt, TokenUsage
-from toolcrib.gateway.results import KeptResults, encoded
+from toolcrib.gateway.results import KeptResults, encoded, sendable
 from toolcrib.model.suggest import choose
 from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime import GUIDE, backends
@@ -123,7 +123,7 @@ class MetaTools:
         except InputNeeded:
             raise
         except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
-            reply = Reply({"error": failure(error)}, is_error=True)
+            reply = Reply({"error": failure(error, ran=definition.runs)}, is_error=True)
         return result(reply, self._tokens(reply))
 
     def about(self) -> str:
@@ -177,7 +177,11 @@ class MetaTools:
 
     def _tokens(self, reply: Reply) -> dict[str, Any]:
         if reply.text is None and not reply.content:
-            reply.text = encoded(reply.structured)
+            try:
+                reply.text = encoded(reply.structured)
+            except ValueError:  # such as the name of a file that is no Unicode, in the error of a tool
+                reply.structured = sendable(reply.structured)
+                reply.text = encoded(reply.structured)
         texts = [block.get("text") for block in reply.content] or [reply.text]
         response = sum(estimated_tokens(text) for text in texts if isinstance(text, str))
         payload = {
