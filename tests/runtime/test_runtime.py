@@ -65,6 +65,7 @@ class Scripted:
         self._script = script
         self._details = {"available": True, "profiles": list(profiles), **details}
         self.entered = 0
+        self.concurrency = 8
 
     def info(self) -> BackendInfo:
         return BackendInfo(kind=self.kind, readiness="stub", details=self._details)

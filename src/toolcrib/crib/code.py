@@ -176,14 +176,17 @@ class CodeMode:
         self._sandboxes = sandboxes
         self._catalogue = CribCatalogue(view, lambda: waiting.names)
 
-    async def execute(self, request: ExecuteRequest, *, keep: bool) -> ExecuteResult:
+    async def execute(
+        self, request: ExecuteRequest, *, keep: bool, caller: str | None = None
+    ) -> ExecuteResult:
         """Run code, once the servers that it mentions have listed their tools.
 
         `keep` says whether the sandboxes are kept for the next run; somebody has to close them then.
         """
         gateway = CodeGateway(self._view)
         if keep:
-            return await self._serving(await self._sandboxes.runtime(gateway), gateway).execute(request)
+            shared = await self._sandboxes.runtime(gateway)
+            return await self._serving(shared, gateway).execute(request, caller=caller)
         async with self._sandboxes.new_runtime(gateway) as runtime:
             return await self._serving(runtime, gateway).execute(request)
 

@@ -226,7 +226,7 @@ class View:
             steps, timeout=timeout, progress=progress, caller=caller, limits=limits, around=around
         )
 
-    async def execute(
+    async def execute(  # noqa: PLR0913 - as for the runtime
         self,
         code: str,
         *,
@@ -235,6 +235,7 @@ class View:
         timeout: float | None = None,  # noqa: ASYNC109 - the code's, told apart from the caller's
         limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
+        caller: str | None = None,
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
 
@@ -247,13 +248,14 @@ class View:
             CodeError: the code is wrong, or raised.
             LimitExceededError: it used more than it was given, or took longer.
             SandboxViolationError: it tried to break the rules.
-            RuntimeUnavailableError: the sandbox cannot run here, with what to install.
+            RuntimeUnavailableError: the sandbox cannot run here, with what to install; or it is busy with the
+                code of this caller and others, with when to try again.
         """
         self._check_open()
         options = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
         options["language_fallback"] = language_fallback
         request = self.settings.code.request(code, options)
-        return await self._code.execute(request, keep=self._shared.state == "open")
+        return await self._code.execute(request, keep=self._shared.state == "open", caller=caller)
 
     async def stubs(
         self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None

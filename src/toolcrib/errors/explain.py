@@ -93,6 +93,8 @@ def _is_retryable(error: ToolcribError) -> bool:
         if _has_run(error.results):
             return False
         cause = error.__cause__
+    if isinstance(cause, RuntimeUnavailableError):
+        return cause.retry_after is not None
     return isinstance(cause, BackendUnavailableError | ServerUnavailableError | ToolTimeoutError)
 
 
@@ -114,6 +116,8 @@ def _details(error: ToolcribError) -> dict[str, Any]:
         details["suggestions"] = list(error.suggestions)
     if isinstance(error, ToolError) and error.backend:
         details["backend"] = error.backend
+    if isinstance(error, RuntimeUnavailableError) and error.retry_after is not None:
+        details["retry_after"] = error.retry_after
     if isinstance(error, LimitExceededError):
         details["limit"] = error.limit
     if isinstance(error, CodeError):

@@ -217,14 +217,18 @@ class ConfigError(ToolcribError, ValueError):
 
 @dataclass(eq=False)
 class RuntimeUnavailableError(ToolcribError):
-    """A sandbox that this machine cannot offer, and what to install."""
+    """A sandbox that this machine cannot offer, and what to install; or one that is busy."""
 
     kind: str
     """The kind of sandbox."""
     remedy: str
     """What to install or change."""
+    retry_after: float | None = field(default=None, kw_only=True)
+    """In how many seconds to try again, where it is busy; None where that would not help."""
 
     def __str__(self) -> str:
+        if self.retry_after is not None:
+            return f"the {self.kind!r} sandbox is busy: {self.remedy}; try again in {self.retry_after:g} s"
         return f"the {self.kind!r} sandbox is not available here: {self.remedy}"
 
 

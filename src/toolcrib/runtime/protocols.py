@@ -37,8 +37,9 @@ class Sandbox(Protocol):
     """Runs untrusted code behind a wall.
 
     Entering is cheap and starts nothing that is not needed; leaving ends every process. Between the two, runs
-    come from many tasks of one event loop at once, and no run sees anything of another. Plug-ins are found by
-    the entry points `toolcrib.sandboxes`: a name, and a class that is made without arguments.
+    come from many tasks of one event loop at once, as many as an attribute `concurrency` says, or else 16,
+    and no run sees anything of another. Plug-ins are found by the entry points `toolcrib.sandboxes`: a name,
+    and a class that is made without arguments.
     """
 
     kind: str

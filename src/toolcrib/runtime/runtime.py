@@ -30,6 +30,7 @@ from toolcrib.runtime.check.context import Engine
 from toolcrib.runtime.choice import DEFAULT, UNSAFE, check_profile, make_sandbox
 from toolcrib.runtime.guest_errors import ELSEWHERE, GuestError
 from toolcrib.runtime.protocols import Catalogue, Job, Sandbox
+from toolcrib.runtime.queue import RunQueue
 from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult, LimitsEnforced, Output
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import EmptyCatalogue, Surface
@@ -40,6 +41,8 @@ _FEW = 8
 """How many tools are written down between two turns of the event loop."""
 Failure = CodeError | LimitExceededError | SandboxViolationError
 """What can become of code."""
+_CONCURRENCY = 16
+"""How many runs go on at once in a sandbox that does not say how many it takes."""
 _FALLBACK = "process"
 _STAYS = f"; it is not moved to {_FALLBACK!r}, because tools have been called"
 Prepare = Callable[[str], Awaitable[None]]
@@ -52,8 +55,11 @@ class Attempt:
     Everything happens within `deadline`, which ends at the caller's deadline or when the bridge ends the run.
     """
 
-    def __init__(self, request: ExecuteRequest, gateway: ToolGateway) -> None:
+    def __init__(self, request: ExecuteRequest, gateway: ToolGateway, caller: str | None) -> None:
         self.request = request
+        self.caller = caller
+        self.queue: RunQueue | None = None
+        """Where it waits for its turn, while it does."""
         self._gateway = gateway
         self._began = perf_counter()
         self._notes: tuple[str, ...] = ()
@@ -202,6 +208,7 @@ class Runtime:
         self._prepare = prepare
         self._checker = Checker()
         self._open: dict[str, Sandbox] = {}
+        self._queues: dict[str, RunQueue] = {}
         self._opening = anyio.Lock()
         self._stack = AsyncExitStack()
 
@@ -242,21 +249,23 @@ class Runtime:
         """
         return render(_records(tools), budget=budget)
 
-    async def execute(self, request: ExecuteRequest | str) -> ExecuteResult:
+    async def execute(self, request: ExecuteRequest | str, *, caller: str | None = None) -> ExecuteResult:
         """Run code and return what it left in `__out`, what it printed, and which tools it called.
 
-        A text is code that is run as everything else is by default.
+        A text is code that is run as everything else is by default. Where more is to run than a sandbox takes
+        at once, callers take turns, and one that has too much waiting is refused; None is the program itself.
 
         Raises:
             CodeError: the code is wrong; where it was found to be before it ran, no tool was called.
             LimitExceededError: it used more than it was given; `timeout` is one of the limits.
             SandboxViolationError: it tried to break the rules.
-            RuntimeUnavailableError: the sandbox cannot run here, or is not for this profile.
+            RuntimeUnavailableError: the sandbox cannot run here, or is not for this profile; or it is busy,
+                with `retry_after`, and nothing was run.
                 The first three have in `result` what there was until then.
         """
         if isinstance(request, str):
             request = ExecuteRequest(code=request)
-        attempt = Attempt(request, self._gateway)
+        attempt = Attempt(request, self._gateway, caller)
         try:
             with attempt.deadline:
                 await self._prepare(request.code)
@@ -271,6 +280,8 @@ class Runtime:
         except Exception as error:  # a sandbox, which may be a plug-in's, must not lose what there was
             failure = SandboxViolationError(f"its sandbox failed with {type(error).__name__}")
             raise attempt.failed(failure) from error
+        if attempt.queue is not None:
+            raise attempt.queue.busy(f"its turn did not come within {request.timeout:g} s")
         raise attempt.failed(attempt.why_ended())
 
     async def _run(self, request: ExecuteRequest, attempt: Attempt) -> ExecuteResult:
@@ -290,6 +301,12 @@ class Runtime:
 
     async def _run_in(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
         attempt.sandbox = sandbox
+        attempt.queue = self._queues[sandbox.kind]
+        async with attempt.queue.turn(attempt.caller):
+            attempt.queue = None
+            return await self._checked_and_run(sandbox, attempt)
+
+    async def _checked_and_run(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
         if attempt.surface.can_call:  # else running the code shows everything that a check would
             stubs, members = await attempt.stubs(), attempt.surface.members
             engine: Engine = "monty" if sandbox.kind == "monty" else "python"
@@ -311,6 +328,8 @@ class Runtime:
                 info = await to_thread.run_sync(made.info)  # the first look at a wall may take a moment
                 check_profile(info, request.profile)
                 self._open[kind] = await self._stack.enter_async_context(made)
+                places = getattr(made, "concurrency", _CONCURRENCY)
+                self._queues[made.kind] = RunQueue(made.kind, places)
         sandbox = self._open[kind]
         check_profile(sandbox.info(), request.profile)
         return sandbox

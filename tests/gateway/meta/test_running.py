@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from gateway.meta.asking import Asking, called, crib_of_tools, face_of, given, refused, texts
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
@@ -245,3 +245,38 @@ async def test_code_that_is_switched_off_says_so() -> None:
     error = await refused(face_of(crib_of_tools(), code=False), "execute_code", {"code": "1"})
     assert error["code"] == "denied"
     assert "switched off" in error["message"]
+
+
+async def test_the_code_of_one_client_does_not_keep_that_of_another_from_running() -> None:
+    crib, hold = crib_of_tools(), anyio.Event()
+    waiting = 0
+
+    @crib.add
+    async def wait() -> None:
+        """Wait."""
+        nonlocal waiting
+        waiting += 1
+        await hold.wait()
+
+    greedy, other = Asking(can_ask=False), Asking(can_ask=False)
+    greedy.caller, other.caller = "mcp:greedy", "mcp:other"
+    replies: list[Any] = []
+
+    async def run() -> None:
+        replies.append(
+            (await called(face, "execute_code", {"code": "await wait()"}, greedy)).structured_content
+        )
+
+    with anyio.fail_after(PATIENCE):
+        async with crib, anyio.create_task_group() as group:
+            face = face_of(crib)
+            for _ in range(60):
+                group.start_soon(run)
+            await until(lambda: waiting and len(replies) == 60 - 6 - 32)
+            assert (await given(face, "execute_code", {"code": "__out = 1"}, other))["value"] == 1
+            for reply in replies:
+                error = reply["error"]
+                assert (error["code"], error["retryable"]) == ("backend_unavailable", True)
+                assert "busy: 32 runs of this client wait already; try again in" in error["message"]
+            hold.set()
+    assert sum("error" not in reply for reply in replies) == 38

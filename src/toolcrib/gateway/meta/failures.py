@@ -82,7 +82,7 @@ def _advice(error: ToolcribError, payload: dict[str, Any]) -> str:
     if isinstance(error, InvalidCursorError):
         return "cursors end when the catalogue changes"
     if isinstance(error, RuntimeUnavailableError):
-        return "use run_tool or run_chain"
+        return "use run_tool or run_chain" if error.retry_after is None else ""
     if isinstance(error, CodeError):
         return "correct the code and run it again"
     if code == "validation_input" and "tool_id" in payload:

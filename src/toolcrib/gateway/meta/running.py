@@ -121,6 +121,7 @@ class RunHandlers:
                 args["code"],
                 timeout=_seconds(args),
                 limits={"max_tool_calls": min(args.get("max_tool_calls", most), most)},
+                caller=client.caller,
             )
         payload = {
             "value": ran.value,

@@ -39,7 +39,7 @@ class MontySandbox:
 
     def __init__(self, *, bubblewrap: bool | None = None, workers: int = 8) -> None:
         self._bubblewrap = bubblewrap
-        self._workers = workers
+        self.concurrency = workers
         self._pool: WorkerPool | None = None
         self._retired: list[WorkerPool] = []
         self._starting = anyio.Lock()
@@ -128,7 +128,7 @@ class MontySandbox:
                     raise RuntimeUnavailableError(self.kind, remedy)
                 from toolcrib.runtime.monty.pool import WorkerPool  # noqa: PLC0415 - needs an extra
 
-                self._pool = await WorkerPool.start(self._walls(), workers=self._workers)
+                self._pool = await WorkerPool.start(self._walls(), workers=self.concurrency)
             return self._pool
 
     def _check(self, profile: SecurityProfile) -> None:

@@ -53,7 +53,7 @@ class ProcessSandbox:
 
     def __init__(self, *, warm: int = 2, concurrency: int = 16) -> None:
         self._warm = warm
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._pool: GuestPool | None = None
         self._wall: Wall | None = None
 
@@ -92,7 +92,7 @@ class ProcessSandbox:
 
     async def __aenter__(self) -> Self:
         limits = Limits.of_checked()
-        self._pool = GuestPool(self._start, disk=limits.disk_bytes, size=self._warm, most=self._concurrency)
+        self._pool = GuestPool(self._start, disk=limits.disk_bytes, size=self._warm, most=self.concurrency)
         return self
 
     async def __aexit__(
