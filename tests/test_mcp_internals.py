@@ -129,6 +129,15 @@ def test_the_session_of_a_request_has_a_connection() -> None:
     assert connection_of(session) is connection
 
 
+@pytest.mark.anyio
+async def test_a_session_has_an_idle_scope_and_knows_how_many_of_its_requests_are_in_flight() -> None:
+    transport = StreamableHTTPServerTransport("any", idle_timeout=60)
+    async with transport.connect():
+        assert transport.idle_scope is not None
+        assert transport._requests_in_flight == 0
+        await transport.terminate()
+
+
 def test_admit_session_puts_the_transport_of_a_new_session_among_the_server_instances() -> None:
     assert parameters(StreamableHTTPSessionManager._admit_session) == ["self", "requestor"]
     manager = StreamableHTTPSessionManager(Server("any"), max_sessions=1)

@@ -29,6 +29,11 @@ __all__ = [
 SUPPORTED = ">=2.3,<2.4"
 """The versions of the SDK whose insides are as they are used here; `pyproject.toml` asks for the same."""
 _MINOR = ["2", "3"]
+_LARGE = 64 * 1024
+"""How many bytes of messages are worth forgetting when they are done with."""
+_FORGETTING = 1.0
+_SEEN = Exception("a large message is done with")
+"""What the SDK's loops drop without a word."""
 
 
 def check_version(installed: str) -> None:
@@ -58,9 +63,9 @@ from mcp.shared._httpx_utils import (  # noqa: E402
     sse_within_origin,
 )
 from mcp.shared.message import ServerMessageMetadata, SessionMessage  # noqa: E402
-from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, RequestId  # noqa: E402
+from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId  # noqa: E402
 from starlette.requests import Request  # noqa: E402
-from starlette.types import Receive, Scope, Send  # noqa: E402
+from starlette.types import Message, Receive, Scope, Send  # noqa: E402
 
 
 def connection_of(session: ServerSession) -> Connection:
@@ -115,6 +120,30 @@ class SessionTransport(StreamableHTTPServerTransport):
         error = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
         await self._outgoing.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
 
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; of one that is large, or has a large answer, nothing is kept."""
+        size = len(scope.get("toolcrib.body", b""))
+
+        async def counted(message: Message) -> None:
+            nonlocal size
+            size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await super().handle_request(scope, receive, counted)
+        finally:
+            if size > _LARGE:
+                with anyio.move_on_after(_FORGETTING, shield=True):
+                    await self._forget()
+
+    async def _forget(self) -> None:
+        """Have the loops of a session, which hold on to the last message they saw, see small ones."""
+        nothing = JSONRPCResponse(jsonrpc="2.0", id="", result={})  # of a request that there is not
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            if self._read_stream_writer is not None:
+                await self._read_stream_writer.send(_SEEN)
+            await self._outgoing.send(SessionMessage(nothing))
+
     async def _handle_post_request(
         self, scope: Scope, request: Request, receive: Receive, send: Send
     ) -> None:
@@ -133,6 +162,26 @@ class SessionManagerBase(StreamableHTTPSessionManager):
     def sessions(self) -> Mapping[str, StreamableHTTPServerTransport]:
         """The sessions that are here, by their ids."""
         return self._server_instances
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many sessions as there may be."""
+        return self.max_sessions is not None and len(self._server_instances) >= self.max_sessions
+
+    def end_idlest(self) -> bool:
+        """End the session that was not used for longest, and return whether one was idle."""
+        idle = [
+            (session.idle_scope.deadline, session_id)
+            for session_id, session in self._server_instances.items()
+            if session.idle_scope is not None and not session._requests_in_flight  # noqa: SLF001 - the SDK shows no more of it
+        ]
+        if not idle:
+            return False
+        _, session_id = min(idle)
+        scope = self._server_instances.pop(session_id).idle_scope
+        if scope is not None:
+            scope.cancel()  # which the SDK takes for the end of its patience
+        return True
 
     def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
         admitted = super()._admit_session(requestor)

@@ -139,6 +139,16 @@ def test_a_used_ticket_is_none_for_as_long_as_its_seal_holds() -> None:
     assert tickets.redeem(first) == ({"a": "1"}, {"b": "2"})
 
 
+def test_used_tickets_are_remembered_up_to_a_number_beyond_which_no_answer_counts() -> None:
+    clock = [0.0]
+    tickets = ConfirmationTokens(600, clock=lambda: clock[0])
+    answers = [tickets.redeem(tickets.issue({"a": "1"}, {})) for _ in range(100_001)]
+    assert answers[-2:] == [({"a": "1"}, {}), ({}, {})]
+    clock[0] = 601
+    assert tickets.redeem(tickets.issue({}, {})) == ({}, {})
+    assert tickets.redeem(tickets.issue({"a": "1"}, {})) == ({"a": "1"}, {})
+
+
 class Hearing:
     """Has a client of the handshake era count how often it is told of changes."""
 

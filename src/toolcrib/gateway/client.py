@@ -29,6 +29,8 @@ _FIELD = "confirm"
 _MAX_NAME = 100
 _SEALED = 600.0
 """For how many seconds the seal of a ticket holds, by default."""
+_MAX_USED = 100_000
+"""How many used tickets are remembered; beyond that no answer counts, for one could count twice."""
 
 CURRENT: ContextVar["RequestClient | None"] = ContextVar("toolcrib_client", default=None)
 """The client whose request is being answered."""
@@ -61,12 +63,17 @@ class ConfirmationTokens:
         if ticket is None:
             return {}, {}
         payload = json.loads(ticket)  # the endpoint made it: its seal was checked
-        if payload["id"] in self._used:
+        if payload["id"] in self._used or len(self._used) >= _MAX_USED:
+            self._forget(self._clock())
             return {}, {}
         at = self._used[payload["id"]] = self._clock()
-        while self._used[first := next(iter(self._used))] < at - self._sealed:
-            del self._used[first]
+        self._forget(at)
         return payload["asked"], payload["given"]
+
+    def _forget(self, at: float) -> None:
+        """Forget used tickets whose seal does not hold any more."""
+        while self._used and self._used[first := next(iter(self._used))] < at - self._sealed:
+            del self._used[first]
 
 
 class RequestClient:

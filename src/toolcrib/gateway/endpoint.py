@@ -114,7 +114,7 @@ class McpEndpoint:
             on_list_resources=self._resources,
             on_list_resource_templates=self._templates,
             on_read_resource=self._read,
-            on_subscriptions_listen=self._listen,
+            on_subscriptions_listen=self._subscribe,
         )
 
     @property
@@ -198,6 +198,13 @@ class McpEndpoint:
         if connection.has_standalone_channel:
             self._sessions.add(connection)
             connection.exit_stack.callback(self._sessions.discard, connection)
+
+    async def _subscribe(
+        self, context: _Context, params: mcp_types.SubscriptionsListenRequestParams
+    ) -> mcp_types.SubscriptionsListenResult:
+        """Tell a client of changed tools; there is nothing else to subscribe to, so nothing else is kept."""
+        wanted = mcp_types.SubscriptionFilter(tools_list_changed=params.notifications.tools_list_changed)
+        return await self._listen(context, params.model_copy(update={"notifications": wanted}))
 
     async def _list(
         self, _: _Context, params: mcp_types.PaginatedRequestParams | None

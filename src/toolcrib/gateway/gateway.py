@@ -25,6 +25,7 @@ from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.health import Health
 from toolcrib.gateway.http.rules import AccessRules, is_loopback, token_of
+from toolcrib.gateway.limits import ClientLimits
 from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.meta import policy as confirmed
 from toolcrib.gateway.metrics import Metrics
@@ -112,7 +113,8 @@ class Gateway:
         for each in tools:
             self.crib.add(each)
         self._started = self.settings
-        self._endpoints = Endpoints(self.crib, frontends or _meta, (self._metrics,))
+        limits = ClientLimits(self._metrics.limited)
+        self._endpoints = Endpoints(self.crib, frontends or _meta, (self._metrics, limits))
         self._life: Background | None = None
         self._has_failed = False
         self._bound = "127.0.0.1"
@@ -231,6 +233,10 @@ class Gateway:
     def metrics(self) -> tuple[bytes, str]:
         """Return what is counted, as Prometheus reads it, and what kind of text that is."""
         return self._metrics.text()
+
+    def limited(self, limit: str) -> None:
+        """Count what a limit refused or ended."""
+        self._metrics.limited(limit)
 
     def end_listening(self) -> None:
         """End the streams that carry news alone."""

@@ -63,6 +63,8 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
+        limited = self._counter("limited", "Requests refused, and sessions ended, by a limit", ("limit",))
+        self._limited_of = cache(limited.labels)
         # Finding the counter of some labels takes longer than counting.
         self._request_of, self._call_of = cache(requests.labels), cache(calls.labels)
         self._seconds_of = cache(seconds.labels)
@@ -75,6 +77,10 @@ class Metrics:
     def text(self) -> tuple[bytes, str]:
         """Return everything, and what kind of text that is."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    def limited(self, limit: str) -> None:
+        """Count what a limit refused or ended."""
+        self._limited_of(limit).inc()
 
     def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - of all observers
         """Note that a call begins."""

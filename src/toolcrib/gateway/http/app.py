@@ -52,6 +52,10 @@ class Served(Protocol):
         """Return what is counted, and what kind of text that is."""
         ...
 
+    def limited(self, limit: str) -> None:
+        """Count what a limit refused or ended."""
+        ...
+
     def end_listening(self) -> None:
         """End the streams that carry news alone, and never end by themselves."""
         ...
@@ -155,6 +159,7 @@ class HttpApp:
             session_idle_timeout=settings.session_timeout,
             max_sessions=settings.sessions,
         )
+        sessions.on_limited = self._served.limited
         desk = _EndpointSessions(sessions)
         try:
             async with sessions.run():

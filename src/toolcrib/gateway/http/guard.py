@@ -17,6 +17,7 @@ from toolcrib.gateway.http.asgi import (
     reply,
 )
 from toolcrib.gateway.http.rules import AccessRules
+from toolcrib.gateway.limits import ByteBudget
 
 __all__ = ["Guard"]
 
@@ -27,6 +28,8 @@ _ALLOWED_HEADERS = (
     b"mcp-method, mcp-name"
 )
 _READ = frozenset({b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding"})
+_DIGITS = 20
+"""Fewer digits has any real size."""
 _Refusal = tuple[int, str, Headers]
 """A status, why, and what else to say."""
 
@@ -34,10 +37,17 @@ _Refusal = tuple[int, str, Headers]
 class Guard:
     """Lets requests through that have a right name, origin and token, and arrive whole and in time."""
 
-    def __init__(self, app: App, current: Callable[[], tuple[GatewaySettings, AccessRules]]) -> None:
+    def __init__(
+        self,
+        app: App,
+        current: Callable[[], tuple[GatewaySettings, AccessRules]],
+        on_limited: Callable[[str], object] = lambda _: None,
+    ) -> None:
         """Stand before an application; `current` says what holds at this moment."""
         self._app = app
         self._current = current
+        self._on_limited = on_limited
+        self._budget = ByteBudget()
         self.leaving = False
         """Whether requests are being broken off, so that their ends are no surprise."""
 
@@ -70,10 +80,22 @@ class Guard:
             message = "send the token as 'Authorization: Bearer ...'"
             await _refuse(send, headers, 401, message, _challenge(headers))
             return
-        body = await _body(headers, receive, send, settings)
-        if body is not None:
-            scope["toolcrib.body"] = body
-            await self._app(scope, _replay(body, receive), send)
+        size = _announced(headers, settings.request_bytes)
+        if not self._budget.take(size):
+            self._on_limited("request_bytes")
+            message = "too many large requests arrive at once; try again later"
+            await reply(send, 503, message, [(b"retry-after", b"5"), *CLOSE])
+            return
+        try:
+            body = await _body(headers, receive, send, settings)
+            if body is not None:
+                self._budget.give_back(size)
+                size = len(body)  # which is no more than was announced
+                self._budget.take(size)
+                scope["toolcrib.body"] = body
+                await self._app(scope, _replay(body, receive), send)
+        finally:
+            self._budget.give_back(size)
 
 
 def _refusal(headers: dict[bytes, str], rules: AccessRules) -> _Refusal | None:
@@ -110,6 +132,15 @@ def _challenge(headers: dict[bytes, str]) -> Headers:
     return [(b"www-authenticate", b'Bearer realm="toolcrib"' + wrong)]
 
 
+def _announced(headers: dict[bytes, str], limit: int) -> int:
+    """Return how many bytes a body will have; the most it may, where that is not known."""
+    if not _has_body(headers):
+        return 0
+    length = headers.get(b"content-length", "")
+    known = length.isdecimal() and len(length) < _DIGITS and b"transfer-encoding" not in headers
+    return min(int(length), limit) if known else limit
+
+
 async def _body(
     headers: dict[bytes, str], receive: Receive, send: Send, settings: GatewaySettings
 ) -> bytes | None:
@@ -117,7 +148,7 @@ async def _body(
     if not _has_body(headers):
         return b""
     length = headers.get(b"content-length", "")
-    large = length.isdecimal() and len(length) < 20 and int(length) > settings.request_bytes  # noqa: PLR2004 - digits of any real size
+    large = length.isdecimal() and len(length) < _DIGITS and int(length) > settings.request_bytes
     if not large:
         with anyio.move_on_after(settings.request_timeout):
             body = await _collected(receive, settings.request_bytes)

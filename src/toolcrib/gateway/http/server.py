@@ -76,7 +76,7 @@ async def serve(
     try:
         async with anyio.create_task_group() as tasks:
             site = HttpApp(served, tasks)
-            guard = Guard(site, lambda: (served.settings, served.rules()))
+            guard = Guard(site, lambda: (served.settings, served.rules()), served.limited)
             server = _Server(_config(guard, served))
             try:
                 await tasks.start(server.run_on, listener)

@@ -5,7 +5,7 @@ it does for the call. A stream is needed only for what comes before the answer: 
 """
 
 import asyncio  # noqa: TID251 - anyio has no timers, and no tasks that a timer could start
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,6 +52,7 @@ __all__ = ["SessionManager", "answer_call"]
 
 _CALL = "tools/call"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
+_SESSION = MCP_SESSION_ID_HEADER.encode()
 _Told = MemoryObjectReceiveStream[EventMessage]
 _AT_ONCE = 0.02
 """Seconds within which most calls end; nobody watches over those."""
@@ -62,6 +63,8 @@ class SessionManager(SessionManagerBase):
 
     patience = 5.0
     """After how many silent seconds a call is answered with a stream, and then shows that it lives."""
+    on_limited: Callable[[str], object] = staticmethod(lambda _: None)
+    """Is called with the name of a limit that refused a newcomer, or ended a session for one."""
 
     def has(self, session_id: str) -> bool:
         """Return whether a session is here."""
@@ -80,7 +83,20 @@ class SessionManager(SessionManagerBase):
             request = Request(scope, receive)
             if await answer_call(self.app, request, send, self.patience):
                 return
+        elif not self._has_room(scope):
+            self.on_limited("sessions")
+            await reply(send, 503, "too many sessions are open", [(b"retry-after", b"60")])
+            return
         await super().handle_request(scope, receive, send)
+
+    def _has_room(self, scope: Scope) -> bool:
+        """Return whether a request may open a session, where it would; the idlest one goes for a newcomer."""
+        if not self.is_full or any(name == _SESSION for name, _ in scope["headers"]):
+            return True
+        if b"initialize" not in scope["toolcrib.body"] or not self.end_idlest():
+            return False
+        self.on_limited("idle_session")
+        return True
 
     def make_session(self, session_id: str) -> SessionTransport:
         """Return the transport of a new session."""
@@ -98,7 +114,7 @@ class _Session(SessionTransport):
     def __init__(self, session_id: str, *, patience: float, **options: Any) -> None:
         super().__init__(session_id, **options)
         self._patience = patience
-        self._headers: Headers = [(MCP_SESSION_ID_HEADER.encode(), session_id.encode())]
+        self._headers: Headers = [(_SESSION, session_id.encode())]
 
     async def answer(self, request: Request, send: Send) -> bool:
         """Answer a plain call of a tool, and return whether it was one."""

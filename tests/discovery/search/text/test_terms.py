@@ -1,5 +1,7 @@
 """From words to terms."""
 
+import tracemalloc
+from collections.abc import Callable
 from string import ascii_lowercase
 
 import pytest
@@ -76,3 +78,16 @@ def test_talk_says_nothing(question: str) -> None:
 def test_vague_words_are_no_stop_words() -> None:
     assert set() == VAGUE_WORDS & STOP_WORDS
     assert all(word == word.lower() and list(words(word)) == [word] for word in VAGUE_WORDS | STOP_WORDS)
+
+
+@pytest.mark.parametrize("look_up", [stem, forms, question_terms])
+def test_long_words_of_questions_are_not_kept(look_up: Callable[[str], object]) -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(100):
+            look_up(f"{number:04d}" * 10_000)
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < 400_000

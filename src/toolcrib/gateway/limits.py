@@ -1,0 +1,78 @@
+"""Bounds on what clients can make a gateway keep; docs/gateway.md has the table of all of them."""
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import mcp_types
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from pydantic_core import to_json
+
+from toolcrib.mcp_internals import connection_of
+
+__all__ = ["MAX_ABOUT", "MAX_IN_FLIGHT", "ByteBudget", "ClientLimits"]
+
+MAX_ABOUT = 64 * 1024
+"""How many bytes a message may have that is kept as long as its session or subscription."""
+MAX_IN_FLIGHT = 100
+"""How many requests of a session may wait for their answers at once."""
+_LARGE = 64 * 1024
+"""How many bytes a request has that counts against a budget; ordinary ones never wait for large ones."""
+_BUDGET = 256 * 2**20
+_KEPT = frozenset({"initialize", "subscriptions/listen"})
+
+
+class ByteBudget:
+    """Counts the bytes of large requests that are held at once, up to a limit; one alone may be larger."""
+
+    def __init__(self, limit: int = _BUDGET) -> None:
+        self._limit = limit
+        self._taken = 0
+
+    def take(self, size: int) -> bool:
+        """Count a request, unless the large ones together would be too large; return whether it was."""
+        if size <= _LARGE:
+            return True
+        if self._taken and self._taken + size > self._limit:
+            return False
+        self._taken += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Count a request no more."""
+        if size > _LARGE:
+            self._taken -= size
+
+
+class ClientLimits:
+    """A middleware that refuses messages which would make an endpoint keep too much for their client."""
+
+    def __init__(self, on_limited: Callable[[str], object]) -> None:
+        """Call back with the name of the limit when a message is refused."""
+        self._on_limited = on_limited
+        self._in_flight: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
+        self._budget = ByteBudget()
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Pass a message on, or refuse it."""
+        if ctx.method in _KEPT and len(to_json(ctx.params)) > MAX_ABOUT:
+            raise self._refused("client_info", f"{ctx.method!r} may say {MAX_ABOUT:,} bytes")
+        connection = connection_of(ctx.session)
+        waiting = self._in_flight.get(connection, 0)
+        if waiting >= MAX_IN_FLIGHT:
+            raise self._refused("in_flight", f"{waiting} requests of this session are not answered yet")
+        size = 0 if ctx.request is None else len(ctx.request.scope.get("toolcrib.body", b""))
+        if not self._budget.take(size):
+            raise self._refused("request_bytes", "too many large requests run at once; try again later")
+        self._in_flight[connection] = waiting + 1
+        try:
+            return await call_next(ctx)
+        finally:
+            self._budget.give_back(size)
+            self._in_flight[connection] -= 1
+
+    def _refused(self, limit: str, message: str) -> MCPError:
+        self._on_limited(limit)
+        return MCPError(mcp_types.INVALID_REQUEST, message)

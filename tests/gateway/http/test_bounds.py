@@ -1,0 +1,181 @@
+"""What clients can make a gateway keep has bounds, and the bounds hold."""
+
+import gc
+import tracemalloc
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from gateway.http.raw import HELLO, call, connected, everything, opened, site, stateless
+from gateway.little_face import LittleFace
+from prometheus_client.parser import text_string_to_metric_families
+from waiting import until
+
+from toolcrib.gateway.limits import MAX_ABOUT, MAX_IN_FLIGHT
+
+pytestmark = pytest.mark.anyio
+MEGABYTE = 2**20
+
+
+def hello(**about: Any) -> dict[str, Any]:
+    params = HELLO["params"]
+    assert isinstance(params, dict)
+    return {**HELLO, "params": {**params, **about}}
+
+
+async def refusals(client: httpx.AsyncClient) -> dict[str, float]:
+    """Return how many requests each limit has refused."""
+    text = (await client.get("/metrics")).text
+    return {
+        sample.labels["limit"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "toolcrib_limited_total"
+    }
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"clientInfo": {"name": "n" * MAX_ABOUT, "version": "1"}},
+        {"clientInfo": {"name": "n", "version": "1" * MAX_ABOUT}},
+        {"capabilities": {"experimental": {"x": {"y": "z" * MAX_ABOUT}}}},
+        {"unknown": ["x"] * MAX_ABOUT},
+    ],
+    ids=["name", "version", "capabilities", "anything"],
+)
+async def test_what_a_client_says_of_itself_is_kept_up_to_a_size(about: dict[str, Any]) -> None:
+    async with site() as client:
+        answer = await client.post("/mcp", json=hello(**about))
+        await opened(client, hello(clientInfo={"name": "n" * 1000, "version": "1"}))
+        again = await client.post("/mcp", json=hello(**about))
+        counted = await refusals(client)
+    assert "may say 65,536 bytes" in answer.text
+    assert "may say 65,536 bytes" in again.text
+    assert counted == {"client_info": 2}
+
+
+async def test_a_subscription_is_kept_up_to_a_size_and_for_tools_alone() -> None:
+    async with site() as client:
+        message = stateless(client, "any")
+        client.headers["mcp-method"] = message["method"] = "subscriptions/listen"
+        del client.headers["mcp-name"]
+        about = {"_meta": message["params"]["_meta"]}
+
+        def listen(uris: list[str]) -> dict[str, Any]:
+            wanted = {"toolsListChanged": True, "resourceSubscriptions": uris}
+            return {**message, "params": {**about, "notifications": wanted}}
+
+        refused = await client.post("/mcp", json=listen(["a://b"] * MAX_ABOUT))
+        async with client.stream("POST", "/mcp", json=listen(["a://b"])) as answer:
+            heard = await anext(line async for line in answer.aiter_lines() if line.startswith("data:"))
+    assert "may say 65,536 bytes" in refused.text
+    assert "a://b" not in heard
+
+
+async def test_a_session_keeps_nothing_of_what_it_was_asked() -> None:
+    async with site(face=LittleFace()) as client:
+        message = call("echo")
+        message["params"]["arguments"] = {"text": "x" * MEGABYTE}
+        sessions = []
+        for _ in range(8):
+            answer = await client.post("/mcp", json=HELLO)
+            sessions.append(answer.headers["mcp-session-id"])
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for session in sessions:
+                answer = await client.post("/mcp", json=message, headers={"mcp-session-id": session})
+                assert len(answer.content) > MEGABYTE
+            del answer
+
+            def is_forgotten() -> bool:
+                gc.collect()
+                return tracemalloc.get_traced_memory()[0] - before < 4 * MEGABYTE
+
+            await until(is_forgotten)
+        finally:
+            tracemalloc.stop()
+
+
+async def test_a_session_has_so_many_requests_at_once_and_those_after_it_are_refused() -> None:
+    face = LittleFace()
+    async with site(face=face) as client:
+        await opened(client)
+        async with anyio.create_task_group() as tasks:
+            for number in range(MAX_IN_FLIGHT):
+                tasks.start_soon(_left_alone, client, call("wait", number + 10))
+            await until(lambda: len(face.callers) == MAX_IN_FLIGHT)
+            tasks.cancel_scope.cancel()
+        beyond = await client.post("/mcp", json=call("echo", "beyond"))
+        face.go_on.set()
+
+        async def is_answered() -> bool:
+            return "result" in (await client.post("/mcp", json=call("echo", "after"))).text
+
+        await until(is_answered)
+        counted = await refusals(client)
+    assert "not answered yet" in beyond.text
+    assert counted["in_flight"] >= 1
+
+
+async def _left_alone(client: httpx.AsyncClient, message: dict[str, Any]) -> None:
+    """Make a call, and leave before the answer."""
+    await client.post("/mcp", json=message)
+
+
+async def test_the_idlest_session_goes_when_a_newcomer_has_no_room() -> None:
+    async with site(sessions=2) as client:
+        sessions = []
+        for _ in range(2):
+            answer = await client.post("/mcp", json=HELLO)
+            sessions.append(answer.headers["mcp-session-id"])
+        first, second = sessions
+        used = await client.post("/mcp", json=call("echo"), headers={"mcp-session-id": first})
+        garbage = await client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        newcomer = await client.post("/mcp", json=HELLO)
+        left = await client.post("/mcp", json=call("echo"), headers={"mcp-session-id": first})
+        gone = await client.post("/mcp", json=call("echo"), headers={"mcp-session-id": second})
+        counted = await refusals(client)
+    assert (used.status_code, garbage.status_code, newcomer.status_code) == (200, 503, 200)
+    assert (left.status_code, gone.status_code) == (200, 404)
+    assert counted == {"sessions": 1, "idle_session": 1}
+
+
+async def test_a_session_that_is_answered_does_not_go_and_refusals_are_counted_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    face = LittleFace()
+    async with site(face=face, sessions=1) as client:
+        await opened(client)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_left_alone, client, call("wait"))
+            await face.started.wait()
+            del client.headers["mcp-session-id"]
+            newcomers = [(await client.post("/mcp", json=HELLO)).status_code for _ in range(3)]
+            counted = await refusals(client)
+            face.go_on.set()
+    assert newcomers == [503] * 3
+    assert counted == {"sessions": 3}
+    assert not [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
+
+
+async def test_large_requests_that_arrive_together_are_refused_beyond_so_many_bytes() -> None:
+    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+
+    async def is_refused() -> bool:
+        async with await connected(client) as other:
+            await other.send(head % (150 * MEGABYTE) + b"x")
+            with anyio.move_on_after(0.1):
+                return b" 503 " in await everything(other)
+        return False
+
+    async with site(request_bytes=300 * MEGABYTE) as client:
+        async with await connected(client) as first:
+            await first.send(head % (300 * MEGABYTE) + b"x")
+            await until(is_refused)
+            small = await client.post("/mcp", json=HELLO)
+        counted = await refusals(client)
+    assert small.status_code == 200
+    assert counted["request_bytes"] >= 1
