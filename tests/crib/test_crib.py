@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from toolcrib import Crib, Tool, tool
 from toolcrib.errors import (
@@ -301,6 +301,7 @@ async def test_the_layers_and_the_audit_of_the_settings_are_put_around_each_call
     crib.add(look)
     results = [await crib.run("look", {"x": 5}) for _ in range(2)]
     assert ([result.structured for result in results], calls) == ([5, 5], 1)
+    await until(lambda: path.read_text().count("\n") == 2)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["toolId"] for line in lines] == ["look", "look"]
     assert lines[0]["args"] == {"x": 5}

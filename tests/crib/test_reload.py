@@ -189,7 +189,7 @@ async def test_an_audit_begins_at_once(tmp_path: Path) -> None:
 
         await crib.reload({"audit": {"path": str(tmp_path / "audit.jsonl")}})
         await crib.run("add", {"a": 1, "b": 2})
-        assert json.loads((tmp_path / "audit.jsonl").read_text())["toolId"] == "add"
+    assert json.loads((tmp_path / "audit.jsonl").read_text())["toolId"] == "add"
 
 
 async def test_settings_that_cannot_work_change_nothing(little: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a gateway says of how it is doing."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -163,3 +164,30 @@ async def test_it_is_ready_when_what_is_required_is_well() -> None:
     }
     assert alive.json() == {"status": "ok", "version": toolcrib.__version__}
     assert "secret" not in unready.text
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("required", [False, True], ids=["lost", "refused"])
+async def test_an_audit_that_cannot_be_written_is_told_by_ready_and_metrics(required: bool) -> None:
+    config = {"audit": {"path": "/dev/full", "required": required}}
+    async with (
+        Gateway(config, tools=[fine]) as gateway,
+        serving(gateway) as url,
+        httpx.AsyncClient(timeout=PATIENCE) as client,
+    ):
+        async with Client(f"{url}/mcp") as caller:
+            await run(caller, "fine", {"text": "a"})
+
+            async def is_told() -> Any:
+                answer = await client.get(f"{url}/ready")
+                return answer if "audit" in answer.json() else None
+
+            ready = await until(is_told)
+            later = await caller.call_tool("run_tool", {"tool_id": "fine", "args": {"text": "b"}})
+        counted = await numbers(url)
+    assert ready.json()["audit"]["fault"] == "No space left on device"
+    assert ready.status_code == (503 if required else 200)
+    assert ready.json().get("missing") == ({"audit": "No space left on device"} if required else None)
+    assert later.is_error is required
+    assert (counted["toolcrib_audit_lost",] > 0) is not required
+    assert (counted["toolcrib_audit_waiting",] > 0) is required

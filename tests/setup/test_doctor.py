@@ -408,3 +408,13 @@ async def test_a_probe_tells_how_long_a_server_took(little: Any) -> None:
 def test_a_finding_leaves_out_what_is_empty_and_hides_secrets() -> None:
     finding = error("a", "b", "token=sk-abcdef1234567890abcd", nothing="")
     assert finding.to_json() == {"severity": "error", "subject": "a", "what": "b", "why": "token=[secret]"}
+
+
+async def test_an_audit_with_missing_calls_or_a_pipe_that_nobody_reads_is_told(tmp_path: Path) -> None:
+    log, pipe = tmp_path / "log", tmp_path / "pipe"
+    log.write_text('{"time":"a","toolId":"lost"}\n{"time":"2026-01-01T00:00:00.000Z","lost":3}\n' * 2)
+    found = await offline({"store": "memory", "audit": {"path": str(log)}})
+    assert said(found, "audit") == [f"6 calls are missing in {log}"]
+    os.mkfifo(pipe)
+    found = await offline({"store": "memory", "audit": {"path": str(pipe)}})
+    assert said(found, "audit") == [f"nobody reads {pipe}"]

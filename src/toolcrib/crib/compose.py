@@ -25,7 +25,7 @@ from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError, Prob
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
-from toolcrib.execution.trace import Audit, JsonLines, OpenTelemetry, available
+from toolcrib.execution.trace import Audit, AuditFile, OpenTelemetry, available
 from toolcrib.model import SchemaValidator
 from toolcrib.runtime import Sandbox
 
@@ -39,6 +39,7 @@ __all__ = [
     "make_index",
     "make_middleware",
     "make_observers",
+    "open_audit",
     "open_store",
 ]
 
@@ -152,10 +153,19 @@ def make_middleware(settings: Settings) -> list[Middleware]:
     return layers
 
 
-def make_observers(settings: Settings) -> Sequence[Observer]:
+def open_audit(settings: Settings) -> AuditFile | None:
+    """Return where calls are written down; None where they are not.
+
+    Raises:
+        StoreError: the file cannot be appended to.
+    """
+    audit = settings.audit
+    return None if audit is None else AuditFile(Path(audit.path).expanduser(), required=audit.required)
+
+
+def make_observers(settings: Settings, audit: AuditFile | None) -> Sequence[Observer]:
     """Return who watches each call: OpenTelemetry where it is installed, and the audit where one is kept."""
     observers: list[Observer] = [OpenTelemetry()] if available() else []
-    if settings.audit is not None:
-        path = Path(settings.audit.path).expanduser()
-        observers.append(Audit(JsonLines(path), include_args=settings.audit.arguments))
+    if audit is not None and settings.audit is not None:
+        observers.append(Audit(audit.write, include_args=settings.audit.arguments))
     return observers

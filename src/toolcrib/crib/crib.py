@@ -16,6 +16,7 @@ from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
+from toolcrib.execution.trace import AuditStatus
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, tool
 from toolcrib.runtime import Sandbox
 
@@ -106,6 +107,12 @@ class Crib(View):
     def discovery(self) -> Discovery:
         """The catalogue and its documentation; entering replaces it where the catalogue is kept in a file."""
         return self._engine.discovery
+
+    @property
+    def audit_status(self) -> AuditStatus | None:
+        """How the audit file is doing; None where no calls are written down."""
+        audit = self._engine.audit
+        return None if audit is None else audit.status
 
     async def __aenter__(self) -> Self:
         if self._shared.state != "fresh":

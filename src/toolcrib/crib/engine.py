@@ -17,6 +17,7 @@ from toolcrib.crib.compose import (
     make_index,
     make_middleware,
     make_observers,
+    open_audit,
     open_store,
 )
 from toolcrib.crib.config.settings import Settings
@@ -52,6 +53,8 @@ _CLOSING_TIME = 15.0
 """How many seconds everything together may take to stop."""
 _WRITING_TIME = 10.0
 """How many of them may go into writing the catalogue."""
+_FLUSHING_TIME = 2.0
+"""How many may go into writing the audit."""
 
 
 _ITSELF = "it is toolcrib with this very configuration, and would start itself without end"
@@ -80,7 +83,8 @@ class Engine:
         self._depth = 0
         self._apis = Apis(settings, hooks.environ)
         self._own: dict[str, tuple[Tool, ToolBackend]] = {}
-        self._observers = make_observers(settings)
+        self.audit = open_audit(settings)
+        self._observers = make_observers(settings, self.audit)
         self._middleware = make_middleware(settings)
         self._catalogue: CatalogueWriter | None = None
         self._opened = settings
@@ -112,7 +116,7 @@ class Engine:
             providers=self._apis.executors,
             validator=self.validator,
             policy=self._hooks.policy,
-            middleware=(*self._middleware, *self._hooks.middleware),
+            middleware=(*self._must_write(), *self._middleware, *self._hooks.middleware),
             observers=(*self._observers, self._learning, *self._hooks.observers),
             timeout=self.settings.timeout,
             timeout_of=self._timeout_of,
@@ -122,6 +126,10 @@ class Engine:
     def formats(self) -> "AdapterRegistry":
         """Return the formats of tool definitions."""
         return make_formats(self._hooks.adapters)
+
+    def _must_write(self) -> Sequence[Middleware]:
+        """Return what refuses calls that cannot be written down, where they must be."""
+        return () if self.audit is None or not self.audit.required else (self.audit,)
 
     def _timeout_of(self, backend: ToolBackend) -> float | None:
         server = self.settings.servers.get(backend.server_name) if isinstance(backend, McpBackend) else None
@@ -163,7 +171,9 @@ class Engine:
             settings, itself = itself_off(settings, self._hooks.environ)
             changes = differences(self.settings, settings)
             same_audit = settings.audit == self.settings.audit
-            observers = self._observers if same_audit else make_observers(settings)
+            audit = self.audit if same_audit else open_audit(settings)
+            observers = self._observers if same_audit else make_observers(settings, audit)
+            self.audit = audit
             if self.listing is None or self.servers is None:
                 self._become(settings, observers)
                 self._itself = itself
@@ -252,6 +262,7 @@ class Engine:
             self._ended.set()
 
     async def _start(self, stack: AsyncExitStack) -> None:
+        stack.push_async_callback(self._flush_audit)
         self._depth = depth_of(self._hooks.environ)
         self._leave_out(self._itself)
         self.servers = servers = McpServers(
@@ -320,6 +331,12 @@ class Engine:
                 await to_thread.run_sync(write, abandon_on_cancel=True)
             except ToolcribError as error:
                 _LOG.warning("the catalogue is not written: %s", error)
+
+    async def _flush_audit(self) -> None:
+        """Have everything written that is to be, within a bounded time."""
+        if self.audit is not None:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self.audit.flush, _FLUSHING_TIME)
 
     @property
     def index(self) -> Index:

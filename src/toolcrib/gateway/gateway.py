@@ -19,6 +19,7 @@ from toolcrib.discovery import Embedder, Searcher, Store
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError, ToolExecutionError
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.records import Call, Request
+from toolcrib.execution.trace import AuditStatus
 from toolcrib.gateway.client import CURRENT, RequestClient
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
@@ -224,6 +225,10 @@ class Gateway:
     def status(self) -> Any:
         """Return how the servers and APIs are doing, by name."""
         return self._health.status()
+
+    def audit(self) -> AuditStatus | None:
+        """Return how the audit file is doing; None where no calls are written down."""
+        return self._health.audit()
 
     def unready(self) -> dict[str, str]:
         """Return what is required and not well, by name, and in which state it is."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from toolcrib.crib import Crib, Settings
 from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.trace import AuditStatus
 
 __all__ = ["Health"]
 
@@ -24,8 +25,21 @@ class Health:
         """Return how the servers and APIs are doing."""
         return self._crib().status()
 
+    def audit(self) -> AuditStatus | None:
+        """Return how the audit file is doing; None where no calls are written down."""
+        return self._crib().audit_status
+
     def unready(self) -> dict[str, str]:
         """Return what is required and not well, and in which state it is."""
+        return self._unready_servers() | self._unready_audit()
+
+    def _unready_audit(self) -> dict[str, str]:
+        settings, status = self._crib().settings.audit, self.audit()
+        if settings is None or not settings.required or status is None or status.fault is None:
+            return {}
+        return {"audit": status.fault}
+
+    def _unready_servers(self) -> dict[str, str]:
         settings = self._crib().settings
         required = {name for name, server in settings.servers.items() if server.required}
         required |= {name for name, api in settings.openapi.items() if api.required}
@@ -40,6 +54,10 @@ class Health:
         index = self._crib().discovery.index
         yield "tools", "Tools in the catalogue", len(index)
         yield "index_version", "How often the catalogue has changed", index.version
+        audit = self.audit()
+        if audit is not None:
+            yield "audit_lost", "Records of calls that could not be written", audit.lost
+            yield "audit_waiting", "Records of calls that wait to be written", audit.waiting
         yield "sessions", "Sessions of clients of the handshake era", self._sessions()
 
     def states(self) -> Mapping[str, int]:

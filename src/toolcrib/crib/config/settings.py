@@ -121,6 +121,8 @@ class AuditSettings(Section):
     """The file, to which lines are added."""
     arguments: bool = False
     """Whether the arguments of the calls are written too."""
+    required: bool = False
+    """Whether calls are refused while they cannot be written down; else they run, and losses are counted."""
 
 
 class CodeSettings(Section):

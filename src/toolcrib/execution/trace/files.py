@@ -41,12 +41,23 @@ class JsonLines:
 
     def __call__(self, record: Record) -> None:
         """Write a record, or count it as lost."""
-        with self._lock:
-            try:
-                line = json.dumps(record.to_json(), ensure_ascii=False, separators=(",", ":"))
-                self._write(f"{line}\n")
-            except (OSError, ValueError, TypeError):  # a full disk; a closed stream; what JSON cannot say
+        try:
+            self.write(record)
+        except (OSError, ValueError, TypeError):  # a full disk; a closed stream; what JSON cannot say
+            with self._lock:
                 self.lost += 1
+
+    def write(self, record: Record) -> None:
+        """Write a record.
+
+        Raises:
+            OSError: it cannot be written; a pipe that is full is not waited for.
+            ValueError: the stream is closed, or JSON cannot say it.
+            TypeError: JSON cannot say it.
+        """
+        line = json.dumps(record.to_json(), ensure_ascii=False, separators=(",", ":"))
+        with self._lock:
+            self._write(f"{line}\n")
 
     def _write(self, line: str) -> None:
         if not isinstance(self._target, Path):
@@ -66,4 +77,6 @@ class JsonLines:
 
 
 def _opened(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # A pipe that nobody reads would else be waited for without end.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags, 0o600)

@@ -18,6 +18,7 @@ from toolcrib.gateway.http.sessions import SessionManager
 
 if TYPE_CHECKING:
     from toolcrib.execution.mcp import ServerStatus
+    from toolcrib.execution.trace import AuditStatus
 
 __all__ = ["HttpApp", "Served"]
 
@@ -46,6 +47,10 @@ class Served(Protocol):
 
     def status(self) -> "dict[str, ServerStatus]":
         """Return how the servers are doing."""
+        ...
+
+    def audit(self) -> "AuditStatus | None":
+        """Return how the audit file is doing; None where no calls are written down."""
         ...
 
     def metrics(self) -> tuple[bytes, str]:
@@ -180,6 +185,9 @@ class HttpApp:
             for name, status in self._served.status().items():
                 states.setdefault(status.state, []).append(name)
             payload |= {"servers": states} | ({"missing": missing} if missing else {})
+            audit = self._served.audit()
+            if audit is not None and (audit.lost or audit.fault):
+                payload["audit"] = audit.to_json()
         await reply(send, 200 if payload["status"] == "ready" else 503, payload)
 
     async def _metrics(self, send: Send) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import sqlite3
 import stat
@@ -44,6 +45,11 @@ __all__ = [
     "diagnose",
 ]
 
+_TAIL = 4 * 2**20
+"""How many bytes at the end of an audit file are looked at."""
+_LOST = re.compile(rb'^\{"time":"([0-9T:.Z-]+)","lost":(\d+)\}$', re.MULTILINE)
+_ROOM = 2**20
+"""How many bytes must be free for an audit to go on."""
 _AT_ONCE = 8
 """How many servers are started at once."""
 _SHOWN = 5
@@ -322,8 +328,35 @@ def check_audit(settings: Settings) -> Iterator[Finding]:
         yield error("audit", f"{path} is a folder", "calls are written into a file", "mend `audit.path`")
     elif path.exists() and not os.access(path, os.W_OK):
         yield error("audit", f"{path} cannot be written", "no call would be noted", f"chmod u+w {path}")
+    elif path.is_fifo() and not _is_read(path):
+        yield error("audit", f"nobody reads {path}", "no call would be noted", "start what reads it first")
     else:
         yield from _check_writable("audit", path.parent)
+        yield from _check_lost(path)
+
+
+def _is_read(pipe: Path) -> bool:
+    try:
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+def _check_lost(path: Path) -> Iterator[Finding]:
+    """Yield how many calls an audit file says were not noted, and whether there is room for more."""
+    if path.is_file():
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            found = [(moment.decode(), int(lost)) for moment, lost in _LOST.findall(file.read())]
+        if found:
+            text = f"{sum(lost for _, lost in found)} calls are missing in {path}"
+            why = f"they could not be written, the last of them before {found[-1][0]}"
+            yield warning(
+                "audit", text, why, "see to the disk, or set audit.required to refuse calls instead"
+            )
+    if path.parent.is_dir() and shutil.disk_usage(path.parent).free < _ROOM:
+        yield error("audit", f"the disk of {path} is full", "calls are not noted", "make room on it")
 
 
 def _check_writable(subject: str, folder: Path) -> Iterator[Finding]:
