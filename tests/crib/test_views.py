@@ -442,3 +442,22 @@ def test_a_conversion_is_of_what_is_left_where_a_tool_goes_in_between() -> None:
     for name in ("a", "b", "c"):
         index.register(Tool(name=name, input_schema={"type": "object"}))
     assert [made.tool_id for made in convert(index, "openai", None)] == ["c"]
+
+
+async def test_what_a_view_tells_of_results_was_learnt_from_its_own_calls() -> None:
+    crib = Crib({"toolsets": {"one": {"ids": ["look"]}, "other": {"ids": ["look"]}}})
+
+    @crib.add
+    def look(key: str) -> Any:
+        return {key: 1}
+
+    one, other = crib.view("one"), crib.view("other")
+    seen: dict[str, View] = {"one": one, "other": other, "crib": crib}
+    await one.run("look", {"key": "salary"})
+    await crib.run("look", {"key": "secret"})
+    learnt = {name: (await view.describe("look")).observed_output for name, view in seen.items()}
+    assert learnt["other"] is None
+    assert "salary" in str(learnt["one"])
+    assert "secret" not in str(learnt["one"])
+    assert "secret" in str(learnt["crib"])
+    assert "salary" in str(learnt["crib"])

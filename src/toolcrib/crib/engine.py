@@ -107,7 +107,9 @@ class Engine:
     def _set_runner(self) -> None:
         self.runner = self.runner_for(self._resolver)
 
-    def runner_for(self, resolver: Resolver, waiting: Waiting | None = None) -> Runner:
+    def runner_for(
+        self, resolver: Resolver, waiting: Waiting | None = None, observers: Sequence[Observer] = ()
+    ) -> Runner:
         """Return a runner of the tools that a resolver knows, good for as long as `runner` is the same."""
         return Runner(
             resolver,
@@ -117,7 +119,7 @@ class Engine:
             validator=self.validator,
             policy=self._hooks.policy,
             middleware=(*self._must_write(), *self._middleware, *self._hooks.middleware),
-            observers=(*self._observers, self._learning, *self._hooks.observers),
+            observers=(*self._observers, self._learning, *observers, *self._hooks.observers),
             timeout=self.settings.timeout,
             timeout_of=self._timeout_of,
             prepare=(waiting or self.waiting).for_tool,

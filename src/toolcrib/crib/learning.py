@@ -8,11 +8,11 @@ from threading import Lock
 import anyio
 from anyio import to_thread
 
-from toolcrib.discovery import Discovery
+from toolcrib.discovery import Discovery, DocStore
 from toolcrib.errors import BackendUnavailableError, ToolcribError, ToolNotFoundError
 from toolcrib.execution import Outcome
 
-__all__ = ["Learning"]
+__all__ = ["Learning", "ShapeLearning"]
 
 _LOG = logging.getLogger("toolcrib.crib")
 _PAUSE = 5.0
@@ -21,17 +21,47 @@ _FIRST, _EVERY = 64, 16
 """How many results of a tool are looked at; after these, one in so many, since a look takes 0.1 ms."""
 
 
+class ShapeLearning:
+    """An observer that looks at the results of tools that declare no output schema."""
+
+    def __init__(self, docs: DocStore) -> None:
+        """Learn for documentation."""
+        self._docs = docs
+        self._runs: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
+        """Return what is told how the call ended."""
+        return self.learn
+
+    def learn(self, outcome: Outcome) -> None:
+        """Learn from how a call ended."""
+        if outcome.answer is None or outcome.request is None:
+            return
+        with self._lock:
+            self._runs[outcome.tool_id] += 1
+            runs = self._runs[outcome.tool_id]
+        is_looked_at = runs <= _FIRST or runs % _EVERY == 0
+        if is_looked_at and outcome.request.tool.output_schema is None:
+            try:
+                self._docs.observe(outcome.request.tool.id, outcome.answer.structured)
+            except (ToolNotFoundError, BackendUnavailableError):
+                _LOG.debug("%s went away while it ran", outcome.tool_id)
+            except ToolcribError:  # what is learnt must not cost the run that it was learnt from
+                _LOG.warning("what %s gave back is not learnt", outcome.tool_id, exc_info=True)
+
+
 class Learning:
-    """An observer that counts uses, and looks at the results of tools that declare no output schema.
+    """An observer that counts uses, and learns shapes for all of the catalogue.
 
     Where there is a store, the counts are written from time to time by `run`, and by `flush`.
     """
 
     def __init__(self, discovery: Discovery) -> None:
         self._discovery = discovery
+        self._shapes = ShapeLearning(discovery.docs)
         self._is_kept = discovery.index.store is not None
         self._uses: Counter[str] = Counter()
-        self._runs: Counter[str] = Counter()
         self._lock = Lock()
 
     def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
@@ -43,18 +73,9 @@ class Learning:
             return
         with self._lock:
             self._uses[outcome.tool_id] += 1
-            self._runs[outcome.tool_id] += 1
-            runs = self._runs[outcome.tool_id]
         if not self._is_kept:
             self.flush()
-        is_looked_at = runs <= _FIRST or runs % _EVERY == 0
-        if is_looked_at and outcome.request.tool.output_schema is None:
-            try:
-                self._discovery.docs.observe(outcome.request.tool.id, outcome.answer.structured)
-            except (ToolNotFoundError, BackendUnavailableError):
-                _LOG.debug("%s went away while it ran", outcome.tool_id)
-            except ToolcribError:  # what is learnt must not cost the run that it was learnt from
-                _LOG.warning("what %s gave back is not learnt", outcome.tool_id, exc_info=True)
+        self._shapes.learn(outcome)
 
     def flush(self) -> None:
         """Pass the counts on to the index."""

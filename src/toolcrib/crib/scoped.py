@@ -4,6 +4,7 @@ from typing import Protocol
 
 from toolcrib.crib.availability import AvailabilityResolver
 from toolcrib.crib.engine import Engine
+from toolcrib.crib.learning import ShapeLearning
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
@@ -57,7 +58,7 @@ class ScopedEngine:
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine = engine
         self._scope = scope
-        self._made: tuple[Index, IndexView, AvailabilityResolver] | None = None
+        self._made: tuple[Index, IndexView, AvailabilityResolver, DocStore] | None = None
         self._runs: tuple[Runner, AvailabilityResolver, Runner] | None = None
         self._known: tuple[Index, int, frozenset[str]] | None = None
         self.waiting = Waiting(self, engine.waiting.way_in)
@@ -83,11 +84,12 @@ class ScopedEngine:
         """The catalogue as a resolver that knows which servers are not there."""
         return self._catalogue()[2]
 
-    def _catalogue(self) -> tuple[Index, IndexView, AvailabilityResolver]:
+    def _catalogue(self) -> tuple[Index, IndexView, AvailabilityResolver, DocStore]:
         whole = self._engine.discovery.index
         if self._made is None or self._made[0] is not whole:
             index = whole.view(self._scope)
-            self._made = whole, index, AvailabilityResolver(index, self._engine.why_absent, self._is_unknown)
+            resolver = AvailabilityResolver(index, self._engine.why_absent, self._is_unknown)
+            self._made = whole, index, resolver, self._engine.discovery.docs.apart(resolver)
         return self._made
 
     @property
@@ -95,7 +97,8 @@ class ScopedEngine:
         """Runs what is in the catalogue."""
         resolver, whole = self.resolver, self._engine.runner
         if self._runs is None or self._runs[0] is not whole or self._runs[1] is not resolver:
-            self._runs = whole, resolver, self._engine.runner_for(resolver, self.waiting)
+            shapes = ShapeLearning(self._catalogue()[3])
+            self._runs = whole, resolver, self._engine.runner_for(resolver, self.waiting, (shapes,))
         return self._runs[2]
 
     def docs_for(self, tool_id: str | ToolId) -> DocStore:
@@ -105,7 +108,7 @@ class ScopedEngine:
             ToolNotFoundError: the tool that it is asked for is none of them, be it documented or not.
         """
         self.resolver.resolve(tool_id)
-        return self._engine.discovery.docs.through(self.resolver)
+        return self._catalogue()[3]
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers that may have a tool of the scope are doing."""

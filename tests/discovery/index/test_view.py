@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.discovery import Change, Index, IndexView, Scope
+from toolcrib.discovery import Bm25Searcher, Change, Index, IndexView, Scope, Searcher
+from toolcrib.discovery.search.hybrid import default_searcher
 from toolcrib.errors import InvalidCursorError, ToolcribError, ToolNotFoundError, ValidationError
 from toolcrib.model import Resolver, Tool, ToolAnnotations
 
@@ -91,48 +92,40 @@ def test_a_view_answers_as_an_index_that_has_nothing_else(
 
 
 @pytest.mark.untraced
-@quick
-@given(st.lists(tools, max_size=14), scopes, texts | names | st.just("a ticket"), st.integers(1, 4))
-def test_a_search_finds_what_a_search_among_the_same_tools_finds_in_the_same_order(
-    catalogue: list[Tool], scope: Scope, query: str, limit: int
-) -> None:
-    view, alone = pair(catalogue, scope)
-    pages = list(walk(lambda **page: view.search(query, **page), limit))
-    found = [tool_id for page in pages for tool_id in ids(page)]
-    assert sorted(found) == sorted(ids(alone.search(query, limit=100)))
-    assert found == ids(view.search(query, limit=100))
-    assert {page.total for page in pages} == {len(found)}
-
-
+@pytest.mark.parametrize("searcher", [default_searcher, Bm25Searcher])
 @quick
 @given(
-    st.lists(tools, max_size=14),
-    st.sampled_from(["a", "b", "", "z"]),
-    st.none() | st.just(["red"]),
-    st.sampled_from([{}, {"readOnlyHint": True}]),
-    texts | names | st.just("ticket"),
+    catalogue=st.lists(tools, max_size=14),
+    scope=scopes,
+    query=texts | names | st.sampled_from(["a ticket", "weahter of the brnach", "send mail budget"]),
+    limit=st.integers(1, 4),
 )
-def test_the_ranking_is_that_of_the_same_filter(
-    catalogue: list[Tool], space: str, tags: list[str] | None, hints: dict[str, bool], query: str
+def test_a_search_is_answered_as_by_an_index_that_has_nothing_else(
+    searcher: Callable[[], Searcher], catalogue: list[Tool], scope: Scope, query: str, limit: int
 ) -> None:
-    index = filled(list({str(tool.id): tool for tool in catalogue}.values()))
-    view = index.view(Scope(namespaces=[space], tags=tags, annotations=hints))
-    filtered = index.search(query, limit=100, namespace=space, tags=tags, annotations=hints)
-    assert view.search(query, limit=100).items == filtered.items
-    narrowed = index.search(query, limit=100, namespace=space, tags=["blue"], annotations=hints)
-    if tags is None:
-        assert view.search(query, limit=100, tags=["blue"]).items == narrowed.items
+    unique = list({str(tool.id): tool for tool in catalogue}.values())
+    view = filled(unique, searcher=searcher()).view(scope)
+    alone = filled([tool for tool in unique if admits(scope, tool)], searcher=searcher())
+    pages = list(walk(lambda **page: view.search(query, **page), limit))
+    found = [result for page in pages for result in page.items]
+    everything = alone.search(query, limit=100)
+    assert found == list(everything.items)
+    assert {page.total for page in pages} == {everything.total}
+    filtered = view.search(query, limit=100, tags=["blue"])
+    assert filtered.items == alone.search(query, limit=100, tags=["blue"]).items
 
 
-@quick
-@given(st.lists(tools, max_size=14), scopes, texts)
-def test_tools_that_a_question_does_not_name_are_in_the_order_that_they_have_among_all(
-    catalogue: list[Tool], scope: Scope, query: str
-) -> None:
-    index = filled(list({str(tool.id): tool for tool in catalogue}.values()))
-    view = index.view(scope)
-    everything = ids(index.search(query, limit=100))
-    assert ids(view.search(query, limit=100)) == [tool_id for tool_id in everything if tool_id in view]
+@pytest.mark.parametrize("searcher", [default_searcher, Bm25Searcher])
+def test_no_number_tells_which_words_tools_outside_have(searcher: Callable[[], Searcher]) -> None:
+    inside = [make("send", "mail", description="Send mail to people."), make("read", "mail")]
+    outside = [
+        make(f"plan{number}", "secret", description="Prepare the merger with zanzibar.")
+        for number in range(20)
+    ]
+    scope = Scope(namespaces=["mail"])
+    empty, full = (filled(each, searcher=searcher()).view(scope) for each in (inside, [*inside, *outside]))
+    for word in ("", "merger", "mergre", "zanzibar", "zanzibra", "quark", "prepare the merger"):
+        assert full.search(f"send mail {word}").items == empty.search(f"send mail {word}").items
 
 
 steps = st.lists(st.tuples(st.booleans(), tools), max_size=12)

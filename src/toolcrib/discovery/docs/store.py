@@ -116,6 +116,15 @@ class DocStore:
         other._resolver = resolver  # noqa: SLF001 - of its own kind
         return other
 
+    def apart(self, resolver: Resolver) -> "DocStore":
+        """Return the same, but for what tools give back: that is learnt there anew, and is not kept.
+
+        Names of results may be data of whoever asked for them.
+        """
+        other = self.through(resolver)
+        other._learnt = Learnt(None)  # noqa: SLF001 - of its own kind
+        return other
+
     def register_doc(
         self,
         tool_id: str | ToolId,

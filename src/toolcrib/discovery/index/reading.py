@@ -3,8 +3,9 @@
 import re
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from threading import Lock
 from typing import TypeVar, Unpack
@@ -57,6 +58,8 @@ class Search:
     named: Mapping[str, int]
     """The tools that the question calls by name, and how directly."""
     among: frozenset[str] | None
+    within: frozenset[str] | None = None
+    """The tools there are, as far as the asker may know: no number says anything of others."""
 
     def find(self, count: int, min_confidence: float) -> Ranking:
         """Return the best `count` hits that are sure enough, and how many there are."""
@@ -73,14 +76,22 @@ class Search:
     def _ranked(self, count: int) -> Ranking:
         named = frozenset(self.named if self.among is None else self.among.intersection(self.named))
         if not named:
-            return self.searcher.search(self.query, limit=count, among=self.among)
-        rest = self.searcher.search(self.query, limit=count, among=self.among, exclude=named)
+            return self._searched(count, self.among)
+        rest = self._searched(count, self.among, exclude=named)
         first = self._by_name(named, above=rest[0].score if rest else 0.0)
         return Ranking([*first, *rest][:count], len(first) + rest.total)
 
+    def _searched(
+        self, limit: int, among: frozenset[str] | None, exclude: frozenset[str] = frozenset()
+    ) -> Ranking:
+        search: Callable[..., Ranking] = self.searcher.search
+        if self.within is not None and getattr(self.searcher, "searches_within", False):
+            search = partial(search, within=self.within)
+        return search(self.query, limit=limit, among=among, exclude=exclude)
+
     def _by_name(self, named: frozenset[str], above: float) -> Sequence[Hit]:
         """Return the named tools, the most directly named first, each with a score above every other's."""
-        found = self.searcher.search(self.query, limit=len(named), among=named)
+        found = self._searched(len(named), named)
         scores = dict.fromkeys(named, 0.0) | {hit.id: max(hit.score, 0.0) for hit in found}
         step = max(scores.values()) + 1.0
         scored = [
@@ -292,9 +303,9 @@ class IndexReader:
         with self._shared.lock:
             listing = ListState(asked.text, self._shared.version, self._key)
             start = listing.offset(cursor)
-            among = self._lookup.selected(asked.conditions)
+            among, within = self._lookup.selected(asked.conditions), self._lookup.selected()
             named = self._lookup.named_in(asked.query, among)
-        search = Search(self._shared.searcher, asked.query, named, among)
+        search = Search(self._shared.searcher, asked.query, named, among, within)
         ranking = search.find(start + count, asked.min_confidence)
         with self._shared.lock:
             found = [(self._lookup.get(hit.id), hit) for hit in ranking[start:]]

@@ -22,9 +22,9 @@ Subscribe = Callable[[Callable[[Change], object]], Callable[[], None]]
 class IndexView(IndexReader):
     """The tools of an index that a scope admits; there are no others here, whatever is asked.
 
-    It follows the index: a tool comes and goes with what it says of itself. Questions are answered in the
-    order in which the index answers them with the same filter. Cursors are those of this scope alone; like
-    `version`, they change with the index, since how rare a word is depends on all tools.
+    It follows the index: a tool comes and goes with what it says of itself. Questions are answered as by an
+    index of these tools alone, to the last digit of their scores. Cursors are those of this scope alone; like
+    `version`, they change with the index.
 
     >>> from toolcrib.discovery import Index
     >>> from toolcrib.model import Tool

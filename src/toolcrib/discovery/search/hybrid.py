@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
 from time import monotonic
 from typing import Any, Literal
@@ -139,6 +140,7 @@ class HybridSearcher:
     """
 
     score_type: Literal["hybrid"] = "hybrid"
+    searches_within = True
 
     def __init__(
         self, words: Bm25Searcher, meaning: EmbeddingSearcher, *, reads_every_script: bool = False
@@ -180,6 +182,7 @@ class HybridSearcher:
         limit: int,
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
+        within: AbstractSet[str] | None = None,
     ) -> Ranking:
         """Return the tools that fit a question best in words and meaning.
 
@@ -191,14 +194,15 @@ class HybridSearcher:
                 self._meaning.warm(query)  # what takes long happens before the lock is held
                 with self._lock:
                     found = self._meaning.consult(
-                        query, lambda *vectors: self._search(_Asked(query, *vectors), limit, among, exclude)
+                        query,
+                        lambda *found: self._search(_Asked(query, *found), limit, among, exclude, within),
                     )
                 if found is not None:
                     return found
             except (EmbeddingError, StoreError) as error:  # a store that cannot keep vectors, or is closed
                 self._resumes = monotonic() + _PAUSE
                 _LOG.warning("searching by words alone for %d s: %s", _PAUSE, error)
-        return self._words.search(query, limit=limit, among=among, exclude=exclude)
+        return self._words.search(query, limit=limit, among=among, exclude=exclude, within=within)
 
     def evidence(self, query: str, ids: Sequence[str]) -> Features | None:
         """Return what is known of some tools and a question; nothing if that says nothing."""
@@ -214,7 +218,12 @@ class HybridSearcher:
             return self._meaning.consult(query, found)
 
     def _search(
-        self, asked: "_Asked", limit: int, among: AbstractSet[str] | None, exclude: AbstractSet[str]
+        self,
+        asked: "_Asked",
+        limit: int,
+        among: AbstractSet[str] | None,
+        exclude: AbstractSet[str],
+        within: AbstractSet[str] | None,
     ) -> Ranking | None:
         near = asked.documents.near(asked.vector, _DEPTH, among, exclude, roughly=True)
         if not near.found:
@@ -226,10 +235,12 @@ class HybridSearcher:
             count = near.total if few else limit
             left = dict(asked.documents.near(asked.vector, count, among, exclude).found)
         listed = list(first | left)
-        look = self._words.look(asked.query, limit=_DEPTH, among=among, exclude=exclude, others=listed)
+        look = self._words.look(
+            asked.query, limit=_DEPTH, among=among, exclude=exclude, others=listed, within=within
+        )
         words = look.others | dict(look.best)
         extra = [one for one, _ in look.best if one not in first]
-        typical = self._sample.ids or list(first)  # none, if the searchers were filled before
+        typical = self._sample.ids_within(within) or list(first)  # none, if the searchers were filled before
         cosines = asked.documents.cosines(asked.vector, [*extra, *typical])
         first.update(zip(extra, cosines[: len(extra)].tolist(), strict=True))
         both = Candidates.of(first, words)
@@ -296,8 +307,21 @@ class Sample:
     @property
     def ids(self) -> list[str]:
         """At most 256 of the ids."""
+        return self.ids_within(None)
+
+    def ids_within(self, within: AbstractSet[str] | None) -> list[str]:
+        """Return at most 256 of the ids, of those in a set where one is given."""
         with self._lock:
-            return [tool_id for _, tool_id in self._order[:_SIZE]]
+            if within is None:
+                return [tool_id for _, tool_id in self._order[:_SIZE]]
+            if len(within) <= _SIZE:
+                places = sorted(map(_place, within))
+                return [place[1] for place in places if self._is_known(place)]
+            return list(islice((tool_id for _, tool_id in self._order if tool_id in within), _SIZE))
+
+    def _is_known(self, place: tuple[int, str]) -> bool:
+        at = bisect_left(self._order, place)
+        return at < len(self._order) and self._order[at] == place
 
     def update(self, added: Sequence[str], removed: Sequence[str]) -> None:
         """Forget the removed ids and learn the added ones."""

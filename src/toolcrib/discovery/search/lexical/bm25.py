@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from math import inf, log1p, sqrt
 from threading import Lock
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
 from toolcrib.discovery.search.confidence import by_words
-from toolcrib.discovery.search.lexical.postings import Filing, Postings
+from toolcrib.discovery.search.lexical.postings import Filing, Postings, PostingsPart
 from toolcrib.discovery.search.lexical.question import ParsedQuery, read_question
 from toolcrib.discovery.search.lexical.typos import Typos
 from toolcrib.discovery.search.text import Analysis, analyse, search_doc
@@ -87,6 +88,7 @@ class Bm25Searcher:
     """
 
     score_type: Literal["bm25"] = "bm25"
+    searches_within = True
 
     def __init__(self, *, cache: Derived | None = None) -> None:
         self._analyses = Analyses(cache)
@@ -115,9 +117,10 @@ class Bm25Searcher:
         limit: int,
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
+        within: AbstractSet[str] | None = None,
     ) -> Ranking:
         """Return the tools that share the most telling words with a question."""
-        look = self.look(query, limit=limit, among=among, exclude=exclude)
+        look = self.look(query, limit=limit, among=among, exclude=exclude, within=within)
         hits = [Hit(tool_id, score, look.confidence(score)) for tool_id, score in look.best]
         return Ranking(hits, look.total)
 
@@ -129,14 +132,17 @@ class Bm25Searcher:
         among: AbstractSet[str] | None = None,
         exclude: AbstractSet[str] = frozenset(),
         others: Iterable[str] | None = None,
+        within: AbstractSet[str] | None = None,
     ) -> Look:
         """Return the best scores, and those of other ids, with what they can be compared by."""
         with self._lock:
-            question = read_question(query, self._postings.__contains__, self._nearest)
-            scored = score(question, self._postings, len(self._slots))
+            postings = self._part(within)
+            nearest = partial(self._typos.nearest, usage=self._postings.frequency, here=postings.frequency)
+            question = read_question(query, postings.__contains__, nearest)
+            scored = score(question, postings, len(self._slots))
             places = {tool_id: self._slots.get(tool_id) for tool_id in others or ()}
             asked = {tool_id: float(scored.scores[at]) for tool_id, at in places.items() if at is not None}
-            mean, deviation = (0.0, 0.0) if others is None else scored.spread(self._slots.taken)
+            mean, deviation = (0.0, 0.0) if others is None else scored.spread(len(postings))
             scores = self._selected(scored.scores, among, exclude)
             top = best(scores, limit)
             found = list(zip(map(self._slots.id_at, top.tolist()), scores[top].tolist(), strict=True))
@@ -152,8 +158,11 @@ class Bm25Searcher:
             rarest=scored.rarest,
         )
 
-    def _nearest(self, word: str) -> str | None:
-        return self._typos.nearest(word, self._postings.frequency)
+    def _part(self, within: AbstractSet[str] | None) -> Postings | PostingsPart:
+        """Return the posting lists of the tools there are, as far as the asker may know."""
+        if within is None:
+            return self._postings
+        return PostingsPart(self._postings, self._slots.of(within), len(self._slots))
 
     def _selected(self, scores: Scores, among: AbstractSet[str] | None, exclude: AbstractSet[str]) -> Scores:
         """Return the scores with everything but the selection at nothing."""
@@ -333,7 +342,7 @@ class Scored:
         return mean, sqrt(max(int(found @ found) / tools / _STEPS**2 - mean * mean, 0.0))
 
 
-def score(question: ParsedQuery, postings: Postings, slots: int) -> Scored:
+def score(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) -> Scored:
     """Return what each of so many slots scores, as a whole and by the best part."""
     tools = max(len(postings), _LEAST)
     rarest = _rarity(0, tools)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Filing", "Postings"]
+__all__ = ["Filing", "Postings", "PostingsPart"]
 
 Slots = NDArray[np.int32]
 Impacts = NDArray[np.float32]
@@ -109,3 +109,32 @@ class Postings:
             posting.remove(slot)
             if not posting.size:
                 del self._by_term[term]
+
+
+class PostingsPart:
+    """The posting lists of some documents, as if there were no others; for one question."""
+
+    def __init__(self, whole: Postings, inside: NDArray[np.intp], slots: int) -> None:
+        """See the documents in the slots `inside`, of so many slots."""
+        self._whole, self._size = whole, len(inside)
+        self._is_inside = np.zeros(slots, dtype=np.bool_)
+        self._is_inside[inside] = True
+        self._found: dict[str, tuple[Slots, Impacts]] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, term: str) -> bool:
+        return self.frequency(term) > 0
+
+    def frequency(self, term: str) -> int:
+        """Return how many documents a term occurs in."""
+        return len(self.of(term)[0]) if term in self._whole else 0
+
+    def of(self, term: str) -> tuple[Slots, Impacts]:
+        """Return the documents that a known term occurs in, and what it counts in each."""
+        if term not in self._found:
+            slots, impacts = self._whole.of(term)
+            kept = self._is_inside[slots]
+            self._found[term] = slots[kept], impacts[kept]
+        return self._found[term]

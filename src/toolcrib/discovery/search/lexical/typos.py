@@ -36,12 +36,15 @@ class Typos:
         """Note words for later; they are read at the next question."""
         self._waiting.update(words)
 
-    def nearest(self, word: str, usage: Callable[[str], int]) -> str | None:
+    def nearest(
+        self, word: str, usage: Callable[[str], int], here: Callable[[str], int] | None = None
+    ) -> str | None:
         """Return the known stem that a word was meant to have, or None.
 
         `usage` says how often a stem is used: one that is not used is not known any more, and of equally near
-        ones the commonest is taken.
+        ones the commonest is taken. `here` says it for the part of the catalogue whose words may be meant.
         """
+        here = here or usage
         if len(word) < _SHORTEST or not _can_be_meant(word):
             return None
         self._read(usage)
@@ -49,19 +52,19 @@ class Typos:
         found = [
             (edits, other[0] != form[0], -used, other)
             for form in sorted({word, stem(word)})
-            for other in self._alike(form, allowed)
-            if (used := usage(other)) and (edits := distance(form, other, allowed)) <= allowed
+            for other in self._alike(form, allowed, here)
+            if (used := here(other)) and (edits := distance(form, other, allowed)) <= allowed
         ]
         return min(found)[-1] if found else None
 
-    def _alike(self, word: str, allowed: int) -> list[str]:
+    def _alike(self, word: str, allowed: int, here: Callable[[str], int]) -> list[str]:
         """Return the stems that may be so few slips away, the likeliest first."""
         apart = np.bitwise_count(self._signatures ^ _signatures([word])[0])
         near = np.flatnonzero(apart <= _BITS[allowed])
         near = near[np.abs(self._lengths[near] - np.int8(len(word))) <= allowed]
         if len(near) > _TRIED:
-            nearest = sorted((int(apart[at]), self._words[at]) for at in near)[:_TRIED]
-            return [stem for _, stem in nearest]
+            used = ((int(apart[at]), self._words[at]) for at in near if here(self._words[at]))
+            return [stem for _, stem in sorted(used)[:_TRIED]]
         return [self._words[at] for at in near]
 
     def _read(self, usage: Callable[[str], int]) -> None:
