@@ -37,33 +37,33 @@ class Content:
     asked for may be its.
     """
 
-    def __init__(self, servers: Callable[[], ServerContent], names: Callable[[], Collection[str]]) -> None:
+    def __init__(self, servers: ServerContent, names: Collection[str]) -> None:
         self._servers = servers
         self._names = names
 
     async def resources(self) -> tuple[Resource, ...]:
         """Return what can be read, server by server."""
-        return await self._all(self._servers().resources)
+        return await self._all(self._servers.resources)
 
     async def templates(self) -> tuple[ResourceTemplate, ...]:
         """Return the templates of further resources."""
-        return await self._all(self._servers().templates)
+        return await self._all(self._servers.templates)
 
     async def prompts(self) -> tuple[Prompt, ...]:
         """Return the prompts, server by server."""
-        return await self._all(self._servers().prompts)
+        return await self._all(self._servers.prompts)
 
     async def read(self, uri: str, server: str | None) -> tuple[ResourceContents, ...]:
         """Return the contents of a resource, of the server that lists it or has a template for it."""
         if server is not None:
-            return await self._servers().read(self._known(server), uri)
-        listed, failed = await self._asked(self._servers().resources)
+            return await self._servers.read(self._known(server), uri)
+        listed, failed = await self._asked(self._servers.resources)
         owner = next((each.server for each in listed if each.uri == uri), None)
         if owner is None:
-            templates, _ = await self._asked(self._servers().templates)
+            templates, _ = await self._asked(self._servers.templates)
             owner = next((each.server for each in templates if _fits(uri, each.uri_template)), None)
         if owner is not None:
-            return await self._servers().read(owner, uri)
+            return await self._servers.read(owner, uri)
         if failed:
             raise failed[0]
         close = nearest(uri, [each.uri for each in listed])
@@ -73,9 +73,9 @@ class Content:
         """Return a prompt, filled in; `ref` is `server:name`, or a name that one server alone has."""
         server, name = await self._prompt(ref)
         try:
-            return await self._servers().prompt(server, name, args)
+            return await self._servers.prompt(server, name, args)
         except RequestRefusedError as error:
-            prompts = await self._servers().prompts(server)
+            prompts = await self._servers.prompts(server)
             known = next((each.arguments or () for each in prompts if each.name == name), ())
             lacking = [each.name for each in known if each.required and each.name not in args]
             if not lacking:
@@ -86,20 +86,20 @@ class Content:
     async def complete(self, ref: str, argument: str, value: str, known: Mapping[str, str]) -> Completion:
         """Return values for an argument of a prompt, or of a template of resources."""
         if "{" in ref:
-            templates, failed = await self._asked(self._servers().templates)
+            templates, failed = await self._asked(self._servers.templates)
             owner = next((each.server for each in templates if each.uri_template == ref), None)
             if owner is None:
                 raise failed[0] if failed else ResourceNotFoundError(ref)
-            return await self._servers().complete(owner, "resource", ref, (argument, value), known)
+            return await self._servers.complete(owner, "resource", ref, (argument, value), known)
         server, name = await self._prompt(ref)
-        return await self._servers().complete(server, "prompt", name, (argument, value), known)
+        return await self._servers.complete(server, "prompt", name, (argument, value), known)
 
     async def _prompt(self, ref: str) -> tuple[str, str]:
         """Return the server and the name of a prompt."""
         server, colon, name = ref.partition(":")
-        if colon and server in self._names():
+        if colon and server in self._names:
             return server, name
-        prompts, failed = await self._asked(self._servers().prompts)
+        prompts, failed = await self._asked(self._servers.prompts)
         found = [each for each in prompts if each.name == ref]
         if len(found) == 1:
             return found[0].server, found[0].name
@@ -112,7 +112,7 @@ class Content:
         raise PromptNotFoundError(ref, (close,) if close else ())
 
     def _known(self, server: str) -> str:
-        if server not in self._names():
+        if server not in self._names:
             raise ServerUnavailableError(server, "there is no such server here")
         return server
 
@@ -123,7 +123,7 @@ class Content:
         self, ask: Callable[[str], Awaitable[tuple[T, ...]]]
     ) -> tuple[tuple[T, ...], list[ToolcribError]]:
         """Return what the servers have, in their order, and why some did not answer."""
-        names = list(self._names())
+        names = list(self._names)
         found: dict[str, tuple[T, ...]] = {}
         failed: dict[str, ToolcribError] = {}
 

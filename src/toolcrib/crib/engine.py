@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -21,7 +21,6 @@ from toolcrib.crib.compose import (
     open_store,
 )
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.formats import make_formats
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
 from toolcrib.crib.sources.apis import Apis
@@ -38,13 +37,9 @@ from toolcrib.errors import (
     StoreError,
     ToolcribError,
 )
-from toolcrib.execution import LocalHandlers, Observer, Runner
+from toolcrib.execution import LocalHandlers, Middleware, Observer, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
-from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
-
-if TYPE_CHECKING:
-    from toolcrib.adapter import AdapterRegistry
 
 __all__ = ["Engine"]
 
@@ -77,7 +72,7 @@ class Engine:
         """The namespaces whose tools come from servers and APIs; another set after a reload."""
         self.listing: ToolLister | None = None
         self.servers: McpServers | None = None
-        self._hooks = hooks
+        self.hooks = hooks
         self.validator: SchemaValidator = hooks.validator or DefaultValidator()
         """The one validator of the crib: it compiles each schema once, whoever asks."""
         self._depth = 0
@@ -97,9 +92,9 @@ class Engine:
         self._set_runner()
 
     def _set_catalogue(self, store: Store | None) -> None:
-        index = make_index(self.settings, store, self._hooks.searcher, self._hooks.embedder, self.validator)
+        index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
         self._resolver = AvailabilityResolver(index, self.why_absent)
-        owned = None if store is self._hooks.store else store  # whoever gave a store closes it
+        owned = None if store is self.hooks.store else store  # whoever gave a store closes it
         self.discovery = Discovery(index, DocStore(self._resolver, texts=store), store=owned)
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
@@ -117,17 +112,13 @@ class Engine:
             mcp=self.servers if self.settings.servers else None,
             providers=self._apis.executors,
             validator=self.validator,
-            policy=self._hooks.policy,
-            middleware=(*self._must_write(), *self._middleware, *self._hooks.middleware),
-            observers=(*self._observers, self._learning, *observers, *self._hooks.observers),
+            policy=self.hooks.policy,
+            middleware=(*self._must_write(), *self._middleware, *self.hooks.middleware),
+            observers=(*self._observers, self._learning, *observers, *self.hooks.observers),
             timeout=self.settings.timeout,
             timeout_of=self._timeout_of,
             prepare=(waiting or self.waiting).for_tool,
         )
-
-    def formats(self) -> "AdapterRegistry":
-        """Return the formats of tool definitions."""
-        return make_formats(self._hooks.adapters)
 
     def _must_write(self) -> Sequence[Middleware]:
         """Return what refuses calls that cannot be written down, where they must be."""
@@ -170,7 +161,7 @@ class Engine:
         async with self._changing:
             if self._closing.is_set() or self._ended.is_set():
                 raise CribStateError("this crib is closed; make another")
-            settings, itself = itself_off(settings, self._hooks.environ)
+            settings, itself = itself_off(settings, self.hooks.environ)
             changes = differences(self.settings, settings)
             same_audit = settings.audit == self.settings.audit
             audit = self.audit if same_audit else open_audit(settings)
@@ -195,12 +186,12 @@ class Engine:
         before, self.settings = self.settings, settings
         if settings.search != before.search:
             try:
-                self._set_catalogue(self._hooks.store)
+                self._set_catalogue(self.hooks.store)
             except BaseException:
                 self.settings = before
                 raise
         self.names = names_of(settings)
-        self._apis = Apis(settings, self._hooks.environ)
+        self._apis = Apis(settings, self.hooks.environ)
         self._observers, self._middleware = observers, make_middleware(settings)
         self._set_runner()
 
@@ -265,14 +256,14 @@ class Engine:
 
     async def _start(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self._flush_audit)
-        self._depth = depth_of(self._hooks.environ)
+        self._depth = depth_of(self.hooks.environ)
         self._leave_out(self._itself)
         self.servers = servers = McpServers(
             deeper(self.settings.servers, self._depth),
-            environ=self._hooks.environ,
+            environ=self.hooks.environ,
             max_result_bytes=self.settings.limits.result_bytes,
             on_tools=self._note,
-            on_input=self._hooks.on_input,
+            on_input=self.hooks.on_input,
         )
         origins = self._origins(servers).values()
         self._catalogue = catalogue = await to_thread.run_sync(self._open_catalogue, origins)
@@ -295,7 +286,7 @@ class Engine:
         try:
             kept, missed = self._read_catalogue({origin.key: origin.identity for origin in origins})
         except StoreError as error:
-            if self.settings.store is not None or self._hooks.store is not None:
+            if self.settings.store is not None or self.hooks.store is not None:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
             self.discovery, self._resolver, self._learning = before
@@ -310,7 +301,7 @@ class Engine:
         self, identities: Mapping[str, str]
     ) -> tuple[dict[str, StoredSource], frozenset[str]]:
         """Take up what the store holds of these origins, if there is a store, and who did not answer it."""
-        store = self._hooks.store or open_store(self.settings, self._hooks.environ)
+        store = self.hooks.store or open_store(self.settings, self.hooks.environ)
         if store is None:
             return {}, frozenset()
         try:
@@ -318,7 +309,7 @@ class Engine:
             store.derived("any", ["any"])  # so that a table which is missing shows here
             self._set_catalogue(store)
         except BaseException:
-            if store is not self._hooks.store:
+            if store is not self.hooks.store:
                 store.close()
             raise
         return kept, missed
@@ -344,18 +335,6 @@ class Engine:
     def index(self) -> Index:
         """The catalogue; another one once the engine is opened with a store."""
         return self.discovery.index
-
-    def content(self) -> ServerContent:
-        """Return what asks the servers for their resources and prompts.
-
-        Raises:
-            CribStateError: they are not started.
-        """
-        if self.servers is None:
-            raise CribStateError(
-                f"resources and prompts are on servers: use them inside '{self.waiting.way_in}'"
-            )
-        return ServerContent(self.servers)
 
     def content_servers(self) -> tuple[str, ...]:
         """Return the MCP servers, which may have resources and prompts."""

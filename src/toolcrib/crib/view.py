@@ -13,7 +13,7 @@ from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import Content
 from toolcrib.crib.engine import Engine
-from toolcrib.crib.formats import convert
+from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.scoped import EnginePart, ScopedEngine
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
@@ -31,6 +31,7 @@ from toolcrib.execution.mcp import (
     ResourceTemplate,
     ServerStatus,
 )
+from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.execution.progress import Progress
 from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
 from toolcrib.model.suggest import did_you_mean
@@ -281,7 +282,8 @@ class View:
             ToolNotFoundError: a named tool is not there.
         """
         self._check_open()
-        return convert(self._shared.engine.formats(), self.index, target, tools, **options)
+        formats = make_formats(self._shared.engine.hooks.adapters)
+        return convert(formats, self.index, target, tools, **options)
 
     async def resources(self) -> tuple[Resource, ...]:
         """Return what the servers let be read; one that does not answer is left out, as `absent` says."""
@@ -327,7 +329,10 @@ class View:
     @property
     def _content(self) -> Content:
         self._check_open()
-        return Content(self._shared.engine.content, self._part.content_servers)
+        engine = self._shared.engine
+        if engine.servers is None:
+            raise CribStateError(f"the servers are not running: use them inside '{self._waiting.way_in}'")
+        return Content(ServerContent(engine.servers), self._part.content_servers())
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
