@@ -195,3 +195,11 @@ def test_settings_need_no_extra() -> None:
         "assert not {'mcp', 'mcp_types', 'httpx2', 'httpx'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_connection_is_not_for_more_calls_at_once_than_its_pool_was_made_for() -> None:
+    known = ServerConfig(url="http://x", max_concurrency=2)
+    assert known.replace(max_concurrency=1).reaches_as(known)
+    assert not known.replace(max_concurrency=3).reaches_as(known)
+    started = ServerConfig(command="x", max_concurrency=2)
+    assert started.replace(max_concurrency=3).reaches_as(started)

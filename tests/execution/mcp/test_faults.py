@@ -47,6 +47,7 @@ def untrusted() -> ssl.SSLCertVerificationError:
         (connect(ssl.SSLError(1, "handshake")), f"no secure connection to {PLACE} could be made: handshake"),
         (httpx2.ConnectTimeout("", request=REQUEST), f"{PLACE} could not be reached in time"),
         (httpx2.WriteTimeout("", request=REQUEST), f"{PLACE} could not answer in time"),
+        (httpx2.PoolTimeout("", request=REQUEST), f"all connections to {PLACE} are in use"),
         (httpx2.ProxyError("407 denied", request=REQUEST), f"the proxy on the way to {PLACE} refused: 407 denied"),
         (httpx2.ReadError("", request=REQUEST), f"{PLACE} broke the connection off"),
         (httpx2.RemoteProtocolError("", request=REQUEST), f"{PLACE} broke the connection off"),

@@ -184,11 +184,15 @@ class ServerConfig(Record):
         return sha256(json.dumps(reached).encode()).hexdigest()
 
     def reaches_as(self, other: "ServerConfig") -> bool:
-        """Return whether one connection serves both: the same is started or reached, in the same way.
+        """Return whether the connection of another serves this one: the same is reached in the same way.
+
+        Over HTTP it must be for as many calls at once, since it has a pool of connections for so many.
 
         >>> ServerConfig(command="a").reaches_as(ServerConfig(command="a", timeout=5))
         True
         """
+        if self.url is not None and self.max_concurrency > other.max_concurrency:
+            return False
         return all(getattr(self, name) == getattr(other, name) for name in _CONNECTION)
 
     def expanded(self, environ: Mapping[str, str]) -> "ServerConfig":

@@ -87,9 +87,11 @@ class Connection:
         self.useful = False
         """Whether a call was ever answered."""
         self.over = anyio.Event()
-        """Set when the connection was given up and `farewell` is known."""
+        """Set when the connection was given up and `close_reason` is known."""
         self.close_reason = ""
         """Why it ended."""
+        self.failed = False
+        """Whether it was given up for what the server did, which counts against that."""
         self._dispatcher = dispatcher
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: version}
         self._meta = {

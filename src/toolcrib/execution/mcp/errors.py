@@ -21,8 +21,10 @@ from toolcrib.execution.records import Call
 
 __all__ = [
     "call_failure",
+    "failure_facts",
     "hung_up",
     "is_closed",
+    "is_exhausted",
     "is_lost_session",
     "is_unreachable",
     "marked",
@@ -75,6 +77,11 @@ def is_unreachable(error: MCPError) -> bool:
     return error.code == CONNECTION_CLOSED and (transport_facts(error.data) or {}).get("sent") is False
 
 
+def is_exhausted(error: MCPError) -> bool:
+    """Return whether a request never left, because something holds all connections to the server."""
+    return (transport_facts(error.data) or {}).get("exhausted") is True
+
+
 def is_closed(error: MCPError) -> bool:
     """Return whether an error is what the SDK says of a connection that ended; servers can say it too."""
     return error.code == CONNECTION_CLOSED and error.message == "Connection closed" and error.data is None
@@ -118,10 +125,16 @@ def _may_have_run(error: MCPError) -> bool | None:
 def marked(**facts: Any) -> dict[str, Any]:
     """Return the data of an error that is made here: what is known of the request that it answers.
 
-    `sent` is whether the request may have reached the server, `status` the HTTP status that refused it, and
-    `lost` that the server does not know the session.
+    `sent` is whether the request may have reached the server, `status` the HTTP status that refused it,
+    `lost` that the server does not know the session, and `exhausted` that no connection was free.
     """
     return {_MARK: _TOKEN, **facts}
+
+
+def failure_facts(error: httpx2.HTTPError) -> dict[str, Any]:
+    """Return what is known of a request that failed like this, marked as ours."""
+    exhausted = {"exhausted": True} if isinstance(error, httpx2.PoolTimeout) else {}
+    return marked(sent=not never_sent(error), **exhausted)
 
 
 def transport_facts(data: Any) -> dict[str, Any] | None:
@@ -223,13 +236,19 @@ def _reason_of_request(error: httpx2.RequestError) -> str:
     if isinstance(error, httpx2.ConnectError):
         return _reason_of_connect(error, where)
     if isinstance(error, httpx2.TimeoutException):
-        doing = "be reached" if isinstance(error, httpx2.ConnectTimeout) else "answer"
-        return f"{where} could not {doing} in time"
+        return _reason_of_timeout(error, where)
     if isinstance(error, httpx2.ProxyError):
         return f"the proxy on the way to {where} refused: {error}"
     if isinstance(error, httpx2.RemoteProtocolError | httpx2.ReadError | httpx2.WriteError):
         return f"{where} broke the connection off"
     return f"the request to {where} failed: {error}"
+
+
+def _reason_of_timeout(error: httpx2.TimeoutException, where: str) -> str:
+    if isinstance(error, httpx2.PoolTimeout):
+        return f"all connections to {where} are in use"
+    doing = "be reached" if isinstance(error, httpx2.ConnectTimeout) else "answer"
+    return f"{where} could not {doing} in time"
 
 
 def _reason_of_connect(error: httpx2.ConnectError, where: str) -> str:

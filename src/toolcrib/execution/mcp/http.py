@@ -1,21 +1,36 @@
 """Talks to a server over HTTP: streamable HTTP, and the older pair of an event stream and posts."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any, Self
 
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, ErrorData, JSONRPCError, JSONRPCRequest
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.dispatcher import TransportStreams
-from toolcrib.execution.mcp.errors import marked, never_sent, place, reason_of, reason_of_status
+from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of, reason_of_status
 from toolcrib.execution.mcp.http_client import (
+    COURTESY,
+    MAX_ASIDES,
     MAX_MESSAGE_BYTES,
+    SEVER,
     AnsweringClient,
     QuietClient,
     address_of,
@@ -29,8 +44,6 @@ __all__ = ["event_streams", "http_transport", "reason_of", "sse_transport"]
 _Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 _Outgoing = MemoryObjectReceiveStream[SessionMessage]
 _OUTBOX = 256
-_COURTESY = 2.0
-"""Seconds that a message may take to which there is no answer."""
 
 
 @asynccontextmanager
@@ -49,14 +62,52 @@ async def http_transport(
         anyio.create_task_group() as client.tasks,
         streamable_http_client(
             address_of(config), http_client=client, max_sse_event_size=max_message_bytes
-        ) as streams,
+        ) as (read, write),
     ):
         try:
-            yield streams
+            yield read, _SeveringStream(write)
         except Exception as error:  # noqa: BLE001 - the block's own, which the SDK's task group would wrap
             failure = error
     if failure is not None:
         raise failure
+
+
+class _SeveringStream:
+    """The stream that a session writes to, which also ends the HTTP request of a cancelled call.
+
+    The SDK does so in the stateless era alone. In the other it waits on for an answer that nobody wants, and
+    a server that never gives it has the connection for good. But in both it ends a request when another
+    takes its id, and that other is one which our client keeps to itself.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Pass a message on."""
+        await self._stream.send(item)
+        number = _cancelled(item)
+        if number is not None:
+            severing = JSONRPCRequest(jsonrpc="2.0", id=number, method=SEVER)
+            await self._stream.send(SessionMessage(severing))
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _cancelled(item: SessionMessage) -> RequestId | None:
+    """Return which request a message cancels."""
+    message = item.message
+    if not isinstance(message, JSONRPCNotification) or message.method != "notifications/cancelled":
+        return None
+    return cancelled_request_id_from_params(message.params)
 
 
 @asynccontextmanager
@@ -96,8 +147,9 @@ async def event_streams(
             outbox, outgoing = anyio.create_memory_object_stream[SessionMessage](_OUTBOX)
             with incoming, inbox, outbox, outgoing:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_listen, events, incoming, outgoing)
-                    tasks.start_soon(_Poster(client, endpoint, incoming, tasks).run, outgoing)
+                    poster = _Poster(client, endpoint, incoming, tasks)
+                    tasks.start_soon(_listen, events, incoming, outgoing, poster.answered)
+                    tasks.start_soon(poster.run, outgoing)
                     try:
                         yield inbox, outbox
                     except Exception as error:  # noqa: BLE001 - the block's own, which the group would wrap
@@ -139,12 +191,17 @@ async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], request: http
 
 
 async def _listen(
-    events: AsyncIterator[httpx2.ServerSentEvent], incoming: _Incoming, outgoing: _Outgoing
+    events: AsyncIterator[httpx2.ServerSentEvent],
+    incoming: _Incoming,
+    outgoing: _Outgoing,
+    answered: Callable[[RequestId | None], None],
 ) -> None:
     """Pass on what the server says, until it says no more."""
     try:
         async for event in events:
             for message in read_line(event.data.encode()) if event.event == "message" else ():
+                if isinstance(message, JSONRPCResponse | JSONRPCError):
+                    answered(message.id)
                 await incoming.send(SessionMessage(message))
         ending: Exception = ConnectionError("the server ended the event stream")
     except httpx2.HTTPError as error:
@@ -156,7 +213,11 @@ async def _listen(
 
 
 class _Poster:
-    """Posts messages side by side, so that one which hangs does not hold up the others."""
+    """Posts messages side by side, so that one which hangs does not hold up the others.
+
+    The post of a request ends with it: at once if it is cancelled, and soon after its answer, though the
+    server may hold the response open for good.
+    """
 
     def __init__(
         self, client: httpx2.AsyncClient, endpoint: httpx2.URL, incoming: _Incoming, tasks: TaskGroup
@@ -165,23 +226,47 @@ class _Poster:
         self._endpoint = endpoint
         self._incoming = incoming
         self._tasks = tasks
+        self._requests: dict[RequestId, anyio.CancelScope] = {}
+        self._asides = anyio.Semaphore(MAX_ASIDES)
+
+    def answered(self, number: RequestId | None) -> None:
+        """Note that the answer to a request has come over the event stream."""
+        scope = None if number is None else self._requests.get(coerce_request_id(number))
+        if scope is not None:
+            scope.deadline = anyio.current_time() + COURTESY
 
     async def run(self, outgoing: _Outgoing) -> None:
         """Post all that the session says."""
         try:
             async for message in outgoing:
-                if isinstance(message.message, JSONRPCRequest):
-                    self._tasks.start_soon(self._post, message)
-                elif getattr(message.message, "method", "") == "notifications/initialized":
+                content = message.message
+                if isinstance(content, JSONRPCRequest):
+                    scope = self._requests[coerce_request_id(content.id)] = anyio.CancelScope()
+                    self._tasks.start_soon(self._post_request, message, content.id, scope)
+                    continue
+                number = _cancelled(message)
+                if number is not None and (scope := self._requests.get(coerce_request_id(number))):
+                    scope.cancel()
+                if getattr(content, "method", "") == "notifications/initialized":
                     await self._post_aside(message)  # what follows the greeting must not overtake its end
                 else:
                     self._tasks.start_soon(self._post_aside, message)
         except anyio.ClosedResourceError:
             return  # the event stream has ended
 
+    async def _post_request(
+        self, message: SessionMessage, number: RequestId, scope: anyio.CancelScope
+    ) -> None:
+        try:
+            with scope:
+                await self._post(message)
+        finally:
+            del self._requests[coerce_request_id(number)]
+
     async def _post_aside(self, message: SessionMessage) -> None:
-        with anyio.move_on_after(_COURTESY):
-            await self._post(message)
+        with anyio.move_on_after(COURTESY):
+            async with self._asides:
+                await self._post(message)
 
     async def _post(self, message: SessionMessage) -> None:
         try:
@@ -198,7 +283,7 @@ class _Poster:
             facts = marked(status=error.response.status_code)
             await self._fail(message, ErrorData(code=CONNECTION_CLOSED, message=reason_of(error), data=facts))
         except httpx2.HTTPError as error:
-            facts = marked(sent=not never_sent(error))
+            facts = failure_facts(error)
             await self._fail(message, ErrorData(code=CONNECTION_CLOSED, message=reason_of(error), data=facts))
 
     async def _fail(self, message: SessionMessage, error: ErrorData) -> None:

@@ -22,28 +22,28 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from toolcrib.concurrency.backoff import Backoff
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.errors import (
+    failure_facts,
     marked,
-    never_sent,
     place,
     reason_of,
     reason_of_status,
     reason_of_type,
 )
 from toolcrib.execution.mcp.lines import answered_id, read_line
+from toolcrib.execution.mcp.resumption import Pace, Resumes, resumes
 from toolcrib.mcp_internals import next_request_within_origin
 
 __all__ = [
+    "COURTESY",
+    "MAX_ASIDES",
     "MAX_MESSAGE_BYTES",
+    "SEVER",
     "AnsweringClient",
-    "Pace",
     "QuietClient",
-    "Resumes",
     "address_of",
     "client_settings",
-    "resumes",
     "tls_context",
 ]
 
@@ -53,17 +53,18 @@ _ADDRESS = re.compile(r"\bhttps?://[^\s'\"]+")
 _SESSION_ID = re.compile(r"(session ID:).*", re.IGNORECASE)
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
-_TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=None)
-"""Calls have deadlines of their own, and a stream of events may be silent for hours."""
-_SPARE_CONNECTIONS = 8
-"""For the stream of notifications, and what is said while all calls are under way."""
+_TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
+"""Calls have deadlines of their own, and a stream of events may be silent for hours. Connections there are
+more than calls may run, so that none is free for long only where something holds them for good."""
+_SPARE_CONNECTIONS, MAX_ASIDES = 8, 4
+"""For streams of notifications, listings, and messages without an answer, of which so many go at once."""
 _KEEP_ALIVE = 4.0
 """Seconds that a connection stays open unused. Many servers close theirs after 5, and a request that is sent
 at that moment is lost."""
-_CLOSE_TIMEOUT = 2.0
-"""Seconds that the end of a session may take."""
-_COURTESY = 2.0
-"""Seconds that a message may take to which there is no answer."""
+COURTESY = 2.0
+"""Seconds that a message may take to which there is no answer, and the end of a session."""
+SEVER = "toolcrib/sever"
+"""The method of a request that is never sent, and only takes the id of another, which the SDK then ends."""
 _UNAVAILABLE = frozenset({408, 429, 502, 503, 504})
 _NOT_FOUND, _ACCEPTED, _FAILED, _REDIRECTED = 404, 202, 400, 300
 _BEGINNING = 500
@@ -77,13 +78,8 @@ _NO_SESSION = re.compile(
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _UNSENDABLE, _ID, _ASIDE = "toolcrib.unsendable", "toolcrib.id", "toolcrib.aside"
 """What a request knows of the message in it: why it cannot be written, who waits for an answer, and whether
-nobody does."""
+nobody does, or it is not to be sent at all (None)."""
 _REDIRECTED_TO = "toolcrib.redirected"
-_SHORTEST, _LONGEST = 1.0, 30.0
-_MAX_VAIN = 3
-"""How often a call's stream is resumed in a row without anything that was not there before."""
-_MAX_RESUMES = 30
-"""How often it is resumed in all: each resumption waits inside the one before."""
 
 
 class QuietClient(httpx2.AsyncClient):
@@ -137,9 +133,8 @@ def address_of(config: ServerConfig) -> str:
 async def client_settings(config: ServerConfig) -> dict[str, Any]:
     """Return what every client of a server is made with."""
     url = httpx2.URL(config.url or "")
-    secure = (
-        url.scheme == "https" or url.port is None
-    )  # a server at the usual port may send us to its secure one
+    # A server at the usual port may send us to its secure one.
+    secure = url.scheme == "https" or url.port is None
     connections = config.max_concurrency + _SPARE_CONNECTIONS
     return {
         "headers": config.headers,
@@ -168,14 +163,15 @@ class AnsweringClient(QuietClient):
         self.tasks: TaskGroup | None = None
         self._max_message_bytes = max_message_bytes
         self._pace = Pace()
+        self._asides = anyio.Semaphore(MAX_ASIDES)
 
     def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
         """Return a request, also where its content cannot be written: `send` then answers that."""
         message = options.get("json")
         if isinstance(message, dict):
-            asks = "method" in message and "id" in message
-            # What follows the greeting must not overtake its end.
-            aside = not asks and message.get("method") != "notifications/initialized"
+            name = message.get("method")
+            asks = name not in {None, SEVER} and "id" in message
+            aside = None if name == SEVER else name != "notifications/initialized"  # which none may overtake
             options["extensions"] = {_ID: message["id"]} if asks else {_ASIDE: aside}
         try:
             return super().build_request(method, url, **options)
@@ -187,14 +183,14 @@ class AnsweringClient(QuietClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response to a request, or an error in the form of one."""
         if request.method == "DELETE":
-            with anyio.fail_after(_CLOSE_TIMEOUT):
+            with anyio.fail_after(COURTESY):
                 return await super().send(request, **options)
         if request.method != "POST":
             return await self._opened(request, **options)
         if _ASIDE in request.extensions:
             if self.tasks is not None and request.extensions[_ASIDE]:
                 self.tasks.start_soon(self._posted, request)
-            else:
+            elif request.extensions[_ASIDE] is not None:
                 await self._posted(request)
             return httpx2.Response(_ACCEPTED, request=request)
         resumes.set(Resumes())
@@ -204,19 +200,19 @@ class AnsweringClient(QuietClient):
             response = await super().send(request, **options)
             return await _understood(response, self._max_message_bytes)
         except httpx2.HTTPError as error:
-            facts = marked(sent=not never_sent(error))
-            return _answer(request, CONNECTION_CLOSED, reason_of(error), facts)
+            return _answer(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
 
     async def _posted(self, request: httpx2.Request) -> None:
         """Send a message to which there is no answer, as far as that can be done."""
         watcher: httpx2.Request | None = request
-        with anyio.move_on_after(_COURTESY), suppress(httpx2.HTTPError):
-            for _ in range(self.max_redirects + 1):
-                if watcher is None:
-                    return
-                response = await super().send(watcher, stream=True, follow_redirects=False)
-                await response.aclose()
-                watcher = next_request_within_origin(response)
+        with anyio.move_on_after(COURTESY), suppress(httpx2.HTTPError):
+            async with self._asides:
+                for _ in range(self.max_redirects + 1):
+                    if watcher is None:
+                        return
+                    response = await super().send(watcher, stream=True, follow_redirects=False)
+                    await response.aclose()
+                    watcher = next_request_within_origin(response)
 
     async def _opened(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return an event stream, when it may be opened; one that is not worth it ends with an error."""
@@ -261,17 +257,15 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
 
 def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:
     """Return a response with the answer to its request, or an error where the body is something else."""
-    if (
-        str(answered_id(body[:_BEGINNING].decode(errors="replace"))) == str(number)
-        and b'"method"' not in body
-    ):
+    answered = answered_id(body[:_BEGINNING].decode(errors="replace"))
+    if str(answered) == str(number) and b'"method"' not in body:
         return _copy(response, response.status_code, body)
     messages = read_line(body)
     answers = [each for each in messages if isinstance(each, JSONRPCResponse | JSONRPCError)]
-    for answer in answers:
-        if str(answer.id) == str(number):
-            content = answer.model_dump_json(by_alias=True, exclude_unset=True).encode()
-            return _copy(response, response.status_code, content)
+    own = next((each for each in answers if str(each.id) == str(number)), None)
+    if own is not None:
+        content = own.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        return _copy(response, response.status_code, content)
     if len(answers) == len(messages) == 1 and answers[0].id is None:
         return _copy(response, _FAILED, body)  # the SDK then fills in which message it answers
     if not messages:
@@ -347,54 +341,3 @@ def _answer(
     """Return a response that carries an error; the SDK fills in which message it answers."""
     error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
-
-
-class Pace:
-    """The pauses between the openings of one event stream.
-
-    A server says how soon it wants to be asked again, and may say at once, for ever. It is asked at most
-    once a second; when that brings nothing, more and more rarely.
-    """
-
-    def __init__(self) -> None:
-        self._backoff = Backoff(_SHORTEST, _LONGEST)
-        self._opened: float | None = None
-
-    async def wait(self) -> None:
-        """Wait until the stream may be opened again; at first, not at all."""
-        rest = 0.0 if self._opened is None else self._opened + self._backoff.next() - anyio.current_time()
-        if rest > 0:
-            await anyio.sleep(rest)
-        else:
-            self._backoff.reset()
-        self._opened = anyio.current_time()
-
-    def calm(self) -> None:
-        """Make the next pause a short one."""
-        self._backoff.reset()
-
-
-class Resumes:
-    """How often the stream that answers one call was resumed."""
-
-    def __init__(self) -> None:
-        self._pace = Pace()
-        self._last: str | None = None
-        self._vain = 0
-        self._total = 0
-
-    async def allowed(self, last_event: str | None) -> bool:
-        """Return whether it may be resumed once more, when that is due."""
-        self._total += 1
-        if last_event != self._last:
-            self._last, self._vain = last_event, 0
-            self._pace.calm()
-        self._vain += 1
-        if self._vain > _MAX_VAIN or self._total > _MAX_RESUMES:
-            return False
-        await self._pace.wait()
-        return True
-
-
-resumes: ContextVar[Resumes | None] = ContextVar("resumes", default=None)
-"""Those of the call that the current task sends; the SDK resumes a stream in the task that opened it."""

@@ -17,7 +17,7 @@ from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
-from toolcrib.execution.mcp.errors import hung_up, is_unreachable, reason_of
+from toolcrib.execution.mcp.errors import hung_up, is_exhausted, is_unreachable, reason_of
 from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth
 from toolcrib.execution.mcp.status import ServerStatus
@@ -140,10 +140,14 @@ class Upstream:
         """Return whether a connection is of no use after such an error; if so, it is closed.
 
         Either its session is forgotten, or nobody can be reached, while no call that was heard needs it any
-        more; then it is for the breaker to say when to try again.
+        more; then it is for the breaker to say when to try again. Or something holds all its connections for
+        good, which counts as a failure of the server.
         """
-        useless = connection.is_forgotten(error) or (is_unreachable(error) and not self.running)
+        exhausted = is_exhausted(error)
+        unreachable = is_unreachable(error) and not self.running
+        useless = connection.is_forgotten(error) or exhausted or unreachable
         if useless and self._link is connection:
+            connection.failed = exhausted
             self._let_go(connection, error.message)
             self._stirred.set()
         return useless
@@ -337,9 +341,11 @@ class Upstream:
             )
         connection.over.set()
         self.watcher.over(ServerUnavailableError(self.name, connection.close_reason, self.stderr_tail()))
-        if expected:
+        if connection.failed:
+            self._health.failed(connection.close_reason)
+        elif expected:
             return
-        if connection.useful:
+        elif connection.useful:
             self._health.last_error = connection.close_reason
         elif connection.listed or connection.called:
             self._health.died(connection.close_reason)

@@ -1,0 +1,66 @@
+"""How often, and how soon, an event stream that has ended is opened again."""
+
+from contextvars import ContextVar
+
+import anyio
+
+from toolcrib.concurrency.backoff import Backoff
+
+__all__ = ["Pace", "Resumes", "resumes"]
+
+_SHORTEST, _LONGEST = 1.0, 30.0
+_MAX_VAIN = 3
+"""How often a call's stream is resumed in a row without anything that was not there before."""
+_MAX_RESUMES = 30
+"""How often it is resumed in all: each resumption waits inside the one before."""
+
+
+class Pace:
+    """The pauses between the openings of one event stream.
+
+    A server says how soon it wants to be asked again, and may say at once, for ever. It is asked at most
+    once a second; when that brings nothing, more and more rarely.
+    """
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(_SHORTEST, _LONGEST)
+        self._opened: float | None = None
+
+    async def wait(self) -> None:
+        """Wait until the stream may be opened again; at first, not at all."""
+        rest = 0.0 if self._opened is None else self._opened + self._backoff.next() - anyio.current_time()
+        if rest > 0:
+            await anyio.sleep(rest)
+        else:
+            self._backoff.reset()
+        self._opened = anyio.current_time()
+
+    def calm(self) -> None:
+        """Make the next pause a short one."""
+        self._backoff.reset()
+
+
+class Resumes:
+    """How often the stream that answers one call was resumed."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self._last: str | None = None
+        self._vain = 0
+        self._total = 0
+
+    async def allowed(self, last_event: str | None) -> bool:
+        """Return whether it may be resumed once more, when that is due."""
+        self._total += 1
+        if last_event != self._last:
+            self._last, self._vain = last_event, 0
+            self._pace.calm()
+        self._vain += 1
+        if self._vain > _MAX_VAIN or self._total > _MAX_RESUMES:
+            return False
+        await self._pace.wait()
+        return True
+
+
+resumes: ContextVar[Resumes | None] = ContextVar("resumes", default=None)
+"""Those of the call that the current task sends; the SDK resumes a stream in the task that opened it."""
