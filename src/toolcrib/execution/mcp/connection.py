@@ -32,6 +32,7 @@ import toolcrib
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.dispatcher import Dispatcher, TransportStreams
+from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable
 from toolcrib.execution.mcp.http import http_transport, sse_transport
 from toolcrib.execution.mcp.process import StderrTail
@@ -48,11 +49,11 @@ _MARGIN, _SHARE = 0.25, 0.1
 """How many seconds before its own deadline a caller is told, and which part of its time that is at most."""
 
 
-def transport_to(config: ServerConfig, *, name: str, stderr: StderrTail) -> Streams:
+def transport_to(config: ServerConfig, *, name: str, stderr: StderrTail, dropped: DroppedMessages) -> Streams:
     """Return the transport to a server, not yet entered; its settings must be expanded."""
     if config.transport == "stdio":
         return stdio_transport(config, name=name, stderr=stderr)
-    return http_transport(config) if config.transport == "http" else sse_transport(config)
+    return http_transport(config, dropped=dropped) if config.transport == "http" else sse_transport(config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class ConnectionListeners:
     tools_changed: Callable[[], None]
     logged: Callable[[Any, str], None]
     """A log message, as data and level, which does not say what call it belongs to."""
+    dropped: DroppedMessages
+    """Counts the messages that are of no use."""
 
 
 class Connection:
@@ -166,7 +169,7 @@ async def open_link(
         Exception: what the transport raised, and what `agree` does.
     """
     async with streams as (read, write):
-        dispatcher = Dispatcher(read, write, listeners.lost)
+        dispatcher = Dispatcher(read, write, listeners.lost, listeners.dropped)
         session = ClientSession(
             dispatcher=dispatcher,
             client_info=_CLIENT,
@@ -180,6 +183,7 @@ async def open_link(
                 if error.code == CONNECTION_CLOSED and dispatcher.fault is not None:
                     raise dispatcher.fault from error
                 raise
+            dispatcher.revision = session.protocol_version or dispatcher.revision
             yield Connection(session, dispatcher, transport=transport, asks=asks)
 
 

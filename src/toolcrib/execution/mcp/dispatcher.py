@@ -1,5 +1,6 @@
 """JSON-RPC over one connection: requests, responses, and a bounded queue of outgoing messages."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from types import TracebackType
@@ -7,7 +8,7 @@ from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
-from mcp.shared.dispatcher import CallOptions, coerce_request_id
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnRequest, coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, cancelled_request_id_from_params
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
@@ -23,8 +24,12 @@ from mcp_types import (
     JSONRPCResponse,
     RequestId,
 )
+from mcp_types.methods import parse_server_notification
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from opentelemetry import context, trace
+from pydantic import ValidationError
 
+from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import marked
 
 __all__ = ["Dispatcher", "OnAnswer", "Outbox", "TransportStreams"]
@@ -219,11 +224,16 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     passes its answer from task to task, which takes as long as all else that is done for a call.
     """
 
-    def __init__(self, read: Any, write: Any, lost: Callable[[], None]) -> None:
-        others: Any = _WithoutAnswers(read, self._answered, self._end)
+    def __init__(
+        self, read: Any, write: Any, lost: Callable[[], None], dropped: DroppedMessages | None = None
+    ) -> None:
+        self._dropped = dropped or DroppedMessages("")
+        others: Any = _WithoutAnswers(read, self._answered, self._end, self._dropped.pace)
         super().__init__(others, write, on_stream_exception=self._note)
         self.gone = False
         self.fault: Exception | None = None
+        self.revision = LATEST_HANDSHAKE_VERSION
+        """Of the protocol, by which notifications are checked."""
         self._lost = lost
         self._outgoing = write
         self._numbers = count(1)
@@ -235,15 +245,30 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     async def _note(self, fault: Exception) -> None:
         self.fault = fault
 
-    async def run(self, *args: Any, **options: Any) -> None:
+    async def run(self, on_request: OnRequest, on_notify: OnNotify, *args: Any, **options: Any) -> None:
         """Pass messages on until the other side is gone."""
         self._is_open = True
         try:
-            await super().run(*args, **options)
+            await super().run(on_request, self._checked(on_notify), *args, **options)
         finally:
             self.gone = True
             self._end()
             self._lost()
+
+    def _checked(self, on_notify: OnNotify) -> OnNotify:
+        """Return what passes notifications on, but for the bad ones: the SDK logs a traceback for each."""
+
+        async def checked(found: Any, method: str, params: Mapping[str, Any] | None) -> None:
+            try:
+                parse_server_notification(method, self.revision, params)
+            except KeyError:
+                self._dropped.note("an unknown notification", method, level=logging.DEBUG)
+            except ValidationError:
+                self._dropped.note(f"a malformed {method}")
+            else:
+                await on_notify(found, method, params)
+
+        return checked
 
     async def ask(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
         """Return the result of a request of which nobody wants to know the progress.
@@ -303,8 +328,10 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
 class _WithoutAnswers:
     """The stream that the SDK reads from, without the answers that somebody else has taken."""
 
-    def __init__(self, read: Any, taken: OnAnswer, ended: Callable[[], None]) -> None:
-        self._read, self._taken, self._ended = read, taken, ended
+    def __init__(
+        self, read: Any, taken: OnAnswer, ended: Callable[[], None], pace: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._read, self._taken, self._ended, self._pace = read, taken, ended, pace
 
     @property
     def last_context(self) -> Any:
@@ -324,6 +351,7 @@ class _WithoutAnswers:
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
+            await self._pace()
             item: SessionMessage | Exception = await self._read.__anext__()
             message = None if isinstance(item, Exception) else item.message
             if not isinstance(message, JSONRPCResponse | JSONRPCError) or not self._taken(message):

@@ -25,6 +25,7 @@ from mcp_types import (
 
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.dispatcher import TransportStreams
+from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of, reason_of_status
 from toolcrib.execution.mcp.http_client import (
     COURTESY,
@@ -48,17 +49,21 @@ _OUTBOX = 256
 
 @asynccontextmanager
 async def http_transport(
-    config: ServerConfig, *, max_message_bytes: int = MAX_MESSAGE_BYTES
+    config: ServerConfig,
+    *,
+    dropped: DroppedMessages | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[TransportStreams, None]:
     """Reach a server over streamable HTTP for the length of the block, with connections that are kept.
 
     A request that fails, whether the server is gone, refuses it or is no MCP server at all, is answered with
     an error of its own, which `reason_of` makes a line of; the others go on. The block's own exceptions come
-    out of it as they are.
+    out of it as they are. Events that are no messages are counted in `dropped`.
     """
     failure: Exception | None = None
+    settings = await client_settings(config)
     async with (
-        AnsweringClient(max_message_bytes=max_message_bytes, **await client_settings(config)) as client,
+        AnsweringClient(dropped=dropped, max_message_bytes=max_message_bytes, **settings) as client,
         anyio.create_task_group() as client.tasks,
         streamable_http_client(
             address_of(config), http_client=client, max_sse_event_size=max_message_bytes

@@ -23,6 +23,7 @@ from mcp_types import (
 )
 
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import (
     failure_facts,
     marked,
@@ -49,6 +50,15 @@ __all__ = [
 
 _ours: ContextVar[bool] = ContextVar("ours", default=False)
 """Whether what is logged is about a request of a client from here."""
+_dropped: ContextVar[DroppedMessages | None] = ContextVar("dropped", default=None)
+"""Where the server of the request that the current task has sent has its useless messages counted."""
+_BAD_EVENTS = {
+    "Error parsing SSE message": "an event that is not JSON-RPC",
+    "Unknown SSE event": "an event of an unknown type",
+}
+"""What the SDK logs of every such event, and what it is."""
+_NOBODY_LISTENS = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""The first is also what it logs of an event that comes while the connection is closed."""
 _ADDRESS = re.compile(r"\bhttps?://[^\s'\"]+")
 _SESSION_ID = re.compile(r"(session ID:).*", re.IGNORECASE)
 MAX_MESSAGE_BYTES = 64 * 2**20
@@ -102,8 +112,13 @@ def _without_query(record: logging.LogRecord) -> bool:
 
 
 def _without_session(record: logging.LogRecord) -> bool:
-    """Cut sessions and addresses out of a record of the SDK; let every record pass."""
+    """Cut sessions and addresses out of a record of the SDK, and count what it says of each bad event."""
     if isinstance(record.msg, str) and not record.args:
+        dropped = _dropped.get()
+        if dropped is not None and (kind := _BAD_EVENTS.get(record.msg.partition(":")[0])):
+            if record.exc_info is None or not isinstance(record.exc_info[1], _NOBODY_LISTENS):
+                dropped.note(kind)
+            return False
         text = _ADDRESS.sub(lambda found: place(found.group()), record.msg)
         record.msg = _SESSION_ID.sub(r"\1 ...", text)
     return True
@@ -158,8 +173,15 @@ class AnsweringClient(QuietClient):
     other and all else behind them, so that a server which hangs would hold up the cancellation of its calls.
     """
 
-    def __init__(self, *, max_message_bytes: int = MAX_MESSAGE_BYTES, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        dropped: DroppedMessages | None = None,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        **settings: Any,
+    ) -> None:
         super().__init__(**settings)
+        self._dropped = dropped
         self.tasks: TaskGroup | None = None
         self._max_message_bytes = max_message_bytes
         self._pace = Pace()
@@ -182,6 +204,7 @@ class AnsweringClient(QuietClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response to a request, or an error in the form of one."""
+        _dropped.set(self._dropped)  # for good: the SDK reads the response in this task
         if request.method == "DELETE":
             with anyio.fail_after(COURTESY):
                 return await super().send(request, **options)

@@ -1,5 +1,6 @@
 """Talks to a server over the standard input and output of a child process."""
 
+import logging
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing, suppress
@@ -12,6 +13,7 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.dispatcher import Outbox, TransportStreams
+from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
 from toolcrib.execution.mcp.process import ServerProcess, StderrTail
 from toolcrib.redaction import hide_secrets
@@ -90,6 +92,7 @@ class _Link:
         self._process = process
         self._name = name
         self._tail = tail
+        self._dropped = DroppedMessages(name)
         self._chatter = NonProtocolOutput()
         self._max_message_bytes = max_message_bytes
         self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -123,6 +126,7 @@ class _Link:
                     await self._end(reason)
                     self._process.signal(signal.SIGTERM)  # what does not speak MCP need not be asked to end
                     return False
+                await self._dropped.pace()
                 for message in messages:
                     self._chatter.spoke()
                     if isinstance(message, JSONRPCResponse | JSONRPCError) and self.outbox.answered(message):
@@ -138,6 +142,7 @@ class _Link:
     def _stray(self, line: bytes) -> str | None:
         """Keep a line that is no message, and return why it is of no use to wait for one."""
         self._tail.stray(line)
+        self._dropped.note("a line that is no message", level=logging.DEBUG)  # many servers log like this
         return self._chatter.verdict(line)
 
     async def write(self) -> None:

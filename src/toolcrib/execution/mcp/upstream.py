@@ -17,6 +17,7 @@ from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
+from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import hung_up, is_exhausted, is_unreachable, reason_of
 from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth
@@ -65,6 +66,7 @@ class Upstream:
         self._asks = asks
         self._health = ServerHealth(breaker)
         self._stderr = StderrTail()
+        self._dropped = DroppedMessages(name)
         self._link: Connection | None = None
         self._start: Start | None = None
         self._handshake = False
@@ -277,9 +279,12 @@ class Upstream:
         return connection, failure
 
     def _linked(self, config: ServerConfig, *, probe: bool) -> AbstractAsyncContextManager[Connection]:
-        streams = transport_to(config, name=self.name, stderr=self._stderr)
+        streams = transport_to(config, name=self.name, stderr=self._stderr, dropped=self._dropped)
         listeners = ConnectionListeners(
-            lost=self._lost, tools_changed=self.watcher.changed, logged=self._hear
+            lost=self._lost,
+            tools_changed=self.watcher.changed,
+            logged=self._hear,
+            dropped=self._dropped,
         )
         # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
         patience = min(_SILENCE, config.start_timeout / 3) if config.transport == "stdio" else inf
