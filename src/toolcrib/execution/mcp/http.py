@@ -250,8 +250,8 @@ class _Poster:
                     self._tasks.start_soon(self._post_request, message, content.id, scope)
                     continue
                 number = _cancelled(message)
-                if number is not None and (scope := self._requests.get(coerce_request_id(number))):
-                    scope.cancel()
+                if number is not None and (post := self._requests.get(coerce_request_id(number))):
+                    post.cancel()
                 if getattr(content, "method", "") == "notifications/initialized":
                     await self._post_aside(message)  # what follows the greeting must not overtake its end
                 else:

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
@@ -32,7 +33,7 @@ from toolcrib.execution.mcp.errors import (
     reason_of_status,
     reason_of_type,
 )
-from toolcrib.execution.mcp.lines import answered_id, read_line
+from toolcrib.execution.mcp.lines import Lines, LineTooLongError, answered_id, read_line, with_shallow_tools
 from toolcrib.execution.mcp.resumption import Pace, Resumes, resumes
 from toolcrib.mcp_internals import next_request_within_origin
 
@@ -86,9 +87,9 @@ _NO_SESSION = re.compile(
 )
 """What servers say of a session that they do not know, where they do not say it with the status."""
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-_UNSENDABLE, _ID, _ASIDE = "toolcrib.unsendable", "toolcrib.id", "toolcrib.aside"
-"""What a request knows of the message in it: why it cannot be written, who waits for an answer, and whether
-nobody does, or it is not to be sent at all (None)."""
+_UNSENDABLE, _ID, _ASIDE, _LISTS = "toolcrib.unsendable", "toolcrib.id", "toolcrib.aside", "toolcrib.lists"
+"""What a request knows of the message in it: why it cannot be written, who waits for an answer, whether
+nobody does, or it is not to be sent at all (None), and whether it asks for tools."""
 _REDIRECTED_TO = "toolcrib.redirected"
 
 
@@ -195,6 +196,7 @@ class AnsweringClient(QuietClient):
             asks = name not in {None, SEVER} and "id" in message
             aside = None if name == SEVER else name != "notifications/initialized"  # which none may overtake
             options["extensions"] = {_ID: message["id"]} if asks else {_ASIDE: aside}
+            options["extensions"][_LISTS] = name == "tools/list"
         try:
             return super().build_request(method, url, **options)
         except (TypeError, ValueError) as error:  # arguments that are no JSON
@@ -261,13 +263,18 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
     status, kind = response.status_code, response.headers.get("content-type", "").lower()
     if status == _ACCEPTED or _REDIRECTED <= status < _FAILED:
         return response
+    lists = response.request.extensions.get(_LISTS, False)
     if status < _FAILED and kind.startswith("text/event-stream"):
+        if lists:
+            response.stream = _ShallowEvents(response.stream, max_bytes)
         return response
     try:
         body = await _body(response, max_bytes) if kind.startswith("application/json") else None
     finally:
         with anyio.CancelScope(shield=True):
             await response.aclose()
+    if body is not None and lists:
+        body = with_shallow_tools(body)
     error = None if body is None or status < _FAILED else _error(body)
     if status >= _FAILED and _SESSION in response.request.headers and _is_lost(status, error):
         return _answer(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
@@ -276,6 +283,31 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
     if status < _FAILED and _ID in response.request.extensions:
         return _own_answer(response, body, response.request.extensions[_ID])
     return _copy(response, status, body)
+
+
+class _ShallowEvents(httpx2.AsyncByteStream):
+    """The events that answer a listing, without the tools in them that are nested too deep."""
+
+    def __init__(self, stream: Any, max_bytes: int) -> None:
+        self._stream = stream
+        self._lines = Lines(max_bytes=max_bytes)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            try:
+                for line in self._lines.feed(piece):
+                    yield self._mended(line) + b"\n"
+            except LineTooLongError as error:
+                raise httpx2.SSEError(str(error)) from error
+        yield b"".join(self._lines.feed(b"\n"))
+
+    def _mended(self, line: bytes) -> bytes:
+        name, colon, data = line.partition(b":")
+        return name + colon + with_shallow_tools(data) if name == b"data" and data.strip() else line
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
 
 
 def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:

@@ -17,8 +17,21 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-__all__ = ["LineTooLongError", "Lines", "answered_id", "read_line"]
+__all__ = [
+    "MAX_LEVELS",
+    "TOO_DEEP",
+    "LineTooLongError",
+    "Lines",
+    "answered_id",
+    "is_readable",
+    "read_line",
+    "with_shallow_tools",
+]
 
+MAX_LEVELS = 180
+"""How deep a definition may be: messages of more than 200 levels are not read by the SDK."""
+TOO_DEEP = "toolcrib.too_deep"
+"""The key of what takes the place of a definition that is deeper, beside its name."""
 _SHOWN = 200
 _PLAIN = {"jsonrpc", "id", "result"}
 """What an answer has, and nothing else does."""
@@ -98,6 +111,23 @@ def read_line(line: bytes) -> tuple[JSONRPCMessage, ...]:
     return (message,)
 
 
+def is_readable(line: bytes) -> bool:
+    """Return whether the SDK can read a line as JSON."""
+    try:
+        from_json(line)
+    except ValueError:
+        return False
+    return True
+
+
+def with_shallow_tools(line: bytes) -> bytes:
+    """Return a message, without the tools nested too deep in it if they keep it from being read."""
+    messages = () if is_readable(line) else read_line(line)
+    if len(messages) != 1:
+        return line
+    return messages[0].model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
 def answered_id(text: str) -> int | str | None:
     """Return whose answer a text begins with, without reading it.
 
@@ -123,7 +153,28 @@ def _mended(line: bytes) -> Iterator[JSONRPCMessage]:
         yield from _failed(answered_id(text) if last is None else json.loads(last.group(1)), text)
         return
     for member in value if isinstance(value, list) else [value]:
-        yield from _messages(member, text)
+        yield from _messages(_without_deep_tools(member), text)
+
+
+def _without_deep_tools(value: Any) -> Any:
+    """Return a message in which only the names are left of tools that are nested too deep."""
+    result = value.get("result") if isinstance(value, dict) else None
+    tools = result.get("tools") if isinstance(result, dict) else None
+    if not isinstance(tools, list):
+        return value
+    kept = [{"name": each.get("name"), TOO_DEEP: True} if _is_deep(each) else each for each in tools]
+    return {**value, "result": {**result, "tools": kept}}
+
+
+def _is_deep(definition: Any) -> bool:
+    """Return whether an object has more levels than there may be."""
+    level = [definition] if isinstance(definition, dict) else []
+    for _ in range(MAX_LEVELS):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [member for members in inner for member in members if isinstance(member, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _messages(value: Any, line: str) -> Iterator[JSONRPCMessage]:

@@ -18,6 +18,7 @@ from toolcrib.errors import InvalidToolError, InvalidVersionError, ServerUnavail
 from toolcrib.execution.mcp.config import OnTools
 from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import reason_of
+from toolcrib.execution.mcp.lines import MAX_LEVELS, TOO_DEEP
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
 from toolcrib.version import Version
@@ -116,6 +117,9 @@ async def read_definitions(definitions: Sequence[Any], server: str) -> ToolListi
             refused[f"#{number}"] = "it is no tool definition: it must be an object with a name"
             continue
         name = definition["name"]
+        if TOO_DEEP in definition:
+            refused[name] = f"its definition is nested more than {MAX_LEVELS} levels deep"
+            continue
         try:
             tool = Tool.from_json(_mended(definition) | placed)
         except InvalidToolError as error:
@@ -255,16 +259,33 @@ class ToolListWatcher:
             began = anyio.current_time()
             try:
                 with anyio.fail_after(within):
-                    self.catalogue = await self._list(connection)
+                    listing = await self._list(connection)
             except (MCPError, TimeoutError, ValueError) as error:
                 pause = self._failed(error)
             else:
+                self._report(listing)
+                self.catalogue = listing
                 self._failures, connection.listed = 0, True
                 self._backoff.reset()
                 self._listed = anyio.current_time()
                 self._tell(self.catalogue)
                 self._settle(self.catalogue, None)
                 pause = min(_LONGEST_GATHER, max(_GATHER, _SHARE * (anyio.current_time() - began)))
+
+    def _report(self, listing: ToolListing) -> None:
+        """Log which tools were left out, unless the listing before left out the same."""
+        known = {} if self.catalogue is None else self.catalogue.refused
+        if not listing.refused or listing.refused == known:
+            return
+        name, reason = next(iter(listing.refused.items()))
+        count = len(listing.refused)
+        what = (
+            f"1 tool of server {self._server!r} is"
+            if count == 1
+            else f"{count:,} tools of server {self._server!r} are"
+        )
+        others = "" if count == 1 else ", and others"
+        _log.warning("%s left out: %r: %.200s%s", what, name, reason, others)
 
     def _failed(self, error: Exception) -> float:
         """Tell that a listing failed, and return the seconds to wait before the next."""
