@@ -1,8 +1,11 @@
 """What `serve` refuses; how it serves is tested with processes and with the gateway."""
 
+import gc
 from typing import Any
 
 import pytest
+
+from toolcrib.cli.commands.serving import freezing_survivors
 
 
 @pytest.mark.parametrize(
@@ -26,3 +29,16 @@ def test_what_cannot_be_served_exits_with_2(toolcrib: Any, args: list[str], mess
     assert told.exit_code == 2
     assert message in told.output
     assert "Traceback" not in told.output
+
+
+@pytest.mark.parametrize(("limit", "frozen"), [(0.0, True), (float("inf"), False)])
+def test_what_survives_a_long_collection_is_not_looked_through_again(limit: float, frozen: bool) -> None:
+    before = gc.get_freeze_count()
+    kept: list[Any] = [[]]
+    with freezing_survivors(limit):
+        gc.collect()
+    try:
+        assert (gc.get_freeze_count() > before) is frozen
+        assert any(each is kept for each in gc.get_objects()) is not frozen
+    finally:
+        gc.unfreeze()

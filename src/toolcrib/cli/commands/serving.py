@@ -5,7 +5,10 @@ import logging
 import re
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +19,12 @@ from toolcrib.cli.state import State, shared, this_command, wait_for
 if TYPE_CHECKING:
     from toolcrib.gateway import Gateway
 
-__all__ = ["serve"]
+__all__ = ["freezing_survivors", "serve"]
 
+_FULL = 2
+"""The generation whose collection looks through everything."""
+_LONG_COLLECTION = 0.03
+"""Seconds."""
 _LEVELS = ("debug", "info", "warning", "error")
 _STDIO = """\
 toolcrib serves MCP on standard input and output, for a client that starts it:
@@ -89,6 +96,13 @@ async def _serve(state: State, source: str | None, transport: str, place: dict[s
     from toolcrib.gateway import Gateway  # noqa: PLC0415 - heavy, and not needed to ask for help
 
     gateway = Gateway(source)
+    with freezing_survivors():
+        await _serve_with(state, gateway, source, transport, place)
+
+
+async def _serve_with(
+    state: State, gateway: "Gateway", source: str | None, transport: str, place: dict[str, Any]
+) -> None:
     async with state.opened(gateway.crib, gateway):
         gc.freeze()  # what was loaded until now stays, and need not be looked through again and again
         if not gateway.crib.status() and not len(gateway.crib.index):
@@ -101,6 +115,29 @@ async def _serve(state: State, source: str | None, transport: str, place: dict[s
             await gateway.serve_stdio(state.toolset)
         else:
             await gateway.serve_http(**place, on_ready=lambda url: _tell(state, gateway, url))
+
+
+@contextmanager
+def freezing_survivors(limit: float = _LONG_COLLECTION) -> Iterator[None]:
+    """Have what survives a long garbage collection left out of later ones.
+
+    Each full collection looks through all that lives, and stops everything meanwhile: seconds, where a server
+    lists tens of thousands of tools. What it has found alive is for the most part the catalogue.
+    """
+    began = 0.0
+
+    def watch(phase: str, facts: dict[str, int]) -> None:
+        nonlocal began
+        if phase == "start":
+            began = monotonic()
+        elif facts["generation"] == _FULL and monotonic() - began >= limit:
+            gc.freeze()
+
+    gc.callbacks.append(watch)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(watch)
 
 
 def _as_here(state: State, source: str | None) -> str:

@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -29,8 +30,8 @@ _MAX_PAGES = 1_000
 _MAX_TOOLS = 100_000
 _MAX_SIZE = 256 * 2**20
 """How many characters the definitions of one listing may have."""
-_AT_ONCE = 100
-"""How many definitions are looked at before others have their turn in the loop."""
+_SLICE = 0.01
+"""Seconds that definitions are looked at before others have their turn in the loop."""
 _OWN_NAME = "toolcrib.name"
 """The key of `_meta` under which a tool of a mended name keeps what its server calls it."""
 
@@ -89,11 +90,13 @@ async def all_definitions(page: Page) -> list[Any]:
 
 
 async def _gently(definitions: Sequence[Any]) -> AsyncIterator[Any]:
-    """Yield definitions, and let others have their turn after every few of them."""
-    for number, definition in enumerate(definitions, 1):
+    """Yield definitions, and let others have their turn every few milliseconds."""
+    began = monotonic()
+    for definition in definitions:
         yield definition
-        if number % _AT_ONCE == 0:
+        if monotonic() - began >= _SLICE:
             await checkpoint()
+            began = monotonic()
 
 
 async def read_definitions(definitions: Sequence[Any], server: str) -> ToolListing:
