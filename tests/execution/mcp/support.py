@@ -16,6 +16,22 @@ from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.stdio import stdio_transport
 
 HERE = Path(__file__).parent
+DAEMONISES = (
+    "import os, sys\n"
+    "reading, writing = os.pipe()\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    if os.fork():\n"
+    "        os._exit(0)\n"
+    "    for number in range(3):\n"
+    "        os.close(number)\n"
+    "    os.write(writing, str(os.getpid()).encode())\n"
+    "    os.execv(sys.executable, [sys.executable, '-S', '-c', {other!r}])\n"
+    "os.wait()\n"
+    "print(os.read(reading, 100).decode(), flush=True)\n"
+    "{then}\n"
+)
+"""A program that starts `other` as a daemon, prints the process id of that, and does something `then`."""
 
 
 def plain(*options: str, **settings: Any) -> ServerConfig:

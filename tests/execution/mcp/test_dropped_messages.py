@@ -15,7 +15,7 @@ from starlette.routing import Route
 from waiting import until
 
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.dropped_messages import DroppedMessages
+from toolcrib.execution.mcp.lines import DroppedMessages
 
 pytestmark = pytest.mark.anyio
 

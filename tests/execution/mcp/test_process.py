@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from execution.mcp.support import DAEMONISES
 from servers.launch import alive
 from waiting import PATIENCE, until
 
@@ -66,6 +67,29 @@ async def test_what_a_server_started_is_stopped_with_it(then: str) -> None:
     with anyio.fail_after(PATIENCE):
         await process.stop(grace=0.05)
     await until(lambda: not alive(other))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(
+    "other", ["import time; time.sleep(600)", DEAF.replace("print", "str")], ids=["heeds", "deaf"]
+)
+@pytest.mark.parametrize("then", ["sys.exit(0)", "sys.stdin.read()", "import time; time.sleep(600)"])
+async def test_a_daemon_that_a_server_started_is_stopped_with_it_and_no_other_is(
+    then: str, other: str
+) -> None:
+    bystander = await start(
+        python(DAEMONISES.format(other="import time; time.sleep(600)", then="sys.stdin.read()"))
+    )
+    spared = int(await first_line(bystander))
+    process = await start(python(DAEMONISES.format(other=other, then=then)))
+    daemon = int(await first_line(process))
+    assert os.getpgid(daemon) != process.pid
+    with anyio.fail_after(PATIENCE):
+        await process.stop(grace=0.05)
+    await until(lambda: not alive(daemon))
+    assert alive(spared)
+    await bystander.stop()
+    await until(lambda: not alive(spared))
 
 
 async def test_stopping_cannot_be_cancelled_and_may_be_repeated() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from execution.mcp.support import HERE
+from execution.mcp.support import DAEMONISES, HERE
 from servers.launch import alive
 from waiting import wait_until
 
@@ -31,6 +31,8 @@ for process in started:
     process.returncode = 0  # they are not waited for
 """
 SLEEPS = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+
+DAEMON = DAEMONISES.format(other="import time; time.sleep(600)", then="import time; time.sleep(600)")
 
 
 @contextmanager
@@ -75,6 +77,27 @@ def test_no_server_outlives_us_however_we_are_killed(number: int) -> None:
         assert all(map(alive, pids))
         us.send_signal(number)
     wait_until(lambda: gone(*pids))  # the server, what it started, and the watcher
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_no_daemon_of_a_server_outlives_us_when_we_are_killed() -> None:
+    program = f"""
+import anyio, sys
+from toolcrib.execution.mcp import ServerConfig
+from toolcrib.execution.mcp.process import ServerProcess
+async def main():
+    config = ServerConfig(command=sys.executable, args=["-S", "-c", {DAEMON!r}])
+    process = await ServerProcess.start(config, name="it")
+    print((await process.stdout.receive()).decode(), flush=True)
+    await anyio.sleep_forever()
+anyio.run(main)
+"""
+    with run(program) as us:
+        assert us.stdout is not None
+        daemon = int(us.stdout.readline())
+        assert alive(daemon)
+        us.kill()
+    wait_until(lambda: gone(daemon))
 
 
 def test_nothing_is_left_when_we_end_in_order() -> None:

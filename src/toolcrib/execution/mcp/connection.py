@@ -32,9 +32,9 @@ import toolcrib
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.dispatcher import Dispatcher, TransportStreams
-from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable
 from toolcrib.execution.mcp.http import http_transport, sse_transport
+from toolcrib.execution.mcp.lines import DroppedMessages
 from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.stdio import stdio_transport
 

@@ -29,8 +29,8 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from opentelemetry import context, trace
 from pydantic import ValidationError
 
-from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import marked
+from toolcrib.execution.mcp.lines import DroppedMessages
 
 __all__ = ["Dispatcher", "OnAnswer", "Outbox", "TransportStreams"]
 

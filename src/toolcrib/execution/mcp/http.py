@@ -25,7 +25,6 @@ from mcp_types import (
 
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.dispatcher import TransportStreams
-from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of, reason_of_status
 from toolcrib.execution.mcp.http_client import (
     COURTESY,
@@ -37,7 +36,7 @@ from toolcrib.execution.mcp.http_client import (
     address_of,
     client_settings,
 )
-from toolcrib.execution.mcp.lines import read_line
+from toolcrib.execution.mcp.lines import DroppedMessages, read_line
 from toolcrib.mcp_internals import request_within_origin, sse_within_origin
 
 __all__ = ["event_streams", "http_transport", "reason_of", "sse_transport"]

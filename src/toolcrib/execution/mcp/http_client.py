@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import ssl
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
@@ -24,7 +23,6 @@ from mcp_types import (
 )
 
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import (
     failure_facts,
     marked,
@@ -33,8 +31,13 @@ from toolcrib.execution.mcp.errors import (
     reason_of_status,
     reason_of_type,
 )
-from toolcrib.execution.mcp.lines import Lines, LineTooLongError, answered_id, read_line, with_shallow_tools
-from toolcrib.execution.mcp.resumption import Pace, Resumes, resumes
+from toolcrib.execution.mcp.event_streams import Pace, Resumes, ShallowEvents, resumes
+from toolcrib.execution.mcp.lines import (
+    DroppedMessages,
+    answered_id,
+    read_line,
+    with_shallow_tools,
+)
 from toolcrib.mcp_internals import next_request_within_origin
 
 __all__ = [
@@ -266,7 +269,7 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
     lists = response.request.extensions.get(_LISTS, False)
     if status < _FAILED and kind.startswith("text/event-stream"):
         if lists:
-            response.stream = _ShallowEvents(response.stream, max_bytes)
+            response.stream = ShallowEvents(response.stream, max_bytes)
         return response
     try:
         body = await _body(response, max_bytes) if kind.startswith("application/json") else None
@@ -283,31 +286,6 @@ async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Respo
     if status < _FAILED and _ID in response.request.extensions:
         return _own_answer(response, body, response.request.extensions[_ID])
     return _copy(response, status, body)
-
-
-class _ShallowEvents(httpx2.AsyncByteStream):
-    """The events that answer a listing, without the tools in them that are nested too deep."""
-
-    def __init__(self, stream: Any, max_bytes: int) -> None:
-        self._stream = stream
-        self._lines = Lines(max_bytes=max_bytes)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._stream:
-            try:
-                for line in self._lines.feed(piece):
-                    yield self._mended(line) + b"\n"
-            except LineTooLongError as error:
-                raise httpx2.SSEError(str(error)) from error
-        yield b"".join(self._lines.feed(b"\n"))
-
-    def _mended(self, line: bytes) -> bytes:
-        name, colon, data = line.partition(b":")
-        return name + colon + with_shallow_tools(data) if name == b"data" and data.strip() else line
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
 
 
 def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:

@@ -1,10 +1,13 @@
-"""JSON-RPC messages, one to a line, out of the bytes that a server writes."""
+"""JSON-RPC messages, one to a line, out of the bytes that a server writes; the useless ones are counted."""
 
 import json
+import logging
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 from mcp_types import (
     INTERNAL_ERROR,
     ErrorData,
@@ -20,6 +23,7 @@ from pydantic_core import from_json
 __all__ = [
     "MAX_LEVELS",
     "TOO_DEEP",
+    "DroppedMessages",
     "LineTooLongError",
     "Lines",
     "answered_id",
@@ -32,6 +36,10 @@ MAX_LEVELS = 180
 """How deep a definition may be: messages of more than 200 levels are not read by the SDK."""
 TOO_DEEP = "toolcrib.too_deep"
 """The key of what takes the place of a definition that is deeper, beside its name."""
+_BURST, _PERIOD = 100, 0.1
+"""So many useless messages are read in so many seconds at most; whoever sends more is read more slowly."""
+_DETAIL = 80
+_log = logging.getLogger(__name__)
 _SHOWN = 200
 _PLAIN = {"jsonrpc", "id", "result"}
 """What an answer has, and nothing else does."""
@@ -197,3 +205,50 @@ def _failed(number: Any, text: str) -> Iterator[JSONRPCMessage]:
     if isinstance(number, int | str) and not isinstance(number, bool):
         reason = f"it gave an answer that is not JSON-RPC: {text[:_SHOWN]}"
         yield JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INTERNAL_ERROR, message=reason))
+
+
+class DroppedMessages:
+    """Counts what was dropped of one server, by kind, across all its connections.
+
+    The first of a kind is logged, and then the tenth, the hundredth and so on, since a server can send
+    thousands a second. Kinds are ours, so that a server cannot make up new ones.
+
+    >>> dropped = DroppedMessages("files")
+    >>> dropped.note("unknown notification", "notifications/x", level=logging.DEBUG)
+    >>> dropped.counts
+    {'unknown notification': 1}
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._counts: Counter[str] = Counter()
+        self._total = 0
+        self._rested = 0
+        self._since = float("-inf")
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many there were of each kind."""
+        return dict(self._counts)
+
+    def note(self, kind: str, detail: str = "", *, level: int = logging.WARNING) -> None:
+        """Count one more message of a kind."""
+        self._total += 1
+        self._counts[kind] += 1
+        count = self._counts[kind]
+        if count == 10 ** (len(str(count)) - 1):
+            times = f" ({count:,} times by now)" if count > 1 else ""
+            shown = f": {detail[:_DETAIL]!r}" if detail else ""
+            _log.log(
+                level, "server %r sent a message that is of no use%s: %s%s", self._server, times, kind, shown
+            )
+
+    async def pace(self) -> None:
+        """Wait for a moment where many were dropped since; to be called before the next message is read."""
+        if self._total - self._rested < _BURST:
+            return
+        self._rested = self._total
+        rest = self._since + _PERIOD - anyio.current_time()
+        if rest > 0:
+            await anyio.sleep(rest)
+        self._since = anyio.current_time()

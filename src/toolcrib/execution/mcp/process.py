@@ -18,6 +18,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.strays import MARK, all_marks, end_strays, new_mark
 
 __all__ = ["ServerProcess", "StderrTail", "forget_group", "server_environment", "watch_group", "watcher_pid"]
 
@@ -50,6 +51,11 @@ while read -r sign group; do
   esac
 done
 for group in $groups; do kill -s KILL -- "-$group"; done
+[ "$groups" = ' ' ] && exit
+for file in $(grep -Fls "$1" /proc/[0-9]*/environ); do
+  number=${file#/proc/}
+  kill -s KILL "${number%/environ}"
+done
 """
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 _PATIENCE = 2.0
@@ -111,14 +117,15 @@ def server_environment(environ: Mapping[str, str], configured: Mapping[str, str]
 
 
 class ServerProcess:
-    """A running server and the group of processes it leads.
+    """A running server, the group of processes it leads, and on Linux daemons that have left it.
 
     Its exit is seen at once, even if a process that it started keeps its pipes open. On systems that are not
     POSIX there are no groups: then only the server itself is stopped.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, mark: str) -> None:
         self._process = process
+        self._mark = mark
         self._swept = False
         # Pipes are what anyio opens where nothing else is asked for.
         self.stdin = cast("ByteSendStream", process.stdin)
@@ -132,20 +139,21 @@ class ServerProcess:
         Raises:
             ServerUnavailableError: it cannot be started, and what to do about it.
         """
+        mark = new_mark()
         command, cwd = _at_home(config.command or ""), _at_home(config.cwd) if config.cwd else None
         try:
             # A cancellation between the start and the registration would leave it behind.
             with anyio.CancelScope(shield=True):
                 process = await anyio.open_process(
                     [command, *config.args],
-                    env=server_environment(os.environ, config.env),
+                    env=server_environment(os.environ, config.env) | {MARK: mark},
                     cwd=cwd,
                     start_new_session=_POSIX,
                 )
                 watch_group(process.pid)
         except OSError as error:
             raise ServerUnavailableError(name, _why_not_started(error, command, cwd)) from error
-        return cls(process)
+        return cls(process, mark)
 
     @property
     def pid(self) -> int:
@@ -188,7 +196,7 @@ class ServerProcess:
                 await self._process.aclose()
 
     async def sweep(self) -> None:
-        """End every process of the group that is left."""
+        """End every process of the group that is left, and on Linux those that have left it."""
         with anyio.CancelScope(shield=True):
             self.signal(signal.SIGTERM)
             if not await self._gone_within(_TERM_GRACE, group=True):
@@ -196,6 +204,7 @@ class ServerProcess:
                 # Not for the group: init may take long to collect the dead of it.
                 await self._gone_within(_KILL_GRACE, group=False)
             self._swept = True
+            await end_strays(self._mark)
             forget_group(self.pid)
 
     async def _gone_within(self, seconds: float, *, group: bool) -> bool:
@@ -254,8 +263,8 @@ class _Watcher:
 
     A process that is killed with SIGKILL cannot clean up, so a watcher does it: one tiny shell, started
     with the first server. It holds one end of a socket, is told over it which process groups there are,
-    and kills them all when the other end closes. It lives in a session of its own, so that Ctrl-C and the
-    closing of a terminal do not reach it.
+    and kills them all when the other end closes, with the daemons that carry the mark of their servers. It
+    lives in a session of its own, so that Ctrl-C and the closing of a terminal do not reach it.
 
     Servers are started from any event loop in any thread, hence the lock. A fork would keep our end of the
     socket open, and the watcher waiting, so that the child closes it and begins without one.
@@ -349,7 +358,7 @@ class _Watcher:
 
 def _shell(line: socket.socket) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(  # noqa: S603 - a fixed program
-        [_SHELL, "-c", _PROGRAM],
+        [_SHELL, "-c", _PROGRAM, _SHELL, f"{MARK}={all_marks()}"],
         stdin=line.fileno(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -13,8 +13,7 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.dispatcher import Outbox, TransportStreams
-from toolcrib.execution.mcp.dropped_messages import DroppedMessages
-from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
+from toolcrib.execution.mcp.lines import DroppedMessages, Lines, LineTooLongError, read_line
 from toolcrib.execution.mcp.process import ServerProcess, StderrTail
 from toolcrib.redaction import hide_secrets
 

@@ -17,8 +17,8 @@ from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
-from toolcrib.execution.mcp.dropped_messages import DroppedMessages
 from toolcrib.execution.mcp.errors import hung_up, is_exhausted, is_unreachable, reason_of
+from toolcrib.execution.mcp.lines import DroppedMessages
 from toolcrib.execution.mcp.process import StderrTail
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth
 from toolcrib.execution.mcp.status import ServerStatus

@@ -1,12 +1,16 @@
-"""How often, and how soon, an event stream that has ended is opened again."""
+"""Event streams over HTTP: how soon one that has ended is opened again, and what is left out of a listing."""
 
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from typing import Any
 
 import anyio
+import httpx2
 
 from toolcrib.concurrency.backoff import Backoff
+from toolcrib.execution.mcp.lines import Lines, LineTooLongError, with_shallow_tools
 
-__all__ = ["Pace", "Resumes", "resumes"]
+__all__ = ["Pace", "Resumes", "ShallowEvents", "resumes"]
 
 _SHORTEST, _LONGEST = 1.0, 30.0
 _MAX_VAIN = 3
@@ -64,3 +68,28 @@ class Resumes:
 
 resumes: ContextVar[Resumes | None] = ContextVar("resumes", default=None)
 """Those of the call that the current task sends; the SDK resumes a stream in the task that opened it."""
+
+
+class ShallowEvents(httpx2.AsyncByteStream):
+    """The events that answer a listing, without the tools in them that are nested too deep."""
+
+    def __init__(self, stream: Any, max_bytes: int) -> None:
+        self._stream = stream
+        self._lines = Lines(max_bytes=max_bytes)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            try:
+                for line in self._lines.feed(piece):
+                    yield self._mended(line) + b"\n"
+            except LineTooLongError as error:
+                raise httpx2.SSEError(str(error)) from error
+        yield b"".join(self._lines.feed(b"\n"))
+
+    def _mended(self, line: bytes) -> bytes:
+        name, colon, data = line.partition(b":")
+        return name + colon + with_shallow_tools(data) if name == b"data" and data.strip() else line
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()

@@ -1,0 +1,78 @@
+"""Processes that have left the process group of their server, found by a mark in their environment.
+
+A daemon has another group, session and parent than the server that started it, but inherits its environment.
+Linux shows that under /proc; elsewhere nothing is found.
+"""
+
+import os
+import secrets
+import signal
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+
+__all__ = ["MARK", "all_marks", "end_strays", "new_mark"]
+
+MARK = "TOOLCRIB_SERVER"
+"""The environment variable that names a server to all that it starts."""
+_PROC = Path("/proc")
+_TOKEN = secrets.token_hex(8)
+_NUMBERS = count(1)
+_TERM_GRACE, _POLL = 0.5, 0.05
+"""Seconds between SIGTERM and SIGKILL, and between two looks."""
+_ROUNDS = 10
+"""How often they are looked for and killed: one may start another meanwhile."""
+
+
+def new_mark() -> str:
+    """Return a mark that no other server has."""
+    return f"{all_marks()}{next(_NUMBERS)}"
+
+
+def all_marks() -> str:
+    """Return what the marks of all servers of this process begin with, and those of its forks do not."""
+    return f"{_TOKEN}-{os.getpid()}-"
+
+
+async def end_strays(mark: str) -> None:
+    """End the processes that carry a mark: SIGTERM, and SIGKILL for those that are left."""
+    own_thread = CapacityLimiter(1)  # it must not wait for those of others
+    if not await to_thread.run_sync(_signal, mark, signal.SIGTERM, limiter=own_thread):
+        return
+    with anyio.move_on_after(_TERM_GRACE):
+        while await to_thread.run_sync(_signal, mark, None, limiter=own_thread):  # noqa: ASYNC110 - nothing tells
+            await anyio.sleep(_POLL)
+    for _ in range(_ROUNDS):
+        if not await to_thread.run_sync(_signal, mark, signal.SIGKILL, limiter=own_thread):
+            return
+
+
+def _signal(mark: str, number: signal.Signals | None) -> bool:
+    """Send a signal to every process with a mark, and return whether there was one."""
+    if not hasattr(os, "pidfd_open"):
+        return False
+    found = False
+    for folder in _PROC.glob("[0-9]*"):
+        if not _is_marked(folder, mark):
+            continue
+        with suppress(OSError):  # it is gone, or not ours to signal
+            process = os.pidfd_open(int(folder.name))
+            try:
+                if _is_marked(folder, mark):  # still: its number may have become another's
+                    if number is not None:
+                        signal.pidfd_send_signal(process, number)
+                    found = True
+            finally:
+                os.close(process)
+    return found
+
+
+def _is_marked(folder: Path, mark: str) -> bool:
+    try:
+        environment = (folder / "environ").read_bytes()
+    except OSError:  # it is gone, or not ours to look at
+        return False
+    return f"{MARK}={mark}".encode() in environment.split(b"\0")
