@@ -1,6 +1,7 @@
 """Arguments that fit a schema, made from it: the least, the most, and others in between."""
 
 import random
+from contextlib import suppress
 from typing import Any
 
 from toolcrib.errors import ValidationError
@@ -20,6 +21,11 @@ _TEXTS = [
 ]
 _KINDS = ["string", "integer", "number", "boolean", "null", "object", "array"]
 _DEPTH = 7
+_OF_OBJECTS = frozenset({"properties", "additionalProperties", "propertyNames"})
+
+
+class ImpossibleError(ValueError):
+    """A subschema that no value fits."""
 
 
 class Maker:
@@ -39,7 +45,9 @@ class Maker:
         return self._make(self._root, 0, share=1.0)
 
     def _make(self, schema: Any, depth: int, share: float | None) -> Any:
-        if isinstance(schema, bool) or not schema:
+        if schema is False:
+            raise ImpossibleError
+        if schema is True or not schema:
             return self._anything(depth)
         if "$ref" in schema:
             return self._make({**self._find(schema["$ref"]), **_beside(schema)}, depth + 1, share)
@@ -49,14 +57,17 @@ class Maker:
             return self._make(self._all_of(schema), depth, share)
         if word := next((word for word in ("anyOf", "oneOf") if word in schema), None):
             return self._make(self._one_of(schema, word, depth), depth, share)
-        kinds = schema.get("type", "object" if "properties" in schema else None)
+        implied = (
+            "object" if not _OF_OBJECTS.isdisjoint(schema) else "array" if "prefixItems" in schema else None
+        )
+        kinds = schema.get("type", implied)
         kind = self._rng.choice(kinds) if isinstance(kinds, list) else kinds
         return self._of_kind(kind, schema, depth, share)
 
     def _one_of(self, schema: dict[str, Any], word: str, depth: int) -> Any:
         branch = self._branch(schema[word], depth)
         base = {key: value for key, value in schema.items() if key != word}
-        if not isinstance(branch, dict):
+        if not isinstance(branch, dict) or _is_scalar(branch):
             return branch
         if not base.get("properties"):
             return {**base, **branch}
@@ -69,10 +80,13 @@ class Maker:
 
     def _all_of(self, schema: dict[str, Any]) -> dict[str, Any]:
         merged = {key: value for key, value in schema.items() if key != "allOf"}
-        for given in schema["allOf"]:
+        if False in schema["allOf"]:
+            raise ImpossibleError
+        members = [member for member in schema["allOf"] if isinstance(member, dict)]
+        for given in self._rng.sample(members, len(members)):
             member = self._find(given["$ref"]) if "$ref" in given else given
             properties = {**member.get("properties", {}), **merged.get("properties", {})}
-            merged = {**member, **merged, "properties": properties}
+            merged = {**member, **merged, **({"properties": properties} if properties else {})}
         return merged
 
     def _branch(self, branches: list[Any], depth: int) -> Any:
@@ -100,11 +114,13 @@ class Maker:
         chance = self._rng.random() if share is None else share
         chance = 0 if depth > _DEPTH else chance
         required = schema.get("required", [])
-        found = {
-            name: self._make(sub, depth + 1, share)
-            for name, sub in schema.get("properties", {}).items()
-            if name in required or self._rng.random() < chance
-        }
+        found = {}
+        for name, sub in schema.get("properties", {}).items():
+            if name in required:
+                found[name] = self._make(sub, depth + 1, share)
+            elif self._rng.random() < chance:
+                with suppress(ImpossibleError):
+                    found[name] = self._make(sub, depth + 1, share)
         others = schema.get("additionalProperties")
         if (
             isinstance(others, dict)
@@ -176,16 +192,20 @@ def _beside(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _is_scalar(schema: dict[str, Any]) -> bool:
+    return "const" in schema or "enum" in schema or schema.get("type") in _KINDS[:5]
+
+
 def valid_arguments(schema: dict[str, Any], *, count: int = 4, tries: int = 60) -> list[Any]:
     """Return arguments that fit a schema and give only what it declares."""
     validator = DefaultValidator()
     maker = Maker(schema, seed=7)
     found: list[Any] = []
     for index in range(tries):
-        value = maker.least() if index == 0 else maker.most() if index == 1 else maker.make()
         try:
+            value = maker.least() if index == 0 else maker.most() if index == 1 else maker.make()
             validator.validate(schema, value)
-        except ValidationError:
+        except (ValidationError, ImpossibleError):
             continue
         if value not in found:
             found.append(value)

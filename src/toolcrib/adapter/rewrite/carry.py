@@ -57,7 +57,7 @@ def _merged(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
         return {}
     walk.merging |= followed
-    found = carry(walk, merged, path)
+    found = carry(walk, merged or {}, path)
     walk.merging -= followed
     return found
 

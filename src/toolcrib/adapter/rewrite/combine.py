@@ -1,5 +1,6 @@
 """Subschemas that hold together: merged into one where it can be expressed, otherwise what they declare."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.rewrite.merge import merge
@@ -8,16 +9,20 @@ from toolcrib.adapter.rewrite.source import ANNOTATIONS
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
 
-__all__ = ["CONDITIONAL", "hoist", "is_object_with_choices", "merge_all", "resolved", "rewrite_all"]
+__all__ = [
+    "CONDITIONAL",
+    "hoist",
+    "is_object_with_choices",
+    "merge_all",
+    "only_adds",
+    "resolved",
+    "rewrite_all",
+]
 
 CONDITIONAL: Final = frozenset({"if", "then", "else", "not", "dependentSchemas"})
 """What holds for some values and not for others."""
 _COMBINING: Final = ("anyOf", "oneOf", "allOf", "if", "then", "else", "not", "dependentSchemas")
 _DECLARING: Final = frozenset(_COMBINING) - {"if", "not"}
-_NAMING: Final = frozenset(
-    {"$ref", "properties", "additionalProperties", "patternProperties", "dependentSchemas"}
-    | {"allOf", "anyOf", "oneOf", "then", "else"}
-)
 _OPEN: Final = frozenset({"$ref", "properties", "allOf", "additionalProperties", "enum", "const"})
 _SIZED: Final = frozenset({dict, list, str})
 _MAX_FOLLOWED: Final = 64
@@ -33,6 +38,8 @@ def rewrite_all(walk: "Walk", node: dict[str, Any], path: str) -> "Found":
     if not followed.isdisjoint(walk.merging):
         walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
         return walk.anything({word: node[word] for word in node.keys() & ANNOTATIONS}, path)
+    if merged is None:
+        return walk.anything(node, path)
     walk.merging |= followed
     found = walk.structured(merged, path)
     walk.merging -= followed
@@ -49,10 +56,11 @@ def _lone_reference(node: dict[str, Any]) -> str:
     return reference
 
 
-def merge_all(walk: "Walk", node: dict[str, Any], path: str) -> tuple[dict[str, Any], set[int]]:
+def merge_all(walk: "Walk", node: dict[str, Any], path: str) -> tuple[dict[str, Any] | None, set[int]]:
     """Return a subschema with its `allOf` and its reference merged into it, and the targets that took.
 
-    Where they do not merge, what they declare is optional, and the rest is described.
+    Where they do not merge, what they declare is optional, and the rest is described; None where that would
+    lose values.
     """
     followed: set[int] = set()
     parts: list[dict[str, Any]] = []
@@ -73,10 +81,13 @@ def merge_all(walk: "Walk", node: dict[str, Any], path: str) -> tuple[dict[str, 
     for word in ("allOf", "$ref"):
         if merged is not None and word in node:
             walk.losses.note(word, path, "is merged into the schema around it")
-    if merged is None:
-        bare = {word: value for word, value in node.items() if word != "$ref"}
-        return hoist(walk, {**bare, "allOf": pending[1:]}, path, words=("allOf",)), followed
-    return merged, followed
+    if merged is not None:
+        return merged, followed
+    kinds = "object" if any(part.get("type") == "object" for part in parts) else node.get("type")
+    if not only_adds(walk, kinds, pending[1:], path):
+        return None, followed
+    bare = {word: value for word, value in node.items() if word != "$ref"}
+    return hoist(walk, {**bare, "allOf": pending[1:]}, path, words=("allOf",)), followed
 
 
 def _target(walk: "Walk", reference: str, followed: set[int], path: str) -> list[Any]:
@@ -103,12 +114,27 @@ def resolved(walk: "Walk", schema: Any, path: str) -> Any:
     return None
 
 
-def is_object_with_choices(node: dict[str, Any]) -> bool:
+def is_object_with_choices(walk: "Walk", node: dict[str, Any], path: str) -> bool:
     """Return whether a union only adds to an object that has properties of its own."""
-    if node.get("properties"):
-        return True
     members = [*node.get("anyOf", ()), *node.get("oneOf", ())]
-    return node.get("type") == "object" and not any(map(_declares, members))
+    if not node.get("properties") and (node.get("type") != "object" or any(map(_declares, members))):
+        return False
+    return only_adds(walk, node.get("type"), members, path)
+
+
+def only_adds(walk: "Walk", kinds: Any, members: list[Any], path: str) -> bool:
+    """Return whether a subschema of some types, given the properties of its members, has all their values."""
+    if not walk.rules.structured or (kinds is not None and "object" not in kinds):
+        return True
+    for schema in _inside(walk, members, path):
+        values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+        if any(type(value) is dict or kinds is None for value in values):
+            return False
+        if kinds is None and schema.get("type", "object") != "object":
+            return False
+        if "patternProperties" in schema or schema.get("additionalProperties", True) not in (True, False, {}):
+            return False
+    return True
 
 
 def _declares(schema: Any) -> bool:
@@ -152,6 +178,16 @@ def _members(word: str, value: Any) -> list[Any]:
 
 def _collect(walk: "Walk", schemas: list[Any], path: str, declared: dict[str, list[Any]]) -> None:
     """Collect the properties that subschemas and what they refer to declare."""
+    for schema in _inside(walk, schemas, path):
+        for name, found in schema.get("properties", {}).items():
+            known = declared.setdefault(name, [])
+            walk.spend(len(known))
+            if found is not False and found not in known:
+                known.append(found)
+
+
+def _inside(walk: "Walk", schemas: list[Any], path: str) -> Iterator[dict[str, Any]]:
+    """Yield subschemas of one value, with those that they combine and refer to."""
     pending = list(schemas)
     seen: set[int] = set()
     while pending:
@@ -159,11 +195,7 @@ def _collect(walk: "Walk", schemas: list[Any], path: str, declared: dict[str, li
         if type(schema) is not dict or id(schema) in seen:
             continue
         seen.add(id(schema))
-        for name, found in schema.get("properties", {}).items():
-            known = declared.setdefault(name, [])
-            walk.spend(len(known))
-            if found is not False and found not in known:
-                known.append(found)
+        yield schema
         for word in _DECLARING & schema.keys():
             pending += _members(word, schema[word])
         if "$ref" in schema:

@@ -14,7 +14,8 @@ _LARGEST: Final = frozenset(
 _SMALLEST: Final = frozenset(
     {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"}
 )
-_CLOSING: Final = ("additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames")
+_CLOSING: Final = ("unevaluatedProperties", "patternProperties", "propertyNames")
+_ANYTHING: Final = ({}, True)
 
 
 def merge(schemas: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
@@ -27,7 +28,8 @@ def merge(schemas: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     for schema in schemas:
         if _closes_over(merged, schema) or _closes_over(schema, merged):
             return None
-        for word, value in schema.items():
+        added, merged = _in_map(schema, merged), _in_map(merged, schema)
+        for word, value in added.items():
             if word not in merged or merged[word] == value:
                 merged[word] = value
                 continue
@@ -41,7 +43,23 @@ def merge(schemas: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
 def _closes_over(schema: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether a schema says something about properties that only the other one names."""
     strangers = other.get("properties", {}).keys() - schema.get("properties", {}).keys()
-    return bool(strangers) and any(schema.get(word, True) not in ({}, True) for word in _CLOSING)
+    is_closed = schema.get("additionalProperties") is False
+    return bool(strangers) and (
+        is_closed or any(schema.get(word, True) not in _ANYTHING for word in _CLOSING)
+    )
+
+
+def _in_map(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose properties also say what the other one wants of those that it does not name."""
+    wanted = other.get("additionalProperties", True)
+    if wanted in _ANYTHING or "properties" not in schema:
+        return schema
+    named = other.get("properties", {})
+    properties = {
+        name: member if name in named else {"allOf": [member, wanted]}
+        for name, member in schema["properties"].items()
+    }
+    return {**schema, "properties": properties}
 
 
 def _both(word: str, one: Any, other: Any) -> tuple[Any] | None:
@@ -70,6 +88,12 @@ def _join_properties(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any]:
     return (joined,)
 
 
+def _join_others(one: Any, other: Any) -> tuple[Any]:
+    if one is False or other is False:
+        return (False,)
+    return (other if one in _ANYTHING else one if other in _ANYTHING else {"allOf": [one, other]},)
+
+
 def _join_types(one: Any, other: Any) -> tuple[Any] | None:
     ours, theirs = ([kinds] if isinstance(kinds, str) else kinds for kinds in (one, other))
     both = [kind for kind in ours if kind in theirs or (kind == "integer" and "number" in theirs)]
@@ -96,6 +120,7 @@ def _join_flags(one: Any, other: Any) -> tuple[Any]:
 _JOINS: Final[dict[str, Callable[[Any, Any], tuple[Any] | None]]] = {
     "required": _join_names,
     "properties": _join_properties,
+    "additionalProperties": _join_others,
     "type": _join_types,
     "enum": _join_enums,
     "$defs": _join_definitions,

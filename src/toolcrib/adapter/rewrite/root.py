@@ -25,12 +25,13 @@ _OUTSIDE: Final = _DEFINITIONS | {"$schema", "$id"}
 
 def rewrite_root(walk: "Walk") -> "Found":
     """Return the whole schema converted, and the codec of the arguments."""
-    node = walk.source.read(walk.source.root, walk.losses.note, "")
+    node = read = walk.source.read(walk.source.root, walk.losses.note, "")
     if "$ref" in node or "allOf" in node:
-        node, _ = merge_all(walk, node, "")
-    is_plain = _is_object(node)
+        merged, _ = merge_all(walk, node, "")
+        node, read = merged or node, merged
+    is_plain = read is not None and _is_object(node)
     if is_plain and not walk.rules.root_unions and not _COMBINING.isdisjoint(node):
-        is_plain = _is_flat(node)
+        is_plain = _is_flat(walk, node)
         if is_plain:
             node = hoist(walk, node, "", words=tuple(sorted(_COMBINING)))
     renamed = _renamed(walk, node) if is_plain and not walk.rules.structured else {}
@@ -51,9 +52,11 @@ def _is_object(node: dict[str, Any]) -> bool:
     return all(type(member) is not dict or _is_object(member) for members in choices for member in members)
 
 
-def _is_flat(node: dict[str, Any]) -> bool:
+def _is_flat(walk: "Walk", node: dict[str, Any]) -> bool:
     """Return whether the combinations at the root only add to properties that it has of its own."""
-    return is_object_with_choices({"type": "object", **node}) and "enum" not in node and "const" not in node
+    if "enum" in node or "const" in node:
+        return False
+    return is_object_with_choices(walk, {"type": "object", **node}, "")
 
 
 def _keep_references(walk: "Walk", *, is_plain: bool) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import Codec, NullableCodec
-from toolcrib.adapter.rewrite.combine import hoist, resolved
+from toolcrib.adapter.rewrite.combine import hoist, only_adds, resolved
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.merge import merge
 from toolcrib.adapter.rewrite.object_codecs import Field, ObjectCodec
@@ -78,6 +78,9 @@ def rewrite_union(walk: "Walk", node: dict[str, Any], path: str, *, noted: bool 
     base = {key: value for key, value in node.items() if key in _ASSERTING and key != word}
     members = _alternatives(walk, base, node[word], path)
     if members is None:
+        choices = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+        if not only_adds(walk, node.get("type"), choices, path):
+            return walk.anything(node, path)
         return walk.structured(hoist(walk, node, path, words=_CHOICES), path)
     if word == "oneOf":
         walk.losses.note("oneOf", path, "is anyOf: more than one alternative may fit")
@@ -149,8 +152,20 @@ def _alternatives(walk: "Walk", base: dict[str, Any], members: list[Any], path: 
     for member in members:
         target = resolved(walk, member, path) if type(member) is dict else {}
         is_said = type(target) is dict and base.keys() == {"type"} and target.get("type") == base["type"]
-        merged.append(member if is_said else merge([base, target]) if type(target) is dict else None)
-    return None if None in merged else merged
+        both = member if is_said else merge([base, target]) if type(target) is dict else None
+        if both is None:
+            return None
+        merged.append(both if is_said else _of_own_types(both))
+    return merged
+
+
+def _of_own_types(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a subschema without what it says about objects, where it is none."""
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    kinds = schema.get("type", [type_of(value) for value in values])
+    if not kinds or "object" in kinds:
+        return schema
+    return {word: value for word, value in schema.items() if word not in OBJECT_WORDS}
 
 
 def _could_be_mistaken(
@@ -235,7 +250,8 @@ def _declared(schema: Any) -> frozenset[str] | None:
     if type(schema) is not dict:
         return frozenset()
     is_map = type(schema.get("additionalProperties")) is dict or "patternProperties" in schema
-    return None if is_map else frozenset(schema.get("properties", ()))
+    is_listed = "const" in schema or "enum" in schema
+    return None if is_map or is_listed else frozenset(schema.get("properties", ()))
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from toolcrib.adapter.rewrite.source import (
     OBJECT_WORDS,
     SCALARS,
     Source,
+    is_of,
     type_of,
 )
 from toolcrib.adapter.rules import SchemaRules
@@ -174,7 +175,7 @@ class Walk:
         if "allOf" in node:
             return combine.rewrite_all(self, node, path)
         if "anyOf" in node or "oneOf" in node:
-            if not combine.is_object_with_choices(node):
+            if not combine.is_object_with_choices(self, node, path):
                 return unions.rewrite_union(self, node, path)
             node = combine.hoist(self, node, path)
         kinds = kinds_of(node)
@@ -184,8 +185,9 @@ class Walk:
 
     def _of_types(self, kinds: list[str], node: dict[str, Any], path: str) -> Found:
         """Return a subschema of some JSON types, which may be limited to some values."""
-        if "null" in kinds and None not in node.get("enum", [node.get("const")]):
-            kinds = [kind for kind in kinds if kind != "null"]
+        if values := [node["const"]] if "const" in node else node.get("enum"):
+            of_values = list(map(type_of, values))
+            kinds = [kind for kind in kinds if any(is_of(found, [kind]) for found in of_values)]
         plain = [kind for kind in kinds if kind != "null"]
         if not kinds:
             return self.anything(node, path)

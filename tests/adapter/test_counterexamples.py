@@ -1,0 +1,103 @@
+"""Schemas that a search has found to break a law of conversions, each with arguments: the laws hold for them now."""
+
+from typing import Any
+
+import pytest
+from adapter.support import assert_comes_back, convert, faults, obj
+
+from toolcrib.adapter.portability import TARGETS
+from toolcrib.model import DefaultValidator
+
+TEXT = {"type": "string"}
+WHOLE = {"type": "integer"}
+NUMBER = {"type": "number"}
+NULL = {"type": "null"}
+OBJECT_AND_MAP = {"allOf": [obj(x=WHOLE), {"type": "object", "additionalProperties": NUMBER}]}
+
+FOUND: dict[str, tuple[dict[str, Any], Any]] = {
+    "a null that means absence in one alternative alone": (
+        obj(
+            a={
+                "anyOf": [
+                    {"properties": {"A": NULL, "a": WHOLE}, "additionalProperties": {}},
+                    {"properties": {"a": NULL, "b": NUMBER}},
+                ]
+            }
+        ),
+        {"a": {"a": None}},
+    ),
+    "a root that is one of some constants": ({"anyOf": [{"const": {"a": 0}}, {"const": {}}]}, {"a": 0}),
+    "a root that is one of some values": ({"oneOf": [{"enum": [{"a": 0}, 1]}]}, {"a": 0}),
+    "a root of which one alternative is anything": ({"anyOf": [{}, {"const": {}}]}, {"a": 0}),
+    "a text or an object, beside properties": (
+        obj(a={"properties": {"x": WHOLE}, "anyOf": [TEXT, obj(y=WHOLE)]}),
+        {"a": "s"},
+    ),
+    "a constant or an object, beside properties": (
+        obj(a={"properties": {"x": WHOLE}, "anyOf": [{"const": 1.0}, {"required": ["x"]}]}),
+        {"a": 1.0},
+    ),
+    "a reference to a text, beside properties": (
+        obj(a={"properties": {"x": WHOLE}, "anyOf": [{"$ref": "#/$defs/s"}]}) | {"$defs": {"s": TEXT}},
+        {"a": "s"},
+    ),
+    "an object constant, beside other properties": (
+        obj(a={"properties": {"x": {}}, "oneOf": [{"enum": [{"y": True}]}]}),
+        {"a": {"y": True}},
+    ),
+    "all of a nullable object that is closed and of another one": (
+        obj(
+            a={
+                "allOf": [
+                    {"type": ["object", "null"], "properties": {"x": WHOLE}, "additionalProperties": False},
+                    {"type": ["object", "null"], "properties": {"y": WHOLE}},
+                ]
+            }
+        )
+        | {"required": ["a"]},
+        {"a": None},
+    ),
+    "all of an object and a map": (obj(a=OBJECT_AND_MAP), {"a": {"x": 1, "k": 1.5}}),
+    "a root that is all of an object and a map": (OBJECT_AND_MAP, {"x": 1, "k": 1.5}),
+    "an object beside all of a map": (
+        obj(a=obj(x=WHOLE) | {"allOf": [{"additionalProperties": NUMBER}]}),
+        {"a": {"k": 1.5}},
+    ),
+    "all of two maps": (
+        obj(a={"allOf": [{"additionalProperties": NUMBER}, {"additionalProperties": WHOLE}]}),
+        {"a": {"k": 1}},
+    ),
+    "all of a map and of properties by pattern": (
+        obj(
+            a={
+                "type": "object",
+                "allOf": [
+                    {"patternProperties": {"^x": NUMBER}},
+                    {"properties": {"y": NUMBER}, "patternProperties": {"^x": WHOLE}},
+                ],
+            }
+        ),
+        {"a": {"x1": 1, "y": 2}},
+    ),
+    "a text that is a number": (obj(a={"allOf": [TEXT, {"const": 3}]}), {}),
+    "a text that is an object": (obj(a={"allOf": [TEXT, {"const": {}}]}), {}),
+    "a text or null that is a number": (obj(a={"allOf": [{"type": ["string", "null"]}, {"const": 1}]}), {}),
+    "a number that is null": (obj(a={"allOf": [NUMBER, {"const": None}]}), {}),
+    "a text or null that is null": (
+        obj(a={"type": ["string", "null"], "const": None}) | {"required": ["a"]},
+        {"a": None},
+    ),
+    "a constant that an open object takes too": (
+        {"anyOf": [{"properties": {"b": {}}}, {"const": {"c": True}}]},
+        {"c": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("schema", "args"), FOUND.values(), ids=FOUND)
+def test_a_counterexample_of_an_earlier_search_holds(target: str, schema: dict[str, Any], args: Any) -> None:
+    DefaultValidator().validate(schema, args)
+    conversion = convert(schema, target)
+    assert_comes_back(conversion, target, args)
+    assert faults(conversion, target) == ()
