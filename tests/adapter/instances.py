@@ -4,7 +4,8 @@ import random
 from contextlib import suppress
 from typing import Any
 
-from toolcrib.errors import ValidationError
+from toolcrib.adapter.rewrite.source import ARRAY_WORDS, OBJECT_WORDS
+from toolcrib.errors import InvalidSchemaError, ValidationError
 from toolcrib.model import DefaultValidator
 
 _TEXTS = [
@@ -21,7 +22,6 @@ _TEXTS = [
 ]
 _KINDS = ["string", "integer", "number", "boolean", "null", "object", "array"]
 _DEPTH = 7
-_OF_OBJECTS = frozenset({"properties", "additionalProperties", "propertyNames"})
 
 
 class ImpossibleError(ValueError):
@@ -33,6 +33,7 @@ class Maker:
 
     def __init__(self, root: dict[str, Any], seed: int) -> None:
         self._root = root
+        self._validator = DefaultValidator()
         self._rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
 
     def make(self) -> Any:
@@ -54,29 +55,40 @@ class Maker:
         if "const" in schema or "enum" in schema:
             return self._rng.choice(schema.get("enum", [schema.get("const")]))
         if "allOf" in schema:
-            return self._make(self._all_of(schema), depth, share)
+            return self._fitting(schema, self._make(self._all_of(schema), depth, share))
         if word := next((word for word in ("anyOf", "oneOf") if word in schema), None):
-            return self._make(self._one_of(schema, word, depth), depth, share)
-        implied = (
-            "object" if not _OF_OBJECTS.isdisjoint(schema) else "array" if "prefixItems" in schema else None
-        )
-        kinds = schema.get("type", implied)
+            branch = self._one_of(schema, word, depth)
+            return self._fitting(schema, self._fitting(branch, self._make(branch, depth, share)))
+        is_object, is_array = not OBJECT_WORDS.isdisjoint(schema), not ARRAY_WORDS.isdisjoint(schema)
+        kinds = schema.get("type", "object" if is_object else "array" if is_array else None)
         kind = self._rng.choice(kinds) if isinstance(kinds, list) else kinds
         return self._of_kind(kind, schema, depth, share)
+
+    def _fitting(self, schema: Any, value: Any) -> Any:
+        """Return a value if it fits, so that none is valid only where it is not declared."""
+        root = {word: self._root[word] for word in ("$schema", "$defs", "definitions") if word in self._root}
+        try:
+            self._validator.validate({**root, "allOf": [schema]}, value)
+        except InvalidSchemaError:  # a reference to what is not there without the root
+            return value
+        except ValidationError:
+            raise ImpossibleError from None
+        return value
 
     def _one_of(self, schema: dict[str, Any], word: str, depth: int) -> Any:
         branch = self._branch(schema[word], depth)
         base = {key: value for key, value in schema.items() if key != word}
-        if not isinstance(branch, dict) or _is_scalar(branch):
+        if isinstance(branch, bool):
+            return base if branch and base else branch
+        if _is_scalar(branch):
             return branch
-        if not base.get("properties"):
-            return {**base, **branch}
-        required = [*base.get("required", []), *branch.get("required", [])]
-        return {
-            **base,
-            "required": required,
-            "properties": {**base["properties"], **branch.get("properties", {})},
-        }
+        if "$ref" in branch and base.get("properties"):
+            branch = {**self._find(branch["$ref"]), **_beside(branch)}
+        both = {**base, **branch}
+        if base.get("properties"):
+            both["required"] = [*base.get("required", []), *branch.get("required", [])]
+            both["properties"] = {**base["properties"], **branch.get("properties", {})}
+        return both
 
     def _all_of(self, schema: dict[str, Any]) -> dict[str, Any]:
         merged = {key: value for key, value in schema.items() if key != "allOf"}

@@ -12,6 +12,8 @@ TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}
 NUMBER = {"type": "number"}
 NULL = {"type": "null"}
+DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
+TUPLE_OF_DRAFT_7: dict[str, Any] = {"type": "array", "items": [{}], "additionalItems": False}
 OBJECT_AND_MAP = {"allOf": [obj(x=WHOLE), {"type": "object", "additionalProperties": NUMBER}]}
 
 FOUND: dict[str, tuple[dict[str, Any], Any]] = {
@@ -90,6 +92,31 @@ FOUND: dict[str, tuple[dict[str, Any], Any]] = {
     "a constant that an open object takes too": (
         {"anyOf": [{"properties": {"b": {}}}, {"const": {"c": True}}]},
         {"c": True},
+    ),
+    "a number where an object is implied or anything": (
+        obj(a={"anyOf": [{"properties": {"x": {}}}, {}]}),
+        {"a": 7},
+    ),
+    "a list where a map is implied or that very list": (
+        obj(a={"additionalProperties": {"default": -7}, "anyOf": [{}, {"enum": [["ß"]]}]}),
+        {"a": ["ß"]},
+    ),
+    "an object that only the alternative that is anything can pass": (
+        obj(a={"anyOf": [{"properties": {"x": {}}, "oneOf": [True]}, {}]}),
+        {"a": {"y": [1], "z": None}},
+    ),
+    "a root that is one of one of anything": ({"anyOf": [{"oneOf": [True]}]}, {"y": [1]}),
+    "a tuple of draft-07 beside properties": (
+        obj(a={"properties": {}, "oneOf": [TUPLE_OF_DRAFT_7, {"type": "object"}]}) | DRAFT_7,
+        {"a": [True]},
+    ),
+    "a tuple of draft-07 or a text": (
+        obj(a={**TUPLE_OF_DRAFT_7, "type": ["array", "string"]}) | DRAFT_7,
+        {"a": [True]},
+    ),
+    "one of anything and of what nothing fits": (
+        obj(a={"oneOf": [{}, {"$ref": "#/$defs/none"}]}) | {"$defs": {"none": {"allOf": [NUMBER, TEXT]}}},
+        {"a": True},
     ),
 }
 

@@ -204,14 +204,21 @@ def arguments_of(schema: dict[str, Any]) -> list[Any]:
     The arguments of a tool are an object, unless its schema plainly says something else.
     """
     try:
-        found = valid_arguments(schema, count=3, tries=12)
+        found, known = valid_arguments(schema, count=3, tries=12), declares(schema, schema)
     except (ToolcribError, RecursionError, TypeError, IndexError, KeyError, AttributeError):
         return []
     is_other = isinstance(schema.get("type"), str) and schema["type"] != "object"
-    declares = not {"properties", "additionalProperties", "anyOf", "oneOf", "allOf"}.isdisjoint(schema)
-    return (
-        found if is_other else [args for args in found if isinstance(args, dict) and (declares or not args)]
-    )
+    return found if is_other else [args for args in found if isinstance(args, dict) and (known or not args)]
+
+
+def declares(schema: Any, root: dict[str, Any]) -> bool:
+    """Tell whether a root says anything about arguments."""
+    if not isinstance(schema, dict):
+        return False
+    if not {"properties", "additionalProperties", "anyOf", "oneOf"}.isdisjoint(schema):
+        return True
+    target = root["$defs"].get(str(schema.get("$ref")).rpartition("/")[2]) if "$defs" in root else None
+    return any(declares(member, root) for member in (target, *schema.get("allOf", ())))
 
 
 def try_converting(raw: Any, target: str) -> Any:

@@ -43,6 +43,10 @@ class Losses:
         """How many were noted so far."""
         return len(self._noted)
 
+    def is_any_in(self, *keywords: str) -> bool:
+        """Return whether something was lost in the root's subschemas under some keywords."""
+        return any(path.startswith(f"/{word}/") for _, path, *_ in self._noted for word in keywords)
+
     def __bool__(self) -> bool:
         return bool(self._noted)
 

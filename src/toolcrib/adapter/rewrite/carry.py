@@ -3,15 +3,16 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.loss import step
+from toolcrib.adapter.rewrite.codec import COMPACT
 from toolcrib.adapter.rewrite.combine import merge_all
 from toolcrib.adapter.rewrite.describe import describe
-from toolcrib.adapter.rewrite.source import MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
+from toolcrib.adapter.rewrite.source import DEFINITIONS, MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
 from toolcrib.model.plain import copy_json
 
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Walk
 
-__all__ = ["carry"]
+__all__ = ["carry", "widen_exclusive"]
 
 _IN_PLACE: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas"})
 """The keywords whose subschemas look at the same value."""
@@ -28,11 +29,8 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         if rules.takes(word) and walk.may_stay(word, value):
             known = walk.losses.count
             found[word] = _inside(walk, word, value, path)
-            if word == "oneOf" and walk.losses.count > known and rules.keywords and "anyOf" not in node:
-                found["anyOf"] = found.pop("oneOf")
-                walk.losses.note(
-                    word, path, "is anyOf: more than one alternative may fit, as they are written"
-                )
+            if word == "oneOf" and "anyOf" not in node:
+                _exclude(walk, found, path, is_same=walk.losses.count == known)
         elif word == "const":
             walk.losses.note(word, path, "is an enum of one value")
             found["enum"] = [copy_json(value)]
@@ -48,6 +46,27 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         found["description"] = describe(found.get("description"), given)
     _complete(walk, found, path)
     return found
+
+
+def _exclude(walk: "Walk", found: dict[str, Any], path: str, *, is_same: bool) -> None:
+    """Keep `oneOf` only where its alternatives exclude one another as they did."""
+    if walk.rules.keywords and not is_same:
+        _widen(walk, found, path)
+    elif walk.rules.keywords:
+        walk.exclusive.append((found, path))
+
+
+def widen_exclusive(walk: "Walk") -> None:
+    """Make `oneOf` an `anyOf` where an alternative may refer to a definition that says less than it did."""
+    if walk.losses.is_any_in(*DEFINITIONS):
+        for found, path in walk.exclusive:
+            if '"$ref"' in COMPACT.encode(found["oneOf"]):
+                _widen(walk, found, path)
+
+
+def _widen(walk: "Walk", found: dict[str, Any], path: str) -> None:
+    found["anyOf"] = found.pop("oneOf")
+    walk.losses.note("oneOf", path, "is anyOf: more than one alternative may fit, as they are written")
 
 
 def _merged(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:

@@ -139,9 +139,14 @@ def only_adds(walk: "Walk", kinds: Any, members: list[Any], path: str) -> bool:
 
 def _declares(schema: Any) -> bool:
     """Return whether an alternative could have properties of its own."""
-    if type(schema) is not dict:
-        return schema is True
-    return schema.keys() <= ANNOTATIONS or not schema.keys().isdisjoint(_OPEN)
+    pending = [schema]
+    for one in pending:
+        if one is True or (type(one) is dict and (one.keys() <= ANNOTATIONS or not _OPEN.isdisjoint(one))):
+            return True
+        if type(one) is dict:
+            choices = (one.get(word) for word in ("anyOf", "oneOf"))
+            pending += [member for members in choices if type(members) is list for member in members]
+    return False
 
 
 def hoist(

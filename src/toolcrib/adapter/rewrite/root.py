@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.adapter.loss import step
-from toolcrib.adapter.rewrite.carry import carry
+from toolcrib.adapter.rewrite.carry import carry, widen_exclusive
 from toolcrib.adapter.rewrite.codec import WrapCodec
 from toolcrib.adapter.rewrite.combine import CONDITIONAL, hoist, is_object_with_choices, merge_all
 from toolcrib.adapter.rewrite.object_codecs import ObjectCodec
@@ -39,6 +39,7 @@ def rewrite_root(walk: "Walk") -> "Found":
     found, codec = _plain(walk, node, renamed) if is_plain else _wrap(walk)
     walk.references.keep_root(codec)
     found = _with_definitions(walk, found)
+    widen_exclusive(walk)
     if walk.source.changed and found.pop("$schema", None) is not None:
         walk.losses.note("$schema", "", "is left out, since newer words are used")
     return found, codec

@@ -22,6 +22,7 @@ __all__ = [
     "Source",
     "identity",
     "is_of",
+    "kinds_of",
     "type_of",
 ]
 
@@ -92,6 +93,21 @@ def type_of(value: Any) -> str:
 def is_of(kind: str, kinds: list[str]) -> bool:
     """Return whether a value of a JSON type is of one of the types that a schema says."""
     return kind in kinds if kind != "integer" else "integer" in kinds or "number" in kinds
+
+
+def kinds_of(node: dict[str, Any]) -> list[str]:
+    """Return the JSON types that a subschema speaks of, declared or implied; none if it could be anything."""
+    kinds = node.get("type")
+    if kinds is not None:
+        return [kinds] if type(kinds) is str else list(dict.fromkeys(kinds))
+    if "const" in node:
+        return [type_of(node["const"])]
+    if "enum" in node:
+        return list(dict.fromkeys(map(type_of, node["enum"])))
+    is_object, is_array = not OBJECT_WORDS.isdisjoint(node), not ARRAY_WORDS.isdisjoint(node)
+    if is_object != is_array:
+        return ["object"] if is_object else ["array"]
+    return []
 
 
 def identity(value: Any) -> str:
@@ -184,6 +200,14 @@ class Source:
                 read = _modern_tuple(read)
                 self.changed = True
         return read
+
+    def in_own_words(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return a subschema that was read as it can be read again: draft-07 knows no `prefixItems`."""
+        if not self._is_draft_7 or "prefixItems" not in schema:
+            return schema
+        kept = {word: value for word, value in schema.items() if word not in {"prefixItems", "items"}}
+        rest = {"additionalItems": schema["items"]} if "items" in schema else {}
+        return {**kept, "items": schema["prefixItems"], **rest}
 
     def _modernised(
         self, schema: dict[str, Any], note: Callable[[str, str, str], None], path: str

@@ -9,7 +9,15 @@ from toolcrib.adapter.rewrite.combine import hoist, only_adds, resolved
 from toolcrib.adapter.rewrite.describe import add_text
 from toolcrib.adapter.rewrite.merge import merge
 from toolcrib.adapter.rewrite.object_codecs import Field, ObjectCodec
-from toolcrib.adapter.rewrite.source import ANNOTATIONS, ARRAY_WORDS, OBJECT_WORDS, TYPES, is_of, type_of
+from toolcrib.adapter.rewrite.source import (
+    ANNOTATIONS,
+    ARRAY_WORDS,
+    OBJECT_WORDS,
+    TYPES,
+    is_of,
+    kinds_of,
+    type_of,
+)
 
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
@@ -19,6 +27,7 @@ from dataclasses import dataclass
 from toolcrib.adapter.rewrite.codec import (
     ArrayCodec,
     CodecError,
+    JsonTextCodec,
     Known,
     RefCodec,
     decode,
@@ -49,13 +58,15 @@ _ONLY_FOR_SOME: Final = frozenset().union(*_ONLY_FOR.values())
 _NULL: Final = {"type": "null"}
 _PLAIN_UNION: Final = _ANNOTATIONS | {"anyOf"}
 _PAIR: Final = 2
+_COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
 
 
 def split_types(walk: "Walk", node: dict[str, Any], kinds: list[str], path: str) -> "Found":
     """Return a subschema of several types as a union of one for each."""
     walk.losses.note("type", path, "the list of types is a union")
     outer = {word: value for word, value in node.items() if word in _ANNOTATIONS}
-    members = [only for kind in kinds if (only := _only(kind, node)) is not None]
+    found = [only for kind in kinds if (only := _only(kind, node)) is not None]
+    members = list(map(walk.source.in_own_words, found))
     return rewrite_union(walk, {**outer, "anyOf": members}, path, noted=True)
 
 
@@ -155,7 +166,7 @@ def _alternatives(walk: "Walk", base: dict[str, Any], members: list[Any], path: 
         both = member if is_said else merge([base, target]) if type(target) is dict else None
         if both is None:
             return None
-        merged.append(both if is_said else _of_own_types(both))
+        merged.append(both if is_said else walk.source.in_own_words(_of_own_types(both)))
     return merged
 
 
@@ -238,9 +249,10 @@ def _codec(
     others = [codec for codec, kind in zip(codecs, kinds, strict=True) if kind != {"null"}]
     if len(others) == 1 and others[0] is not None:
         return NullableCodec(others[0]) if len(codecs) > 1 else others[0]
+    originals = [resolved(walk, member, path) for member in members]
     branches = [
-        Branch(kind, codec, _declared(resolved(walk, member, path)))
-        for kind, codec, member in zip(kinds, codecs, members, strict=True)
+        Branch(kind, codec, _declared(original), _original_kinds(original))
+        for kind, codec, original in zip(kinds, codecs, originals, strict=True)
     ]
     return UnionCodec(branches, walk.tell_apart(members))
 
@@ -254,6 +266,14 @@ def _declared(schema: Any) -> frozenset[str] | None:
     return None if is_map or is_listed else frozenset(schema.get("properties", ()))
 
 
+def _original_kinds(schema: Any) -> frozenset[str]:
+    """Return the JSON types that an alternative is for, declared or implied; none if it is for all."""
+    if type(schema) is not dict or ("type" not in schema and not _COMBINING.isdisjoint(schema)):
+        return frozenset()
+    kinds = kinds_of(schema)
+    return frozenset([*kinds, "integer"] if "number" in kinds else kinds)
+
+
 @dataclass(slots=True)
 class Branch:
     """One alternative of a union."""
@@ -263,6 +283,12 @@ class Branch:
     codec: Codec | None
     declared: frozenset[str] | None = frozenset()
     """The properties that it names; None where it says what any property must be."""
+    original_kinds: frozenset[str] = frozenset()
+    """The JSON types that it is for, none for all; where they are implied it admits others too."""
+
+    def declares_all(self, value: Any) -> bool:
+        """Return whether it says what each property of a value in the original terms must be."""
+        return not isinstance(value, dict) or self.declared is None or value.keys() <= self.declared
 
     def names_all(self, value: Mapping[str, Any]) -> bool:
         """Return whether its converted object has every property that a value has."""
@@ -282,15 +308,14 @@ class UnionCodec:
     opaque: bool = False
 
     def encode(self, value: Any, path: str) -> Any:
-        chosen: Branch | None = None
-        for index, branch in enumerate(self.branches):
-            if self.fits(index, value):
-                if not isinstance(value, dict) or branch.declared is None or value.keys() <= branch.declared:
-                    return encode(branch.codec, value, path)
-                chosen = chosen or branch
-        if chosen is None:
+        fitting = [branch for index, branch in enumerate(self.branches) if self.fits(index, value)]
+        if not fitting:
             raise CodecError(path, "fits none of the alternatives of the schema")
-        return encode(chosen.codec, value, path)
+        kind = type_of(value)
+        own = [branch for branch in fitting if not branch.original_kinds or kind in branch.original_kinds]
+        naming = [branch for branch in own if branch.declares_all(value)]
+        free = [branch for branch in own if isinstance(branch.codec, JsonTextCodec)]
+        return encode((naming or free or own or fitting)[0].codec, value, path)
 
     def decode(self, value: Any, path: str, known: Known) -> Any:
         key = id(self), id(value)  # nested unions would otherwise try the same reading time and again

@@ -17,12 +17,11 @@ from toolcrib.adapter.rewrite.references import References
 from toolcrib.adapter.rewrite.scalars import rewrite_scalar
 from toolcrib.adapter.rewrite.source import (
     ANNOTATIONS,
-    ARRAY_WORDS,
     DEFINITIONS,
-    OBJECT_WORDS,
     SCALARS,
     Source,
     is_of,
+    kinds_of,
     type_of,
 )
 from toolcrib.adapter.rules import SchemaRules
@@ -75,6 +74,8 @@ class Walk:
         self.enum_values = self.enum_chars = self.name_chars = 0
         self.leftovers: dict[str, list[tuple[str, Any]]] = {}
         """What is still to be added to the description of the subschema at a path."""
+        self.exclusive: list[tuple[dict[str, Any], str]] = []
+        """The converted subschemas with `oneOf`, and their paths, which may yet turn out to exclude less."""
         self.merging: set[int] = set()
         """The targets of references that are merged into what is being converted."""
 
@@ -314,21 +315,6 @@ class Walk:
             self.losses.note("default", path, "does not fit its own schema, and is left out")
         else:
             self.losses.note("default", path, "is converted with its schema")
-
-
-def kinds_of(node: dict[str, Any]) -> list[str]:
-    """Return the JSON types that a subschema speaks of, declared or implied; none if it could be anything."""
-    kinds = node.get("type")
-    if kinds is not None:
-        return [kinds] if type(kinds) is str else list(dict.fromkeys(kinds))
-    if "const" in node:
-        return [type_of(node["const"])]
-    if "enum" in node:
-        return list(dict.fromkeys(map(type_of, node["enum"])))
-    is_object, is_array = not OBJECT_WORDS.isdisjoint(node), not ARRAY_WORDS.isdisjoint(node)
-    if is_object != is_array:
-        return ["object"] if is_object else ["array"]
-    return []
 
 
 def looks_around(pattern: str) -> bool:
