@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -31,12 +32,8 @@ from toolcrib.crib.sources.origins import Absence, Origin, Tools, names_of, serv
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Discovery, DocStore, Index, Store
 from toolcrib.discovery.keys import namespace_of
-from toolcrib.errors import (
-    CribStateError,
-    ServerUnavailableError,
-    StoreError,
-    ToolcribError,
-)
+from toolcrib.discovery.store.connection import is_damage, set_aside
+from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Middleware, Observer, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
@@ -284,7 +281,7 @@ class Engine:
     def _open_catalogue(self, origins: Collection[Origin]) -> CatalogueWriter:
         before = self.discovery, self._resolver, self._learning
         try:
-            kept, missed = self._read_catalogue({origin.key: origin.identity for origin in origins})
+            kept, missed = self._read_or_rebuild({origin.key: origin.identity for origin in origins})
         except StoreError as error:
             if self.settings.store is not None or self.hooks.store is not None:
                 raise
@@ -296,6 +293,22 @@ class Engine:
             origin.kept = origin.key in kept
             origin.missed = bool(kept) and origin.key in missed
         return CatalogueWriter(self.discovery, kept, missed)
+
+    def _read_or_rebuild(
+        self, identities: Mapping[str, str]
+    ) -> tuple[dict[str, StoredSource], frozenset[str]]:
+        """Take up what the store holds; a file of our own that is damaged is moved aside first."""
+        try:
+            return self._read_catalogue(identities)
+        except StoreError as error:
+            if self.settings.store is not None or not is_damage(error):
+                raise
+            aside = set_aside(Path(error.path))
+            _LOG.warning(
+                "the file of the catalogue was damaged; it is now %r, and the catalogue is built anew",
+                str(aside),
+            )
+        return self._read_catalogue(identities)
 
     def _read_catalogue(
         self, identities: Mapping[str, str]

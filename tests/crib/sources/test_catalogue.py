@@ -206,34 +206,72 @@ def flip(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE texts", b"CREATE \x8c\x8c\x8c\x8c\x8c texts"))
 
 
-DAMAGES = [
-    partial(drop, "tools"),
-    partial(drop, "texts"),
-    partial(drop, "derived"),
-    partial(drop, "usage"),
-    flip,
-]
+def overwrite(path: Path) -> None:
+    path.write_text("this is no database, but some text that is long enough to look at" * 20)
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=["tools", "texts", "derived", "usage", "flipped"])
-async def test_a_catalogue_of_our_own_that_is_damaged_is_done_without(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Any
+DAMAGES = {
+    "tools": partial(drop, "tools"),
+    "texts": partial(drop, "texts"),
+    "derived": partial(drop, "derived"),
+    "usage": partial(drop, "usage"),
+    "flipped": flip,
+    "overwritten": overwrite,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_a_catalogue_of_our_own_that_is_damaged_is_moved_aside_and_built_anew(
+    tmp_path: Path, little: Any, caplog: pytest.LogCaptureFixture, damage: Any
+) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"text": little()}}))
+    async with Crib(path):
+        pass
+    file = catalogue_file(path)
+    damage(file)
+    damaged = file.read_bytes()
+    with caplog.at_level(logging.WARNING), anyio.fail_after(PATIENCE):
+        async with Crib(path) as crib:
+            await crib.ready()
+            assert crib.discovery.index.store is not None
+    aside = file.with_name(f"{file.name}.damaged")
+    assert f"it is now {str(aside)!r}, and the catalogue is built anew" in caplog.text
+    assert aside.read_bytes() == damaged
+    caplog.clear()
+    async with Crib(path) as crib:
+        assert "text:shout" in crib.discovery.index
+    assert "damaged" not in caplog.text
+
+
+async def test_a_catalogue_of_a_later_release_stays_where_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "toolcrib.toml"
     path.write_text("")
     async with Crib(path):
         pass
-    damage(catalogue_file(path))
-    crib = Crib(path)
-    crib.add(shop)
+    file = catalogue_file(path)
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 1000")
+    connection.close()
     with caplog.at_level(logging.WARNING):
-        async with crib:
+        async with Crib(path) as crib:
             assert crib.discovery.index.store is None
-            assert (await crib.run("shop", {"name": "bolt"})).structured == {"name": "bolt"}
     assert "the catalogue is not kept" in caplog.text
-    path.write_text(f"store = {json.dumps(str(catalogue_file(path)))}")
+    assert [each.name for each in file.parent.glob("*.damaged*")] == []
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_a_damaged_store_that_was_asked_for_is_left_as_it_is(tmp_path: Path, damage: Any) -> None:
+    path = tmp_path / "catalogue.db"
+    async with Crib({"store": str(path)}):
+        pass
+    damage(path)
+    damaged = path.read_bytes()
     with pytest.raises(StoreError):
-        await Crib(path).__aenter__()
+        await Crib({"store": str(path)}).__aenter__()
+    assert path.read_bytes() == damaged
 
 
 async def test_a_store_that_was_asked_for_must_work(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from toolcrib.errors import StoreError
 
-__all__ = ["CLOSED", "connect", "explained", "transaction"]
+__all__ = ["CLOSED", "connect", "explained", "is_damage", "set_aside", "transaction"]
 
 CLOSED = "it is closed; open it again"
 _DAMAGED = "it is damaged; put back a copy, or move the file away, so that the catalogue is built anew"
@@ -22,6 +22,8 @@ _REASONS = {
     sqlite3.SQLITE_TOOBIG: "a value is too large for one row; make it smaller",
 }
 """What went wrong and what to do, by SQLite's primary result code."""
+_DAMAGES = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR}
+"""The codes of a file that is no database, or not a whole one, or lacks a table."""
 
 
 def connect(
@@ -79,3 +81,28 @@ def _reason(error: sqlite3.Error | UnicodeDecodeError, timeout: float) -> str:
         return f"another process has been writing it for {timeout:g} s; try again, or allow a longer timeout"
     message = f"{getattr(error, 'sqlite_errorname', code)}: {error}"
     return f"{_REASONS[primary]} ({message})" if primary in _REASONS else f"it cannot be used ({message})"
+
+
+def is_damage(error: StoreError) -> bool:
+    """Return whether a file of our own failed since it is damaged, which no other try will mend."""
+    cause = error.__cause__
+    code = getattr(cause, "sqlite_errorcode", None)
+    if code is None:
+        return isinstance(cause, sqlite3.OperationalError | UnicodeDecodeError)
+    return code & 0xFF in _DAMAGES
+
+
+def set_aside(path: Path) -> Path:
+    """Move a damaged file and what SQLite keeps beside it out of the way, and return where it is now.
+
+    Raises:
+        StoreError: it cannot be moved.
+    """
+    aside = path.with_name(f"{path.name}.damaged")
+    try:
+        for suffix in ("", "-wal", "-shm"):
+            if (each := path.with_name(path.name + suffix)).exists():
+                each.replace(aside.with_name(aside.name + suffix))
+    except OSError as error:
+        raise StoreError(str(path), f"it is damaged, and cannot be moved ({error.strerror})") from error
+    return aside
