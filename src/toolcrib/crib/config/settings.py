@@ -1,6 +1,7 @@
 """All settings, as one record."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,12 +36,22 @@ MEMORY = "memory"
 """What `store` says where the catalogue is not to be kept."""
 NO_FILE = "configuration"
 """What settings are called that stand in no file."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
 def _file(path: str) -> str:
     if path.lower().startswith(("http://", "https://")):
         raise PydanticCustomError("document", "a document is a file; download it first")
     return path
+
+
+def _store(place: str) -> str:
+    scheme, separator, _ = place.partition("://")
+    if separator and _SCHEME.fullmatch(scheme):
+        raise PydanticCustomError(
+            "store", "give the path of a file: no store is known for {scheme}://", {"scheme": scheme}
+        )
+    return place
 
 
 class OpenApiSettings(Section):
@@ -172,7 +183,7 @@ class Settings(Section):
     """MCP servers by name; the name is the namespace of their tools."""
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
-    store: FilePath | None = None
+    store: Annotated[FilePath, AfterValidator(_store)] | None = None
     """The file of the catalogue, or `memory`; else a configuration file has one in the user's data."""
     timeout: Seconds = 60.0
     """For how many seconds a call may run that does not say otherwise."""
