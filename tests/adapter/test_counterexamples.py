@@ -81,6 +81,10 @@ FOUND: dict[str, tuple[dict[str, Any], Any]] = {
         ),
         {"a": {"x1": 1, "y": 2}},
     ),
+    "any value beside a map of implied objects": (
+        {"properties": {"x": {}}, "anyOf": [{"additionalProperties": {"properties": {"c": {}}}}]},
+        {"x": True},
+    ),
     "a text that is a number": (obj(a={"allOf": [TEXT, {"const": 3}]}), {}),
     "a text that is an object": (obj(a={"allOf": [TEXT, {"const": {}}]}), {}),
     "a text or null that is a number": (obj(a={"allOf": [{"type": ["string", "null"]}, {"const": 1}]}), {}),

@@ -50,9 +50,12 @@ def _closes_over(schema: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _in_map(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose properties also say what the other one wants of those that it does not name."""
+    """Return a schema whose properties also say what the other one wants of those that it does not name.
+
+    What only implies a type is not added: it would be taken for the type of all that it does not forbid.
+    """
     wanted = other.get("additionalProperties", True)
-    if wanted in _ANYTHING or "properties" not in schema:
+    if type(wanted) is not dict or "type" not in wanted or "properties" not in schema:
         return schema
     named = other.get("properties", {})
     properties = {
