@@ -57,8 +57,9 @@ class Maker:
         if "allOf" in schema:
             return self._fitting(schema, self._make(self._all_of(schema), depth, share))
         if word := next((word for word in ("anyOf", "oneOf") if word in schema), None):
-            branch = self._one_of(schema, word, depth)
-            return self._fitting(schema, self._fitting(branch, self._make(branch, depth, share)))
+            branch = self._branch(schema[word], depth)
+            value = self._make(self._beside_branch(schema, word, branch), depth, share)
+            return self._fitting(schema, self._fitting(branch, value))
         is_object, is_array = not OBJECT_WORDS.isdisjoint(schema), not ARRAY_WORDS.isdisjoint(schema)
         kinds = schema.get("type", "object" if is_object else "array" if is_array else None)
         kind = self._rng.choice(kinds) if isinstance(kinds, list) else kinds
@@ -75,8 +76,7 @@ class Maker:
             raise ImpossibleError from None
         return value
 
-    def _one_of(self, schema: dict[str, Any], word: str, depth: int) -> Any:
-        branch = self._branch(schema[word], depth)
+    def _beside_branch(self, schema: dict[str, Any], word: str, branch: Any) -> Any:
         base = {key: value for key, value in schema.items() if key != word}
         if isinstance(branch, bool):
             return base if branch and base else branch

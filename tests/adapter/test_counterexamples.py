@@ -109,6 +109,17 @@ FOUND: dict[str, tuple[dict[str, Any], Any]] = {
         obj(a={"anyOf": [{"properties": {"x": {}}, "oneOf": [True]}, {}]}),
         {"a": {"y": [1], "z": None}},
     ),
+    "a text that an implied object does not forbid": (
+        obj(
+            a={
+                "anyOf": [
+                    {"properties": {"x": {}}, "anyOf": [False, {}]},
+                    {"oneOf": [{"const": {}}, {"type": "string"}]},
+                ]
+            }
+        ),
+        {"a": "s"},
+    ),
     "a root that is one of one of anything": ({"anyOf": [{"oneOf": [True]}]}, {"y": [1]}),
     "a tuple of draft-07 beside properties": (
         obj(a={"properties": {}, "oneOf": [TUPLE_OF_DRAFT_7, {"type": "object"}]}) | DRAFT_7,

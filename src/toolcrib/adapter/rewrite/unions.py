@@ -315,7 +315,11 @@ class UnionCodec:
         own = [branch for branch in fitting if not branch.original_kinds or kind in branch.original_kinds]
         naming = [branch for branch in own if branch.declares_all(value)]
         free = [branch for branch in own if isinstance(branch.codec, JsonTextCodec)]
-        return encode((naming or free or own or fitting)[0].codec, value, path)
+        for branch in (*naming, *free, *own, *fitting):
+            encoded = encode(branch.codec, value, path)
+            if type_of(encoded) in branch.kinds:
+                return encoded
+        return encode(fitting[0].codec, value, path)
 
     def decode(self, value: Any, path: str, known: Known) -> Any:
         key = id(self), id(value)  # nested unions would otherwise try the same reading time and again
