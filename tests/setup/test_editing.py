@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
@@ -537,6 +539,27 @@ def test_a_backup_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: 
         add_server(path, "time", UVX).write()
     assert [each.name for each in tmp_path.iterdir()] == ["mcp.json"]
     assert path.read_text() == JSONC
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from toolcrib.setup.editing import add_server
+os.fsync = lambda _: os._exit(9)  # as if killed: nothing is cleaned up
+add_server(Path(sys.argv[1]), "time", {"command": "x"}).write()
+"""
+
+
+def test_what_a_killed_edit_left_behind_is_gone_after_the_next_one(tmp_path: Path) -> None:
+    path = written(tmp_path / "mcp.json", JSONC)
+    others = written(tmp_path / ".mcp.json.k3_x81qz", "of somebody else")
+    for _ in range(2):
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+        assert killed.returncode == 9
+    assert path.read_text() == JSONC
+    assert len(list(tmp_path.iterdir())) > 2
+    add_server(path, "time", UVX).write()
+    assert {each.name for each in tmp_path.iterdir()} == {"mcp.json", "mcp.json.bak", others.name}
 
 
 def test_a_server_in_json_is_written_as_other_clients_read_it() -> None:

@@ -18,6 +18,9 @@ from toolcrib.setup.editing.secrets import without_secrets
 __all__ = ["Edit", "backups", "locked"]
 
 _NUMBER = re.compile(r"\.bak(?:\.(\d+))?")
+_SCRATCH = "toolcrib-"
+_LEFT_BEHIND = re.compile(rf"\..+\.{_SCRATCH}[a-z0-9_]{{8}}")
+"""What an edit that was killed leaves in the folder."""
 _TIME = 10.0
 """For how many seconds another process is waited for."""
 _PAUSE = 0.02
@@ -68,6 +71,7 @@ class Edit:
             target = self.path.resolve()  # a link stays one
             target.parent.mkdir(parents=True, exist_ok=True)
             with locked(target.parent):
+                _clean_up(target.parent)
                 edit = self if read_text(target) == self.before else self._afresh()
                 return edit._put(target) if edit.changes else None  # noqa: SLF001 - of the same kind
         except (OSError, RuntimeError, UnicodeEncodeError) as error:
@@ -118,7 +122,7 @@ def _rights(target: Path, *, private: bool) -> int:
 
 def _place(target: Path, content: bytes, *, rights: int, like: Path) -> None:
     """Put content in the place of a file; whoever reads it meanwhile sees the one or the other."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.{_SCRATCH}")
     made = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -134,6 +138,13 @@ def _place(target: Path, content: bytes, *, rights: int, like: Path) -> None:
     except BaseException:
         made.unlink(missing_ok=True)
         raise
+
+
+def _clean_up(folder: Path) -> None:
+    """Remove what killed edits left in a folder: nobody else writes there while it is locked."""
+    for each in folder.iterdir():
+        if _LEFT_BEHIND.fullmatch(each.name):
+            each.unlink(missing_ok=True)
 
 
 def _umask() -> int:
