@@ -13,14 +13,7 @@ from anyio import to_thread
 
 from toolcrib.concurrency.background import Background
 from toolcrib.crib.availability import AvailabilityResolver
-from toolcrib.crib.compose import (
-    Hooks,
-    make_index,
-    make_middleware,
-    make_observers,
-    open_audit,
-    open_store,
-)
+from toolcrib.crib.compose import Hooks, make_index, make_middleware, make_observers, open_audit, open_store
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
@@ -43,12 +36,8 @@ __all__ = ["Engine"]
 _LOG = logging.getLogger("toolcrib.crib")
 _CLOSING_TIME = 15.0
 """How many seconds everything together may take to stop."""
-_WRITING_TIME = 10.0
-"""How many of them may go into writing the catalogue."""
-_FLUSHING_TIME = 2.0
-"""How many may go into writing the audit."""
-
-
+_WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
+"""How many of them may go into writing the catalogue, and into writing the audit."""
 _ITSELF = "it is toolcrib with this very configuration, and would start itself without end"
 
 
@@ -86,7 +75,7 @@ class Engine:
         self._life: Background | None = None
         self._failure: BaseException | None = None
         self._set_catalogue(hooks.store)
-        self._set_runner()
+        self.runner = self.runner_for(self._resolver)
 
     def _set_catalogue(self, store: Store | None) -> None:
         index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
@@ -95,9 +84,6 @@ class Engine:
         self.discovery = Discovery(index, DocStore(self._resolver, texts=store), store=owned)
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
-
-    def _set_runner(self) -> None:
-        self.runner = self.runner_for(self._resolver)
 
     def runner_for(
         self, resolver: Resolver, waiting: Waiting | None = None, observers: Sequence[Observer] = ()
@@ -190,7 +176,7 @@ class Engine:
         self.names = names_of(settings)
         self._apis = Apis(settings, self.hooks.environ)
         self._observers, self._middleware = observers, make_middleware(settings)
-        self._set_runner()
+        self.runner = self.runner_for(self._resolver)
 
     def _take_up(
         self, settings: Settings, reload: Reload, listing: ToolLister, servers: McpServers
@@ -210,7 +196,7 @@ class Engine:
             servers.replace(name, config)
         gone_servers, fresh_servers = replaced(before, settings)
         gone_apis, fresh_apis = self._apis.change(settings)
-        self._set_runner()
+        self.runner = self.runner_for(self._resolver)
         origins = self._origins(servers)
         fresh = fresh_servers | fresh_apis
         for name, known in listing.origins.items():
@@ -283,16 +269,21 @@ class Engine:
         try:
             kept, missed = self._read_or_rebuild({origin.key: origin.identity for origin in origins})
         except StoreError as error:
-            if self.settings.store is not None or self.hooks.store is not None:
+            if self._is_store_named:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
             self.discovery, self._resolver, self._learning = before
             kept, missed = {}, frozenset()
-        self._set_runner()
+        self.runner = self.runner_for(self._resolver)
         for origin in origins:
             origin.kept = origin.key in kept
             origin.missed = bool(kept) and origin.key in missed
         return CatalogueWriter(self.discovery, kept, missed)
+
+    @property
+    def _is_store_named(self) -> bool:
+        """Whether the user or the program says where the catalogue is kept, which then must work."""
+        return self.settings.store is not None or self.hooks.store is not None
 
     def _read_or_rebuild(
         self, identities: Mapping[str, str]
@@ -301,12 +292,11 @@ class Engine:
         try:
             return self._read_catalogue(identities)
         except StoreError as error:
-            if self.settings.store is not None or not is_damage(error):
+            if self._is_store_named or not is_damage(error):
                 raise
-            aside = set_aside(Path(error.path))
+            aside = str(set_aside(Path(error.path)))
             _LOG.warning(
-                "the file of the catalogue was damaged; it is now %r, and the catalogue is built anew",
-                str(aside),
+                "the file of the catalogue was damaged; it is now %r, and a new one is filled", aside
             )
         return self._read_catalogue(identities)
 

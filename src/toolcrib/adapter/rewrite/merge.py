@@ -15,7 +15,7 @@ _SMALLEST: Final = frozenset(
     {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"}
 )
 _CLOSING: Final = ("unevaluatedProperties", "patternProperties", "propertyNames")
-_ANYTHING: Final = ({}, True)
+_ANYTHING: Final[tuple[Any, ...]] = ({}, True)
 
 
 def merge(schemas: Iterable[dict[str, Any]]) -> dict[str, Any] | None:

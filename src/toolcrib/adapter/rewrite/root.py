@@ -25,11 +25,11 @@ _OUTSIDE: Final = _DEFINITIONS | {"$schema", "$id"}
 
 def rewrite_root(walk: "Walk") -> "Found":
     """Return the whole schema converted, and the codec of the arguments."""
-    node = read = walk.source.read(walk.source.root, walk.losses.note, "")
+    node, is_merged = walk.source.read(walk.source.root, walk.losses.note, ""), True
     if "$ref" in node or "allOf" in node:
         merged, _ = merge_all(walk, node, "")
-        node, read = merged or node, merged
-    is_plain = read is not None and _is_object(node)
+        node, is_merged = merged or node, merged is not None
+    is_plain = is_merged and _is_object(node)
     if is_plain and not walk.rules.root_unions and not _COMBINING.isdisjoint(node):
         is_plain = _is_flat(walk, node)
         if is_plain:

@@ -168,7 +168,7 @@ def _without_deep_tools(value: Any) -> Any:
     """Return a message in which only the names are left of tools that are nested too deep."""
     result = value.get("result") if isinstance(value, dict) else None
     tools = result.get("tools") if isinstance(result, dict) else None
-    if not isinstance(tools, list):
+    if not isinstance(tools, list) or result is None:
         return value
     kept = [{"name": each.get("name"), TOO_DEEP: True} if _is_deep(each) else each for each in tools]
     return {**value, "result": {**result, "tools": kept}}
@@ -176,7 +176,7 @@ def _without_deep_tools(value: Any) -> Any:
 
 def _is_deep(definition: Any) -> bool:
     """Return whether an object has more levels than there may be."""
-    level = [definition] if isinstance(definition, dict) else []
+    level: list[Any] = [definition] if isinstance(definition, dict) else []
     for _ in range(MAX_LEVELS):
         inner = (each.values() if isinstance(each, dict) else each for each in level)
         level = [member for members in inner for member in members if isinstance(member, dict | list)]
