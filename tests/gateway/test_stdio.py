@@ -167,6 +167,19 @@ async def test_lines_that_are_no_messages_are_answered_and_harm_nothing() -> Non
 
 
 @pytest.mark.anyio
+async def test_a_line_that_is_too_long_is_answered_with_an_error_and_the_next_one_is_read() -> None:
+    async with piped() as (write, read, _):
+        os.set_blocking(write, False)
+        left = memoryview(b"x" * 68 * 2**20 + b"\n" + message("initialize", HELLO))
+        while left:
+            await anyio.wait_writable(write)
+            left = left[os.write(write, left[: 2**16]) :]
+        refused = await line(read)
+        assert (await line(read))["result"]["serverInfo"]["name"] == "toolcrib"
+    assert refused["error"] == {"code": -32700, "message": "a line may have 67,108,864 bytes"}
+
+
+@pytest.mark.anyio
 async def test_a_client_that_reads_no_more_has_left() -> None:
     async with piped() as (write, read, ended):
         os.write(write, message("initialize", HELLO))

@@ -22,7 +22,12 @@ _CHUNK = 64 * 1024
 _ATOMIC = 4096
 """How many bytes a pipe that has room takes without waiting."""
 _LONGEST = 64 * 2**20
-"""How long a line may be; a client that sends longer ones is not understood."""
+"""How long a line may be; a longer one is skipped, and answered with an error."""
+_TOO_LONG = mcp_types.JSONRPCError(
+    jsonrpc="2.0",
+    id=None,
+    error=mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=f"a line may have {_LONGEST:,} bytes"),
+)
 _CANCELLED = "notifications/cancelled"
 _In = SessionMessage | Exception
 
@@ -140,7 +145,10 @@ async def _read(
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with put, back:
             async for line in _lines(stdin):
-                await _take(conversation, line, put, back)
+                if line is None:
+                    await back.send(SessionMessage(_TOO_LONG))
+                else:
+                    await _take(conversation, line, put, back)
             if not conversation.stop.asked.is_set():
                 conversation.stop.ask()
             await anyio.sleep_forever()  # what is put is read as long as somebody could put more
@@ -176,21 +184,25 @@ def _complaint(error: PydanticError) -> mcp_types.JSONRPCError:
     return mcp_types.JSONRPCError(jsonrpc="2.0", id=None, error=data)
 
 
-async def _lines(stdin: int) -> AsyncIterator[bytes]:
-    """Yield the lines that a client writes; what stands after the last one is none."""
+async def _lines(stdin: int) -> AsyncIterator[bytes | None]:
+    """Yield the lines that a client writes, and None for one that is too long, of which nothing is kept."""
     parts: list[bytes] = []
     size = 0
     while data := await _some(stdin):
         *ends, rest = data.split(b"\n")
         for end in ends:
             line = b"".join((*parts, end))
+            is_whole = size <= _LONGEST
             parts, size = [], 0
-            if line.strip():
+            if is_whole and line.strip():
                 yield line
-        parts.append(rest)
+        was_whole = size <= _LONGEST
         size += len(rest)
-        if size > _LONGEST:
-            return
+        if size <= _LONGEST:
+            parts.append(rest)
+        elif was_whole:
+            parts = []
+            yield None
 
 
 async def _some(stdin: int) -> bytes:
