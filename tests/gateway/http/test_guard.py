@@ -109,7 +109,12 @@ async def test_the_token_is_asked_for_but_not_by_probes() -> None:
 
 
 async def test_a_token_that_cannot_be_made_out_is_told_at_once() -> None:
-    for token, said in (("${NOBODY}", "NOBODY"), (" spaced ", "printable"), ("${EMPTY:-}", "printable")):
+    for token, said in (
+        ("${NOBODY}", "NOBODY"),
+        (" spaced ", "without spaces"),
+        ("spaced out", "without spaces"),
+        ("${EMPTY:-}", "printable"),
+    ):
         gateway = Gateway({"gateway": {"token": token}}, environ={}, frontends=lambda *_: LittleFace())
         with pytest.raises(ConfigError, match=said):
             await gateway.__aenter__()

@@ -112,8 +112,8 @@ def token_of(settings: GatewaySettings, source: str, environ: Mapping[str, str] 
     fill = Expansion(os.environ if environ is None else environ)
     token = fill.text(settings.token, path="/gateway/token")
     problems = list(fill.problems)
-    if not problems and not (token.isascii() and token.isprintable() and token.strip() == token and token):
-        reason = "must be printable ASCII without spaces around it; make one with: openssl rand -hex 32"
+    if not problems and not (token.isascii() and token.isprintable() and " " not in token and token):
+        reason = "must be printable ASCII without spaces; make one with: openssl rand -hex 32"
         problems.append(Problem("/gateway/token", "token", reason))
     if problems:
         raise ConfigError(source, tuple(problems))
