@@ -1,11 +1,12 @@
 """What becomes of calls when a gateway is told to stop, or its client goes away."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from mcp_types import ElicitResult
 from waiting import PATIENCE, until
 
 from toolcrib.gateway import Gateway
+from toolcrib.gateway.http.asgi import ResponseSender
 
 # ruff: noqa: SIM117 - the outer one is what the test is about
 
@@ -279,3 +281,52 @@ def test_a_process_ends_well() -> None:
     assert (child.returncode, said) == (0, b"")
     assert errors.endswith(b"the end\n")
     assert b"Traceback" not in errors
+
+
+DEEP = b"[" * 100_000
+
+
+async def test_json_that_is_nested_deeply_is_refused_while_it_stops(caplog: pytest.LogCaptureFixture) -> None:
+    face = LittleFace()
+    async with stopped_by_signals(face, shutdown_timeout=600.0) as (url, _):
+        async with (
+            httpx.AsyncClient(headers=MODERN, timeout=PATIENCE) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(lambda: client.post(f"{url}/mcp", json=WAIT))
+            await face.started.wait()
+            told(signal.SIGTERM)
+            await heard(url)
+            answer = await client.post(f"{url}/mcp", content=DEEP)
+            face.go_on.set()
+    assert (answer.status_code, answer.json()) == (503, {"error": "the gateway is stopping"})
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_request_of_deeply_nested_json_can_be_broken_off() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await ResponseSender(send).break_off(DEEP, "the gateway is stopping")
+    assert [message.get("status") for message in sent] == [503, None]
+
+
+@pytest.mark.parametrize("count", [1, 5], ids=["one", "a storm"])
+async def test_clients_that_take_nothing_of_their_answers_do_not_hold_it_up(count: int) -> None:
+    """Half of an answer is with the system, and half with us: whoever reads nothing gets no more of it."""
+    face = LittleFace()
+    content = {**WAIT, "params": {**WAIT["params"], "name": "echo", "arguments": {"text": "x" * 3_000_000}}}  # type: ignore[dict-item]
+    body = json.dumps(content).encode()
+    async with stopped_by_signals(face, shutdown_timeout=600.0, request_timeout=600.0) as (url, ended):
+        host, port = httpx.URL(url).host, httpx.URL(url).port or 0
+        async with AsyncExitStack() as clients:
+            for _ in range(count):
+                client = await clients.enter_async_context(await anyio.connect_tcp(host, port))
+                lines = [f"{name}: {value}" for name, value in {**MODERN, "mcp-name": "echo"}.items()]
+                head = "\r\n".join(["POST /mcp HTTP/1.1", f"Host: {host}", *lines])
+                await client.send(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            await until(lambda: len(face.callers) == count)
+            told(signal.SIGTERM)
+            await ended.wait()

@@ -1,12 +1,12 @@
 """The HTTP application: MCP endpoints, health and metrics."""
 
-import json
 import math
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from pydantic_core import from_json
 
 from toolcrib import __version__
 from toolcrib.concurrency.in_flight import InFlight
@@ -200,7 +200,7 @@ def _begins(scope: Scope) -> bool:
     if scope["method"] != "POST":
         return bool(scope["method"] != "DELETE")
     try:
-        message = json.loads(scope["toolcrib.body"])
+        message = from_json(scope["toolcrib.body"])
     except ValueError:
         return True
     keys = message.keys() if isinstance(message, dict) else ()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from mcp_types import CONNECTION_CLOSED
+from pydantic_core import from_json
 
 __all__ = [
     "CLOSE",
@@ -107,7 +108,7 @@ def _kinds(begun: Message) -> Headers:
 def _id_of(asked: bytes) -> Any:
     """Return the id of a JSON-RPC request; None where it is none."""
     try:
-        message = json.loads(asked)
+        message = from_json(asked)
     except ValueError:
         return None
     return message.get("id") if isinstance(message, dict) and "method" in message else None

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolcrib.crib import GatewaySettings
 
-__all__ = ["HEADER_BYTES", "CoalescingTransport", "bounded"]
+__all__ = ["HEADER_BYTES", "Bounded", "CoalescingTransport", "bounded"]
 
 HEADER_BYTES = 32 * 1024
 """How long the headers of a request may be."""
@@ -21,6 +21,8 @@ _AHEAD = 100
 """How many requests a client may send before it has the answer to an earlier one."""
 _LEAST = 16 * 1024
 """How many bytes a client must take of what waits for it, within the time that a request may take."""
+_HURRIED = 2.0
+"""Within how many seconds it must do so while the gateway stops."""
 _LATE = b"HTTP/1.1 408 Request Timeout"
 _LARGE = b"HTTP/1.1 413 Content Too Large"
 _LONG = b"HTTP/1.1 431 Request Header Fields Too Large"
@@ -31,10 +33,10 @@ _SMALL = 16 * 1024
 
 def bounded(current: Callable[[], GatewaySettings]) -> type[HttpToolsProtocol]:
     """Return a protocol that holds clients to the settings of each moment."""
-    return type("Bounded", (_Bounded,), {"current": staticmethod(current)})
+    return type("Bounded", (Bounded,), {"current": staticmethod(current)})
 
 
-class _Bounded(HttpToolsProtocol):
+class Bounded(HttpToolsProtocol):
     """Uvicorn's, which by itself waits for ever, and takes headers and trailers however long they are."""
 
     cycle: Any
@@ -44,6 +46,8 @@ class _Bounded(HttpToolsProtocol):
     """What cuts the connection off when a request does not arrive in time; None while none is arriving."""
     _departure: Any = None
     """Likewise, when what is sent is not taken."""
+    _is_hurried = False
+    """Whether the gateway is stopping, so that nobody is waited for who takes nothing."""
     _waiting = 0
     """How many bytes the client had not taken when last looked at."""
     _in_headers = True
@@ -126,6 +130,12 @@ class _Bounded(HttpToolsProtocol):
         super().timeout_keep_alive_handler()
         self._look_after()
 
+    def hurry(self) -> None:
+        """Give the client less time to take what waits for it, from here on."""
+        if not self._is_hurried:
+            self._is_hurried, self._departure = True, _ended(self._departure)
+        self._look_after()
+
     def pause_writing(self) -> None:
         """Wait until the client has taken what was sent."""
         super().pause_writing()
@@ -191,7 +201,9 @@ class _Bounded(HttpToolsProtocol):
         """See to it that what waits to be sent is taken, or given up."""
         if self._departure is None and self.transport.get_write_buffer_size():
             self._waiting = self._untaken()
-            self._departure = self.loop.call_later(self.current().request_timeout, self._give_up)
+            within = self.current().request_timeout
+            within = min(within, _HURRIED) if self._is_hurried else within
+            self._departure = self.loop.call_later(within, self._give_up)
 
     def _give_up(self) -> None:
         self._departure = None

@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import uvicorn
@@ -13,7 +13,7 @@ from anyio.abc import TaskStatus
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.gateway.http.app import HttpApp, Served
 from toolcrib.gateway.http.guard import Guard
-from toolcrib.gateway.http.protocol import bounded
+from toolcrib.gateway.http.protocol import Bounded, bounded
 from toolcrib.gateway.signals import Stop, until_urged
 
 __all__ = ["address_of", "listen", "serve"]
@@ -22,6 +22,8 @@ _BACKLOG = 128
 """How many connections wait to be accepted; all that wait are accepted at once, so they need descriptors."""
 _RESERVE = 384
 """How many descriptors are kept for other things than connections: servers, files, and those that wait."""
+_HURRY = 0.5
+"""How often, in seconds, connections are looked at while the gateway stops."""
 _LAST = 1.0
 """For how many seconds what is broken off may say so."""
 
@@ -96,10 +98,13 @@ async def serve(
 
 
 async def _drain(site: HttpApp, server: "_Server") -> None:
-    """Wait until everything is answered, and the answers have been taken."""
-    await site.drained()
-    await site.end()
-    await server.taken()
+    """Wait until everything is answered, and the answers have been taken by clients that take anything."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.hurry)
+        await site.drained()
+        await site.end()
+        await server.taken()
+        tasks.cancel_scope.cancel()
 
 
 def _config(app: Any, served: Served) -> uvicorn.Config:
@@ -154,6 +159,13 @@ class _Server(uvicorn.Server):
         """Begin to listen, and say so."""
         await super().startup(sockets)
         self._started.started()
+
+    async def hurry(self) -> None:
+        """Cut off clients that take nothing of what they are sent, until cancelled."""
+        while True:
+            for connection in list(self.server_state.connections):
+                cast("Bounded", connection).hurry()
+            await anyio.sleep(_HURRY)
 
     async def taken(self) -> None:
         """Wait until clients have taken what they were sent."""
