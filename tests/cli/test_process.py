@@ -104,7 +104,7 @@ def test_a_failure_that_nobody_reads_keeps_its_exit_code() -> None:
     assert [done.returncode, done.stderr] == [2, b""]
 
 
-def on_terminal(*args: str, typed: bytes = b"") -> str:
+def on_terminal(*args: str, typed: bytes = b"", code: int = 0) -> str:
     """Return what the command shows on a terminal."""
     ours, theirs = pty.openpty()
     environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "70"}
@@ -119,8 +119,33 @@ def on_terminal(*args: str, typed: bytes = b"") -> str:
         pass
     finally:
         os.close(ours)
-    assert done.wait(PATIENCE) == 0
+    assert done.wait(PATIENCE) == code
     return shown.decode()
+
+
+STEERING = "\x1b]0;title\x07\x1b[2J\x9b2J\x08"
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["--demo", "run", STEERING], 2),
+        (["--demo", "--debug", "run", f"text:{STEERING}"], 2),
+        (["--demo", "serve", "--toolset", STEERING], 2),
+        (["status", "--config", f"{STEERING}.toml"], 2),
+        (["add", "time", "--dry-run", "--config", f"{STEERING}.toml", "--", "uvx"], 0),
+        (["add", "time", "--no-check", "--config", f"{STEERING}.toml", "--", "uvx"], 0),
+    ],
+    ids=["run", "debug", "serve", "status", "diff", "add"],
+)
+def test_an_argument_that_would_steer_a_terminal_is_shown_without_that(
+    args: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = on_terminal(*args, code=code)
+    assert "title" in text
+    for steering in ("\x1b]", "\x07", "\x1b[2J", "\x9b", "\x08"):
+        assert steering not in text
 
 
 def test_a_terminal_gets_colours_and_bars() -> None:

@@ -108,7 +108,9 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
     if code == INTERRUPTED or isinstance(error, FailedError):
         return code
     if debug:
-        sys.stderr.writelines(traceback.format_exception(error))
+        from toolcrib.cli.screen import clean  # noqa: PLC0415 - an error while starting must be light
+
+        sys.stderr.writelines(map(clean, traceback.format_exception(error)))
     if as_json:
         from toolcrib.cli.screen import show_json  # noqa: PLC0415 - an error while starting must be light
 

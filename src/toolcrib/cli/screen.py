@@ -150,7 +150,7 @@ def waiting(text: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with console(stderr=True).status(text):
+    with console(stderr=True).status(clean(text)):
         yield
 
 
@@ -171,10 +171,11 @@ def progress(text: str) -> Iterator[Advance]:
         redirect_stderr=False,
     )
     with shown:
-        task = shown.add_task(text, total=None)
+        named = clean(text)
+        task = shown.add_task(named, total=None)
 
         def advance(done: float, total: float | None, word: str | None) -> None:
-            line = text if word is None else f"{text}: {clean(word)[:60]}"
+            line = named if word is None else f"{named}: {clean(word)[:60]}"
             shown.update(task, completed=done, total=total, description=line)
 
         yield advance

@@ -8,7 +8,7 @@ import click
 
 from toolcrib.cli.commands.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.exits import NotFoundError
-from toolcrib.cli.screen import note, show_json, show_text
+from toolcrib.cli.screen import clean, note, show_json, show_text
 from toolcrib.cli.state import State, common
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _tell_merge(merged: "Merge", *, dry_run: bool) -> None:
     if dry_run:
         show_text(merged.edit.diff or "nothing would change")
     else:
-        click.echo(f"imported {', '.join(taken) or 'nothing'} into {merged.edit.path}")
+        click.echo(clean(f"imported {', '.join(taken) or 'nothing'} into {merged.edit.path}"))
     if merged.same:
         note(f"{', '.join(merged.same)}: in our configuration already")
     for name in merged.conflicts:
@@ -192,7 +192,7 @@ def _show(state: State, client: str, facts: dict[str, Any]) -> None:
     if "diff" in facts:
         show_text(facts["diff"] or "nothing would change")
     elif facts["changed"]:
-        click.echo(f"changed {facts['file']}; restart {client} to see it")
+        click.echo(clean(f"changed {facts['file']}; restart {client} to see it"))
     else:
-        click.echo(f"{facts['file']} is as it should be")
+        click.echo(clean(f"{facts['file']} is as it should be"))
     tell_notes(facts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.exits import UNAVAILABLE, FailedError, NotFoundError
-from toolcrib.cli.screen import note, show_json, show_text, waiting
+from toolcrib.cli.screen import clean, note, show_json, show_text, waiting
 from toolcrib.cli.state import State, common, wait_for
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
         _tell(state, facts)
         return
     if not state.json:
-        click.echo(f"added {name!r} to {path}" if edit.changes else f"{name!r} is in {path} already")
+        text = f"added {name!r} to {path}" if edit.changes else f"{name!r} is in {path} already"
+        click.echo(clean(text))
         tell_notes(facts)
     probed = None if asked.no_check or asked.disabled else _check(path, name)
     if state.json:
@@ -234,5 +235,5 @@ def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa:
     if state.json or dry_run:
         _tell(state, facts)
     else:
-        click.echo(f"removed {name!r} from {path}")
+        click.echo(clean(f"removed {name!r} from {path}"))
         tell_notes(facts)

@@ -111,7 +111,8 @@ async def _serve_with(
         if transport == "stdio":
             if sys.stdin.isatty():
                 here, program = this_command(), this_command(absolute=True)
-                click.echo(_STDIO.format(here=here, program=program, more=_as_here(state, source)), err=True)
+                text = _STDIO.format(here=here, program=program, more=_as_here(state, source))
+                click.echo(clean(text), err=True)
             await gateway.serve_stdio(state.toolset)
         else:
             await gateway.serve_http(**place, on_ready=lambda url: _tell(state, gateway, url))

@@ -7,7 +7,7 @@ import click
 
 from toolcrib.cli.commands.running import TIMEOUT
 from toolcrib.cli.naming import why_failed
-from toolcrib.cli.screen import heading, show_json, show_table, waiting
+from toolcrib.cli.screen import clean, heading, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 from toolcrib.errors import ServerUnavailableError
 
@@ -105,12 +105,12 @@ async def _tokens(view: "View") -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    click.echo(f"configuration  {facts['config'] or 'none'}")
+    click.echo(clean(f"configuration  {facts['config'] or 'none'}"))
     catalogue = facts["catalogue"]
     kept = f", kept in {catalogue['keptIn']}" if catalogue["keptIn"] else ", kept in memory only"
     spaces = catalogue["namespaces"]
     namespaces = "1 namespace" if len(spaces) == 1 else f"{len(spaces):,} namespaces"
-    click.echo(f"catalogue      {catalogue['tools']:,} tools in {namespaces}{kept}")
+    click.echo(clean(f"catalogue      {catalogue['tools']:,} tools in {namespaces}{kept}"))
     if facts["toolsets"]:
         click.echo(f"toolsets       {', '.join(facts['toolsets'])}")
     if facts["tokens"]["tools"]:
