@@ -79,7 +79,7 @@ class Engine:
 
     def _set_catalogue(self, store: Store | None) -> None:
         index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
-        self._resolver = AvailabilityResolver(index, self.why_absent)
+        self._resolver: Resolver = AvailabilityResolver(index, self.why_absent)
         owned = None if store is self.hooks.store else store  # whoever gave a store closes it
         self.discovery = Discovery(index, DocStore(self._resolver, texts=store), store=owned)
         self._learning = Learning(self.discovery)
