@@ -1,12 +1,19 @@
 """The crib for programs without an event loop."""
 
+import gc
+import json
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from servers import launch
 from waiting import PATIENCE, wait_until
 
 from toolcrib import SyncCrib
@@ -149,18 +156,66 @@ def test_a_server_is_used_from_many_threads(little: Any) -> None:
         assert crib.status()["text"].state == "ready"
 
 
-def test_servers_need_with_and_a_closed_crib_says_so(little: Any) -> None:
+def test_the_first_call_starts_the_servers_and_closing_stops_them(little: Any) -> None:
     crib = SyncCrib({"mcpServers": {"text": little()}})
-    with pytest.raises(CribStateError, match=r"not started .*; use it within `with crib:`"):
-        crib.search("letters")
-    with crib:
-        pass
+    assert crib.status() == {}
+    assert crib.run("text:shout", {"text": "a"}).structured == {"result": "A"}
+    server = crib.run("text:get_pid").structured["result"]
+    with crib:  # what has been started is not started again
+        assert crib.run("text:get_pid").structured["result"] == server
+    wait_until(lambda: not launch.alive(server))
     with pytest.raises(CribStateError, match="closed"):
         crib.search("letters")
     with pytest.raises(CribStateError, match="closed already"):
         crib.__enter__()
     with pytest.raises(ConfigError):
         SyncCrib({"mcpServers": {"a": {}}})
+
+
+def test_many_threads_may_make_the_first_call(little: Any) -> None:
+    crib = SyncCrib({"mcpServers": {"text": little()}})
+    with ThreadPoolExecutor(8) as pool:
+        given = list(pool.map(lambda _: crib.run("text:get_pid").structured["result"], range(8)))
+    assert len(set(given)) == 1
+    crib.close()
+
+
+def test_a_conversion_has_the_tools_of_the_servers(little: Any) -> None:
+    crib = SyncCrib({"mcpServers": {"text": little()}})
+    assert "text:shout" in {made.tool_id for made in crib.convert("openai")}
+    crib.close()
+
+
+def test_a_crib_that_is_dropped_stops_its_servers(little: Any) -> None:
+    crib = SyncCrib({"mcpServers": {"text": little()}})
+    server = crib.run("text:get_pid").structured["result"]
+    del crib
+
+    def has_ended() -> bool:
+        gc.collect()
+        return not launch.alive(server)
+
+    wait_until(has_ended)
+
+
+def test_a_program_ends_with_its_servers_although_nothing_was_closed(tmp_path: Path) -> None:
+    servers = {"text": {"command": sys.executable, "args": ["-S", "-I", launch.LITTLE]}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    code = (
+        "from toolcrib import SyncCrib\n"
+        "crib = SyncCrib('mcp.json')\n"
+        "print(crib.run('text:get_pid').structured['result'])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert ran.stderr == ""
+    assert not launch.alive(int(ran.stdout))
 
 
 def test_entering_that_fails_leaves_no_thread_behind(tmp_path: Any) -> None:

@@ -11,9 +11,9 @@ from typing import Generic, Literal, TypeVar
 import anyio
 from anyio import to_thread
 from anyio.from_thread import BlockingPortal, check_cancelled
-from anyio.lowlevel import checkpoint_if_cancelled, current_token
+from anyio.lowlevel import checkpoint_if_cancelled
 
-__all__ = ["LoopEndedError", "LoopThread", "in_thread", "runs_a_loop", "stop_if_given_up"]
+__all__ = ["LoopEndedError", "LoopThread", "in_thread", "stop_if_given_up"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._portal: BlockingPortal | None = None
+        self._thread: threading.Thread | None = None
         self._end: weakref.finalize[..., LoopThread] | None = None
         self._process = 0
         self._is_closed = False
@@ -54,6 +55,10 @@ class LoopThread:
         except _NotRunningError as error:  # it was ended by what it ran, such as an exit, or at this moment
             self._forget(error.portal)
             return work.result_in(self._running())
+
+    def is_this_thread(self) -> bool:
+        """Return whether the calling thread runs the loop, so that it cannot wait for an answer of it."""
+        return threading.current_thread() is self._thread
 
     def keep(self) -> None:
         """Let no other loop take the place of this one: something lives in it."""
@@ -74,9 +79,9 @@ class LoopThread:
             if self._portal is not None and self._process != os.getpid():
                 self._lose("forked")  # a fork has the objects, but not the thread
             if self._portal is None:
-                thread, self._portal = _start()
+                self._thread, self._portal = _start()
                 self._process = os.getpid()
-                self._end = weakref.finalize(self, _end, thread, self._portal, self._process)
+                self._end = weakref.finalize(self, _end, self._thread, self._portal, self._process)
             return self._portal
 
     def _forget(self, portal: BlockingPortal) -> None:
@@ -90,15 +95,6 @@ class LoopThread:
         if self._end is not None:
             self._end.detach()
         self._end = self._portal = None
-
-
-def runs_a_loop() -> bool:
-    """Return whether this thread runs an event loop, which stands still while the thread waits."""
-    try:
-        current_token()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _start() -> tuple[threading.Thread, BlockingPortal]:

@@ -114,6 +114,11 @@ class Crib(View):
         audit = self._engine.audit
         return None if audit is None else audit.status
 
+    @property
+    def needs_start(self) -> bool:
+        """Whether there are servers or APIs, and nobody has entered this crib yet."""
+        return self._shared.state == "fresh" and bool(self._engine.names)
+
     async def __aenter__(self) -> Self:
         if self._shared.state != "fresh":
             raise CribStateError(f"this crib is {self._shared.state} already; make another")

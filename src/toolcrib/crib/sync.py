@@ -1,11 +1,13 @@
 """The same crib for programs without an event loop."""
 
+import threading
+import weakref
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from toolcrib.concurrency.loop import LoopEndedError, LoopThread, runs_a_loop
+from toolcrib.concurrency.loop import LoopEndedError, LoopThread
 from toolcrib.crib.availability import Ref
 from toolcrib.crib.code import Named
 from toolcrib.crib.config.files import Config
@@ -36,19 +38,13 @@ if TYPE_CHECKING:
 __all__ = ["SyncCrib"]
 
 T = TypeVar("T")
-_WITHIN = "this thread runs an event loop, which would stand still; use Crib and await, or another thread"
+_WITHIN = "this is the event loop of the crib, which would wait for itself; use Crib and await, or a thread"
 _ENDED = {
     "closed": "this crib is closed already; make another",
     "closed meanwhile": "this crib was closed before the answer was there",
     "forked": "this crib was opened by the process that this one was forked from; make another",
     "stopped": "the event loop of this crib was ended by what it ran; make another",
 }
-
-
-class _Inner(Crib):
-    """A crib that is entered by the one around it."""
-
-    _way_in = "with crib:"
 
 
 class SyncCrib:
@@ -62,16 +58,20 @@ class SyncCrib:
     >>> crib.run("add", {"a": 1, "b": 2}).structured
     3
 
-    Servers and APIs need `with crib:`; without, the thread is started by the first call, and ends with the
-    crib. It may be used from many threads, but not from within an event loop. Interrupting a call, as with
+    `with crib:` starts servers and APIs, and stops them at its end. Without it the first call starts them;
+    they stop with `close`, with a crib that nobody holds any more, and with the program. It may be used from
+    many threads and in notebooks, whose event loop stands still meanwhile. Interrupting a call, as with
     Ctrl-C, cancels the tool. For views of a part of the tools there is `Crib.view`.
     """
 
     def __init__(self, config: Config = None, **hooks: Any) -> None:
         """Read a configuration; nothing is started. What is taken is what `Crib` takes."""
-        self._crib = _Inner(config, **hooks)
+        self._crib = Crib(config, **hooks)
         self._loop = LoopThread()
         self._is_open = False
+        self._opening = threading.Lock()
+        self._end: weakref.finalize[..., SyncCrib] | None = None
+        """Closes a crib that a call has started; None where nothing was, or `with` will."""
 
     def __repr__(self) -> str:
         return f"<Sync{repr(self._crib)[1:]}"
@@ -87,8 +87,21 @@ class SyncCrib:
         return self._crib.discovery
 
     def __enter__(self) -> Self:
+        with self._opening:
+            if (
+                self._end is not None and self._end.detach()
+            ):  # a call has started it: from here on, `with` ends it
+                self._end = None
+            else:
+                self._open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _open(self) -> None:
         try:
-            self._ask(self._crib.__aenter__)
+            self._call(self._crib.__aenter__)
         except CribStateError:  # it is open, and stays so, or closed
             raise
         except BaseException:
@@ -96,19 +109,13 @@ class SyncCrib:
             raise
         self._is_open = True
         self._loop.keep()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def close(self) -> None:
-        """Stop everything, as leaving `with` does; a crib that was never entered may also be just dropped."""
+        """Stop everything, as leaving `with` does."""
         self._is_open = False
-        try:
-            with suppress(CribStateError):  # it is closed already
-                self._ask(partial(self._crib.__aexit__, None, None, None))
-        finally:
-            self._loop.close()
+        if self._end is not None:
+            self._end.detach()
+        _close(self._crib, self._loop)
 
     def add(
         self,
@@ -202,7 +209,8 @@ class SyncCrib:
     def convert(
         self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any
     ) -> "list[Conversion]":
-        """Return tools in the format of a provider."""
+        """Return tools in the format of a provider, once the servers and APIs have listed theirs."""
+        self.namespaces()
         return self._crib.convert(target, tools=tools, **options)
 
     def resources(self) -> tuple[Resource, ...]:
@@ -248,14 +256,38 @@ class SyncCrib:
         return self._ask(status) if self._is_open else self._crib.status()
 
     def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return what an asynchronous function returns, run in the loop of the crib.
+        """Return what an asynchronous function returns, run in the loop of the crib; servers are started.
 
         Raises:
-            CribStateError: the crib is closed, or is closed meanwhile; or this thread runs a loop itself.
+            CribStateError: the crib is closed, or is closed meanwhile; or this thread runs its loop.
         """
-        if runs_a_loop():
-            raise CribStateError(_WITHIN)
-        try:
-            return self._loop.call(question)
-        except LoopEndedError as error:
-            raise CribStateError(_ENDED[error.reason]) from error
+        if not self._is_open:
+            with self._opening:  # whoever comes while another starts it has to wait
+                if self._crib.needs_start:
+                    self._open()
+                    self._end = weakref.finalize(self, _close, self._crib, self._loop)
+        return self._call(question)
+
+    def _call(self, question: Callable[[], Awaitable[T]]) -> T:
+        return _call(self._loop, question)
+
+
+def _call(loop: LoopThread, question: Callable[[], Awaitable[T]]) -> T:
+    if loop.is_this_thread():
+        raise CribStateError(_WITHIN)
+    try:
+        return loop.call(question)
+    except LoopEndedError as error:
+        raise CribStateError(_ENDED[error.reason]) from error
+
+
+def _close(crib: Crib, loop: LoopThread) -> None:
+    """Stop a crib, then its loop; without what it belongs to, which may be gone."""
+    if loop.is_this_thread():  # the collector may come by anywhere
+        threading.Thread(target=_close, args=(crib, loop), daemon=True).start()
+        return
+    try:
+        with suppress(CribStateError):  # it is closed already
+            _call(loop, partial(crib.__aexit__, None, None, None))
+    finally:
+        loop.close()
