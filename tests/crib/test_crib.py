@@ -10,6 +10,7 @@ import pytest
 from waiting import PATIENCE, until
 
 from toolcrib import Crib, Tool, tool
+from toolcrib.discovery import Summary
 from toolcrib.errors import (
     BackendUnavailableError,
     ConfigError,
@@ -94,6 +95,45 @@ async def test_adding_is_a_decorator() -> None:
     assert str(triple.tool.id) == "math:triple:1.2.0"
     assert triple.tool.tags == ("big-numbers",)
     assert (await crib.run("math:triple", {"x": 2})).structured == 6
+
+
+async def test_adding_takes_everything_that_makes_a_tool(crib: Crib) -> None:
+    @crib.add(
+        name="total",
+        title="Total",
+        namespace="shop",
+        description="Add up a bill.",
+        annotations={"readOnlyHint": True},
+        arguments={"prices": {"type": "array", "required": True}},
+    )
+    def compute(prices: list[float]) -> float:
+        """Compute something."""
+        return sum(prices)
+
+    record = compute.tool
+    assert (str(record.id), record.title, record.description) == ("shop:total", "Total", "Add up a bill.")
+    assert record.annotations is not None
+    assert record.annotations.read_only_hint
+    assert (await crib.run("shop:total", {"prices": [1, 2]})).structured == 3
+    again = crib.add(compute, name="sum", arguments={"prices": {"type": "array"}})
+    assert again.tool.input_schema.get("required", []) == []
+    assert (record.name, again.tool.title) == ("total", "Total")
+    with pytest.raises(TypeError, match="no option 'titel'; did you mean 'title'"):
+        crib.add(compute, titel="Total")  # type: ignore[call-overload]
+
+
+async def test_a_result_is_read_in_one_step(crib: Crib) -> None:
+    found = await crib.search("add up an order")
+    best = found[0]
+    assert best is found.items[0]
+    assert found[:1] == (best,)
+    for field in (*Summary.model_fields, "description"):
+        if field != "summary":
+            assert getattr(best, field) == getattr(best.summary, field)
+    assert (await crib.run(best.id, {"prices": [4, 6]})).structured == 10
+    listed = (await crib.tools())[-1]
+    assert listed.description == listed.short_description
+    assert "description" not in listed.to_json()
 
 
 async def test_a_tool_is_added_under_another_name_without_changing_it(crib: Crib) -> None:

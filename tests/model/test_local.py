@@ -328,7 +328,7 @@ def test_every_option_reaches_the_record() -> None:
 
 
 def test_an_option_that_does_not_exist_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(TypeError, match=r"tool\(\) has no option 'descripton'; did you mean 'description'\?"):
+    with pytest.raises(TypeError, match=r"a tool has no option 'descripton'; did you mean 'description'\?"):
         tool(descripton="x")  # type: ignore[call-overload]  # that is the point
 
 

@@ -1,8 +1,7 @@
 """One object that keeps tools, finds them and runs them."""
 
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
 
 from toolcrib.crib.code import Sandboxes
 from toolcrib.crib.compose import Hooks
@@ -17,13 +16,17 @@ from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.trace import AuditStatus
-from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, tool
+from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
+from toolcrib.model.local import check_options, replaced
 from toolcrib.runtime import Sandbox
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter
 
 __all__ = ["Crib"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Crib(View):
@@ -37,7 +40,7 @@ class Crib(View):
     ...     return a + b
     >>> async def main() -> int:
     ...     found = await crib.search("sum of two numbers")
-    ...     return (await crib.run(found.items[0].summary.id, {"a": 1, "b": 2})).structured
+    ...     return (await crib.run(found[0].id, {"a": 1, "b": 2})).structured
     >>> anyio.run(main)
     3
 
@@ -138,69 +141,42 @@ class Crib(View):
             await self._engine.close()
 
     @overload
-    def add(
-        self,
-        function: Tool,
-        /,
-        *,
-        namespace: str | None = None,
-        version: str | None = None,
-        tags: Iterable[str] = (),
-    ) -> Tool: ...
+    def add(self, function: Tool, /, **options: Unpack[ToolOptions]) -> Tool: ...
+
+    @overload
+    def add(self, function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> LocalTool[P, R]: ...
 
     @overload
     def add(
-        self,
-        function: Callable[..., Any],
-        /,
-        *,
-        namespace: str | None = None,
-        version: str | None = None,
-        tags: Iterable[str] = (),
-    ) -> LocalTool[..., Any]: ...
+        self, function: None = None, /, **options: Unpack[ToolOptions]
+    ) -> Callable[[Callable[P, R]], LocalTool[P, R]]: ...
 
-    @overload
-    def add(
-        self,
-        function: None = None,
-        /,
-        *,
-        namespace: str | None = None,
-        version: str | None = None,
-        tags: Iterable[str] = (),
-    ) -> Callable[[Callable[..., Any]], LocalTool[..., Any]]: ...
-
-    def add(
-        self,
-        function: Tool | Callable[..., Any] | None = None,
-        /,
-        *,
-        namespace: str | None = None,
-        version: str | None = None,
-        tags: Iterable[str] = (),
-    ) -> Any:
+    def add(self, function: Any = None, /, **options: Any) -> Any:
         """Add a typed function, or a tool made of one, and return the tool; also as a decorator.
 
-        A `Tool` without a function is added where its `backend` says what runs it. What is given here stands
-        instead of what the tool says of itself.
+        The options are those of `tool`: name, title, description, annotations, arguments and the like. They
+        stand instead of what the tool says of itself. A `Tool` without a function is added where its
+        `backend` says what runs it.
 
         Raises:
             InvalidToolError: it cannot be made a tool.
             InvalidSchemaError: a schema of the tool cannot be used.
         """
-        labels: Any = tags
+        check_options(options)
+        labels: Any = options.get("tags")
         if isinstance(labels, Iterable) and not isinstance(labels, str):
-            labels = tuple(labels)  # it may give them once only, and a decorator be used again
-        options = {"namespace": namespace, "version": version, "tags": labels}
-        changes = {name: value for name, value in options.items() if value}
+            options["tags"] = tuple(labels)  # it may give them once only, and a decorator be used again
+        changes: Any = {
+            name: value
+            for name, value in options.items()
+            if value or (name == "arguments" and value is not None)
+        }
         if function is None:
             return lambda decorated: self.add(decorated, **changes)
         self._check_open()
         if isinstance(function, Tool):
-            return self._add_record(function.replace(**changes) if changes else function)
-        made = copy.copy(function) if isinstance(function, LocalTool) else tool(function)
-        if changes:
-            made.tool = made.tool.replace(**changes)
+            return self._add_record(replaced(function, changes))
+        made = function.replace(**changes) if isinstance(function, LocalTool) else tool(function, **changes)
         backend = LocalBackend(name=str(made.tool.id))
         self._engine.register(made.tool, backend)
         self._engine.handlers.add(backend.name, made)

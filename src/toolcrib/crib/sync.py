@@ -29,7 +29,7 @@ from toolcrib.execution.mcp import (
     ServerStatus,
 )
 from toolcrib.execution.progress import Progress
-from toolcrib.model import Tool, ToolDoc, ToolExample, ToolId
+from toolcrib.model import Tool, ToolDoc, ToolExample, ToolId, ToolOptions
 from toolcrib.runtime import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
@@ -117,17 +117,9 @@ class SyncCrib:
             self._end.detach()
         _close(self._crib, self._loop)
 
-    def add(
-        self,
-        function: Any = None,
-        /,
-        *,
-        namespace: str | None = None,
-        version: str | None = None,
-        tags: Iterable[str] = (),
-    ) -> Any:
+    def add(self, function: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
         """Add a typed function or a tool, as `Crib.add` does; a coroutine runs in the loop of the crib."""
-        return self._crib.add(function, namespace=namespace, version=version, tags=tags)
+        return self._crib.add(function, **options)
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first."""

@@ -41,7 +41,7 @@ class Discovery:
     ...     return sum(prices)
     >>> crib = Discovery()
     >>> crib.register(order_total, doc={"notes": "Prices are in euros."})
-    >>> found = crib.search("sum of the bill").items[0].summary.id
+    >>> found = crib.search("sum of the bill")[0].id
     >>> crib.describe(found, "full").notes
     'Prices are in euros.'
     """

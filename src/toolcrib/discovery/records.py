@@ -1,6 +1,6 @@
 """Records of summaries, search results and pages."""
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, overload
 
 from pydantic import Field
 
@@ -40,9 +40,14 @@ class Summary(Record):
     tags: tuple[str, ...] = ()
     """Its tags, normalised: at most `MAX_TAGS` of at most `MAX_TAG_LENGTH` characters."""
 
+    @property
+    def description(self) -> str:
+        """The short description."""
+        return self.short_description
+
 
 class Result(Record):
-    """One tool that may answer a question."""
+    """One tool that may answer a question; what its summary says is also said by itself."""
 
     summary: Summary
     """The tool."""
@@ -52,6 +57,56 @@ class Result(Record):
     """The kind of search that the score comes from."""
     confidence: Annotated[float, Field(ge=0, le=1)]
     """How far the tool can be trusted to fit, from a raw signal; comparable across searches."""
+
+    @property
+    def id(self) -> str:
+        """The id of the tool, to run or describe it by."""
+        return self.summary.id
+
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        return self.summary.name
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of the tool, such as its server."""
+        return self.summary.namespace
+
+    @property
+    def description(self) -> str:
+        """The short description of the tool."""
+        return self.summary.short_description
+
+    @property
+    def short_description(self) -> str:
+        """The short description of the tool."""
+        return self.summary.short_description
+
+    @property
+    def category(self) -> str | None:
+        """The category of the tool."""
+        return self.summary.category
+
+    @property
+    def input_modes(self) -> tuple[str, ...]:
+        """The kinds of content that the tool takes."""
+        return self.summary.input_modes
+
+    @property
+    def output_modes(self) -> tuple[str, ...]:
+        """The kinds of content that the tool gives back."""
+        return self.summary.output_modes
+
+    @property
+    def security_summary(self) -> str | None:
+        """What the tool may do, in a few words."""
+        return self.summary.security_summary
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the tool."""
+        return self.summary.tags
 
 
 class Page(Record, Generic[Item]):
@@ -69,6 +124,15 @@ class Page(Record, Generic[Item]):
 
     def __len__(self) -> int:
         return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+        return self.items[index]
 
 
 class SearchDoc(Record):

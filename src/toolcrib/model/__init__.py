@@ -13,7 +13,7 @@ from toolcrib.model.argschema import (
 from toolcrib.model.backend import LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
 from toolcrib.model.docs import ObservedOutput, SchemaInfo, ToolDoc, ToolExample
-from toolcrib.model.local import Context, LocalTool, LogLevel, tool
+from toolcrib.model.local import Context, LocalTool, LogLevel, ToolOptions, tool
 from toolcrib.model.protocols import Resolver, ToolGateway
 from toolcrib.model.results import RunResult, ToolCallRecord
 from toolcrib.model.schema.source import schema_of
@@ -47,6 +47,7 @@ __all__ = [
     "ToolExample",
     "ToolGateway",
     "ToolId",
+    "ToolOptions",
     "apply_defaults",
     "normalize_tags",
     "parse_arg_schema",

@@ -1,5 +1,6 @@
 """A tool made of a typed Python function."""
 
+import copy
 import inspect
 import sys
 import typing
@@ -7,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial, update_wrapper
 from types import FrameType
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -22,19 +23,39 @@ from toolcrib.model.record import problems_of
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool, ToolAnnotations
 
-__all__ = ["Context", "LocalTool", "LogLevel", "is_context", "tool"]
+__all__ = [
+    "Context",
+    "LocalTool",
+    "LogLevel",
+    "ToolOptions",
+    "check_options",
+    "is_context",
+    "replaced",
+    "tool",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _PACKAGE = __file__.removesuffix("model/local.py").removesuffix("model\\local.py")
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
-_OPTIONS = (
-    "name", "namespace", "version", "tags", "title", "description", "annotations", "arguments",
-)  # fmt: skip
 _NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError, ValueError)
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 """As MCP has them, from the least to the gravest."""
+
+
+class ToolOptions(TypedDict, total=False):
+    """Facts of a tool beside its function; what is left out, or None, is read from the function."""
+
+    name: str | None
+    namespace: str | None
+    version: str | None
+    tags: Iterable[str]
+    title: str | None
+    description: str | None
+    annotations: ToolAnnotations | Mapping[str, Any] | None
+    arguments: ArgSchema | Mapping[str, Any] | None
+    """A light argument schema, instead of the one that the signature gives."""
 
 
 class LocalTool(Generic[P, R]):
@@ -60,6 +81,14 @@ class LocalTool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function."""
         return self.function(*args, **kwargs)
+
+    def replace(self, **options: Unpack[ToolOptions]) -> Self:
+        """Return the same function as a tool of which something else is said."""
+        made = copy.copy(self)
+        made.tool = replaced(self.tool, options)
+        if "arguments" in options:
+            made._arguments = None  # noqa: SLF001 - they are no longer those of the signature
+        return made
 
     def read_arguments(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments that came as JSON as the types that the function declares.
@@ -94,17 +123,7 @@ def tool(function: Callable[P, R], /) -> LocalTool[P, R]: ...
 
 
 @overload
-def tool(
-    *,
-    name: str | None = None,
-    namespace: str | None = None,
-    version: str | None = None,
-    tags: Iterable[str] = (),
-    title: str | None = None,
-    description: str | None = None,
-    annotations: ToolAnnotations | None = None,
-    arguments: ArgSchema | Mapping[str, Any] | None = None,
-) -> Callable[[Callable[P, R]], LocalTool[P, R]]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], LocalTool[P, R]]: ...
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -123,13 +142,23 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Raises:
         InvalidToolError: a parameter has no JSON Schema, or cannot be passed by name.
     """
-    for option in options:
-        if option not in _OPTIONS:
-            raise TypeError(f"tool() has no option {option!r}{did_you_mean(option, _OPTIONS)}")
+    check_options(options)
     frame = _user()
     if function is not None:
         return _make(function, frame, **options)
     return lambda decorated: _make(decorated, frame, **options)
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Refuse what cannot be said of a tool.
+
+    Raises:
+        TypeError: there is no such option.
+    """
+    for option in options:
+        if option not in ToolOptions.__annotations__:
+            hint = did_you_mean(option, ToolOptions.__annotations__)
+            raise TypeError(f"a tool has no option {option!r}{hint}")
 
 
 def _user() -> FrameType:
@@ -163,11 +192,8 @@ def _make(
     if arguments is None:
         adapter = _adapter(_stand_in(signature, hints), name, "the parameters")
         schema = _input_schema(adapter, name, documented.parameters)
-    elif isinstance(arguments, ArgSchema):
-        schema = arguments.to_json_schema()
     else:
-        light = parse_arg_schema(dict(arguments) if isinstance(arguments, Mapping) else arguments)
-        schema = light.to_json_schema()
+        schema = _light(arguments)
     returns = _returned(written, name, hints)
     record = Tool(
         name=name,
@@ -180,6 +206,21 @@ def _make(
         **fields,
     )
     return LocalTool(function, record, arguments=adapter, returns=returns, context=context)
+
+
+def replaced(record: Tool, options: ToolOptions) -> Tool:
+    """Return a tool of which something else is said."""
+    fields: dict[str, Any] = {**options}
+    if "arguments" in fields:
+        fields["input_schema"] = _light(fields.pop("arguments"))
+    return record.replace(**fields) if fields else record
+
+
+def _light(arguments: Any) -> dict[str, Any]:
+    """Return a light argument schema as a JSON Schema."""
+    if isinstance(arguments, ArgSchema):
+        return arguments.to_json_schema()
+    return parse_arg_schema(dict(arguments) if isinstance(arguments, Mapping) else arguments).to_json_schema()
 
 
 def _without_context(
