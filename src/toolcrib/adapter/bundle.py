@@ -5,7 +5,8 @@ from typing import Any
 
 from toolcrib.adapter.conversion import Conversion, ToolCall, plain_payload
 from toolcrib.adapter.loss import FeatureLossWarning
-from toolcrib.adapter.wire import PayloadError
+from toolcrib.adapter.results import read_outcome
+from toolcrib.adapter.wire import PayloadError, WireCall
 from toolcrib.errors import ConversionError
 from toolcrib.model.plain import copy_json
 from toolcrib.model.suggest import did_you_mean
@@ -51,12 +52,7 @@ class Bundle:
         Raises:
             ConversionError: it is no call, or names none of the tools, with the nearest name.
         """
-        if not self.conversions:
-            raise self._error("there are no tools in this bundle", "decode_call")
-        try:
-            name = self.conversions[0].calls.read_call(plain_payload(payload)).name
-        except PayloadError as error:
-            raise self._error(str(error), "decode_call") from error
+        name = self._read(payload).name
         if name is None and len(self.conversions) == 1:
             return self.conversions[0]
         if name is None:
@@ -77,6 +73,27 @@ class Bundle:
         if conversion is None:
             raise self._error(f"no tool of this bundle has the id {call.tool_id[:200]!r}", "encode_result")
         return conversion.encode_result(result, call.call_id)
+
+    def encode_failure(self, payload: Any, error: BaseException) -> Any:
+        """Return an error as the result of a call, of a tool that does not exist too.
+
+        Raises:
+            ConversionError: the call is none, or the format wants a call id and there is none.
+        """
+        call = self._read(payload)
+        try:
+            calls = self.conversions[0].calls
+            return calls.write_result(call.name or "", read_outcome(error), call.call_id)
+        except PayloadError as problem:
+            raise self._error(str(problem), "encode_failure") from problem
+
+    def _read(self, payload: Any) -> WireCall:
+        if not self.conversions:
+            raise self._error("there are no tools in this bundle", "decode_call")
+        try:
+            return self.conversions[0].calls.read_call(plain_payload(payload))
+        except PayloadError as error:
+            raise self._error(str(error), "decode_call") from error
 
     def _error(self, reason: str, direction: str) -> ConversionError:
         return ConversionError(

@@ -15,6 +15,7 @@ from toolcrib.crib.config.settings import (
 )
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.reload import Reload
+from toolcrib.crib.session import SyncToolSession, ToolSession
 from toolcrib.crib.sync import SyncCrib
 from toolcrib.crib.view import View
 
@@ -32,6 +33,8 @@ __all__ = [
     "SearchSettings",
     "Settings",
     "SyncCrib",
+    "SyncToolSession",
+    "ToolSession",
     "ToolsetSettings",
     "View",
     "find_config",

@@ -15,7 +15,16 @@ from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime, Sandbox
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import named_tools
 
-__all__ = ["CALLER", "CodeGateway", "CodeMode", "CodeTools", "CribCatalogue", "Named", "Sandboxes"]
+__all__ = [
+    "CALLER",
+    "CodeGateway",
+    "CodeMode",
+    "CodeTools",
+    "CribCatalogue",
+    "Named",
+    "Sandboxes",
+    "named_by",
+]
 
 CALLER = "code"
 """Who calls, in the records of calls that code makes."""
@@ -200,7 +209,7 @@ class CodeMode:
                 for name in self._catalogue.names(space)
             ]
             if tools is None
-            else [str(id_of(_named(tool))) for tool in tools]
+            else [str(id_of(named_by(tool))) for tool in tools]
         )
         found = named_tools(self._catalogue, refs)
         return render(
@@ -227,7 +236,7 @@ def _opened(schema: Any) -> Any:
     return {"additionalProperties": True, **opened} if "properties" in opened else opened
 
 
-def _named(tool: "Named") -> Ref:
+def named_by(tool: "Named") -> Ref:
     """Return what stands for a tool, of what a search found too."""
     summary = tool.summary if isinstance(tool, Result) else tool
     return summary.id if isinstance(summary, Summary) else summary

@@ -14,6 +14,7 @@ from toolcrib.crib.config.files import Config
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.reload import Reload
+from toolcrib.crib.session import SyncToolSession
 from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import CribStateError
@@ -230,6 +231,13 @@ class SyncCrib:
     ) -> Completion:
         """Return values for an argument, as `Crib.complete` does."""
         return self._ask(partial(self._crib.complete, ref, argument, value, args=args))
+
+    def session(
+        self, target: str, *, tools: Iterable[Named] | None = None, **options: Any
+    ) -> SyncToolSession:
+        """Return tools for a conversation with a model, as `Crib.session` does."""
+        made = self._ask(partial(self._crib.session, target, tools=tools, **options))
+        return SyncToolSession(made, self._ask)
 
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
         """Wait until all servers and APIs have listed their tools or failed."""

@@ -3,18 +3,20 @@
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from anyio import to_thread
 
 from toolcrib.crib.availability import Ref, id_of
-from toolcrib.crib.code import CodeMode, Named, Sandboxes
+from toolcrib.crib.code import CodeMode, Named, Sandboxes, named_by
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import Content
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.scoped import EnginePart, ScopedEngine
+from toolcrib.crib.session import ToolSession
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DetailLevel, Index, IndexView, Page, Result, Scope, Summary
@@ -333,6 +335,29 @@ class View:
         if engine.servers is None:
             raise CribStateError(f"the servers are not running: use them inside '{self._waiting.way_in}'")
         return Content(ServerContent(engine.servers), self._part.content_servers())
+
+    async def session(
+        self,
+        target: str,
+        *,
+        tools: Iterable[Named] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - of each call, as for run
+        caller: str | None = None,
+        **options: Any,
+    ) -> ToolSession:
+        """Return tools for talks with a model of `openai`, `anthropic` or `gemini`: all, or those named.
+
+        Send its `tools` with each request, and append what its `run` makes of each response, until that is
+        nothing. The options are those of `convert`; the model's calls run as `run` runs them.
+
+        Raises:
+            ConversionError: there is no such format, or a tool cannot be written in it.
+            ToolNotFoundError: a named tool is not there.
+        """
+        await self._waiting.for_listing({})
+        named = None if tools is None else [id_of(named_by(tool)) for tool in tools]
+        run = partial(self.run, timeout=timeout, caller=caller)
+        return ToolSession(self.convert(target, tools=named, **options), run, target, options)
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""

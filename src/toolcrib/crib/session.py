@@ -1,0 +1,111 @@
+"""A model's conversation with tools: what a request says of them, and the answers to the model's calls."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from toolcrib.errors import CribStateError, ToolcribError
+
+if TYPE_CHECKING:
+    from toolcrib.adapter import Conversion, FeatureLossWarning
+    from toolcrib.execution import RunResult
+
+__all__ = ["SyncToolSession", "ToolSession"]
+
+
+class ToolSession:
+    """The tools that a model is given, and the way its calls take; `Crib.session` makes it.
+
+    It keeps nothing of the conversation: one session may serve many at once.
+    """
+
+    def __init__(
+        self,
+        conversions: "Iterable[Conversion]",
+        run: Callable[..., Any],
+        adapter: str,
+        options: dict[str, Any],
+    ) -> None:
+        """Take converted tools, and what runs a tool by its id with arguments."""
+        from toolcrib.adapter import Bundle  # noqa: PLC0415 - as costly as in `convert`
+        from toolcrib.adapter.turns import turn_format  # noqa: PLC0415 - as above
+
+        self._format = turn_format(adapter, options)
+        self._bundle = Bundle(conversions)
+        self._run = run
+
+    @property
+    def tools(self) -> list[Any]:
+        """What to send as `tools`; a copy, which may be changed."""
+        return self._bundle.tools
+
+    @property
+    def warnings(self) -> "tuple[tuple[str, FeatureLossWarning], ...]":
+        """Everything that the provider's format has lost or rewritten, with the id of its tool."""
+        return self._bundle.warnings
+
+    async def run(self, response: Any) -> list[Any]:
+        """Run every call in a model's response, and return the messages to append; none without a call.
+
+        They are the model's own message and the results, in the order of the calls, which run side by side.
+        What goes wrong with a call is a result that says so to the model.
+
+        Raises:
+            ConversionError: a call has no id, or there are no tools in this session.
+            CribStateError: the crib is closed.
+        """
+        turn = self._format.read(response)
+        if not turn.calls:
+            return []
+        results: list[Any] = [None] * len(turn.calls)
+        failures: list[ToolcribError] = []
+
+        async def answer(place: int, payload: Any) -> None:
+            try:
+                results[place] = await self._answer(payload)
+            except ToolcribError as error:
+                failures.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for place, payload in enumerate(turn.calls):
+                tasks.start_soon(answer, place, payload)
+        if failures:
+            raise failures[0]
+        return [*turn.messages, *self._format.answer(results)]
+
+    async def _answer(self, payload: Any) -> Any:
+        """Return the result of a call in the provider's format, whatever comes of it."""
+        try:
+            call = self._bundle.decode_call(payload)
+            result: RunResult = await self._run(call.tool_id, call.args)
+            return self._bundle.encode_result(call, result)
+        except CribStateError:
+            raise
+        except ToolcribError as error:
+            return self._bundle.encode_failure(self._format.without_args(payload), error)
+
+
+class SyncToolSession:
+    """A `ToolSession` whose `run` returns when it is done; `SyncCrib.session` makes it."""
+
+    def __init__(self, session: ToolSession, ask: Callable[[Callable[[], Any]], Any]) -> None:
+        """Take a session, and what runs an asynchronous function."""
+        self._session = session
+        self._ask = ask
+
+    @property
+    def tools(self) -> list[Any]:
+        """What to send as `tools`; a copy, which may be changed."""
+        return self._session.tools
+
+    @property
+    def warnings(self) -> "tuple[tuple[str, FeatureLossWarning], ...]":
+        """Everything that the provider's format has lost or rewritten, with the id of its tool."""
+        return self._session.warnings
+
+    def run(self, response: Any) -> list[Any]:
+        """Run every call in a model's response, as `ToolSession.run` does."""
+        messages: list[Any] = self._ask(partial(self._session.run, response))
+        return messages

@@ -1,0 +1,268 @@
+"""Conversations with models: the loops of the documentation, in the vendors' SDKs, over recorded responses."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import httpx2
+import openai
+import pytest
+from google import genai
+
+from toolcrib import Crib, SyncCrib
+from toolcrib.errors import ConversionError, CribStateError
+
+Replies = list[dict[str, Any]]
+GOOD = {"prices": [4, 6], "discount": 0.5}
+
+
+def chat(*calls: tuple[str, str, str], text: str | None = None) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+    if calls:
+        message["tool_calls"] = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for call_id, name, arguments in calls
+        ]
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    return {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt", "choices": [choice]}
+
+
+def responses(*items: dict[str, Any]) -> dict[str, Any]:
+    common = {"id": "r", "object": "response", "created_at": 1, "model": "gpt", "parallel_tool_calls": True}
+    return {**common, "status": "completed", "tool_choice": "auto", "tools": [], "output": list(items)}
+
+
+def claude(*blocks: dict[str, Any]) -> dict[str, Any]:
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    head = {"id": "m", "type": "message", "role": "assistant", "model": "claude", "usage": usage}
+    return {**head, "stop_reason": "tool_use", "stop_sequence": None, "content": list(blocks)}
+
+
+def gemini(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"candidates": [{"index": 0, "content": {"role": "model", "parts": list(parts)}}]}
+
+
+def over(http: Any, replies: Replies, sent: list[Any]) -> Any:
+    """Return a client of an HTTP package that answers each request with the next recorded response, and keeps what was sent."""
+    left = iter(replies)
+
+    def answer(request: Any) -> Any:
+        sent.append(json.loads(request.content))
+        return http.Response(200, json=next(left))
+
+    return http.Client(transport=http.MockTransport(answer))
+
+
+def openai_client(replies: Replies, sent: list[Any]) -> Any:
+    return openai.OpenAI(api_key="none", http_client=over(httpx, replies, sent))
+
+
+def anthropic_client(replies: Replies, sent: list[Any]) -> Any:
+    return anthropic.Anthropic(api_key="none", http_client=over(httpx2, replies, sent))
+
+
+def gemini_client(replies: Replies, sent: list[Any]) -> Any:
+    return genai.Client(api_key="none", http_options={"httpx_client": over(httpx, replies, sent)})
+
+
+LOOPS: list[Any] = [
+    pytest.param(
+        "ask_openai",
+        openai_client,
+        [
+            chat(
+                ("call_1", "order_total", json.dumps(GOOD)),
+                ("call_2", "order_totl", "{}"),
+                ("call_3", "order_total", '{"prices":'),
+            ),
+            chat(text="It is 5."),
+        ],
+        "messages",
+        [
+            {"role": "tool", "tool_call_id": "call_1", "content": "5.0"},
+            {"role": "tool", "tool_call_id": "call_2", "content": "did you mean 'order_total'"},
+            {"role": "tool", "tool_call_id": "call_3", "content": "Error: "},
+        ],
+        id="openai",
+    ),
+    pytest.param(
+        "ask_responses",
+        openai_client,
+        [
+            responses(
+                {"type": "reasoning", "id": "rs_1", "summary": []},
+                {
+                    "type": "function_call",
+                    "id": "fc_1",
+                    "call_id": "call_1",
+                    "name": "order_total",
+                    "arguments": json.dumps(GOOD),
+                },
+                {
+                    "type": "function_call",
+                    "id": "fc_2",
+                    "call_id": "call_2",
+                    "name": "order_total",
+                    "arguments": '{"prices": ["x"], "discount": 0}',
+                },
+            ),
+            responses(
+                {
+                    "type": "message",
+                    "id": "msg_1",
+                    "role": "assistant",
+                    "status": "completed",
+                    "content": [{"type": "output_text", "text": "It is 5.", "annotations": []}],
+                }
+            ),
+        ],
+        "input",
+        [
+            {"type": "function_call_output", "call_id": "call_1", "output": "5.0"},
+            {"type": "function_call_output", "call_id": "call_2", "output": "must be a number"},
+        ],
+        id="responses",
+    ),
+    pytest.param(
+        "ask_anthropic",
+        anthropic_client,
+        [
+            claude(
+                {"type": "text", "text": "I add it up."},
+                {"type": "tool_use", "id": "toolu_1", "name": "order_total", "input": GOOD},
+                {"type": "tool_use", "id": "toolu_2", "name": "order_total", "input": {"prices": "x"}},
+            ),
+            claude({"type": "text", "text": "It is 5."}),
+        ],
+        "messages",
+        [
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "toolu_1",
+                        "content": [{"type": "text", "text": "5.0"}],
+                    },
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "toolu_2",
+                        "content": [{"type": "text", "text": "must be an array"}],
+                        "is_error": True,
+                    },
+                ],
+            }
+        ],
+        id="anthropic",
+    ),
+    pytest.param(
+        "ask_gemini",
+        gemini_client,
+        [
+            gemini(
+                {"functionCall": {"name": "order_total", "args": GOOD}, "thoughtSignature": "aGk="},
+                {"functionCall": {"name": "order_total", "args": {"prices": "x"}}},
+            ),
+            gemini({"text": "It is 5."}),
+        ],
+        "contents",
+        [
+            {
+                "role": "user",
+                "parts": [
+                    {"functionResponse": {"name": "order_total", "response": {"output": 5.0}}},
+                    {"functionResponse": {"name": "order_total", "response": {"error": "must be"}}},
+                ],
+            }
+        ],
+        id="gemini",
+    ),
+]
+
+
+def matches(expected: Any, found: Any) -> bool:
+    """Return whether everything expected is in what was found; a text stands for a part of one."""
+    if isinstance(expected, dict):
+        return all(key in found and matches(value, found[key]) for key, value in expected.items())
+    if isinstance(expected, list):
+        return len(expected) == len(found) and all(map(matches, expected, found))
+    return expected in found if isinstance(expected, str) else expected == found
+
+
+@pytest.mark.parametrize(("loop", "client", "replies", "said", "answers"), LOOPS)
+def test_a_loop_answers_every_call_and_ends_with_the_model(
+    root: Path,
+    loop: str,
+    client: Callable[[Replies, list[Any]], Any],
+    replies: Replies,
+    said: str,
+    answers: list[Any],
+) -> None:
+    names: dict[str, Any] = {}
+    page = (root / "docs" / "model-loops.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        if not block.startswith(">>>"):
+            exec(block, names)  # noqa: S102 - the page is ours
+    sent: list[Any] = []
+    with client(replies, sent) as opened:
+        assert names[loop](opened, "What does it cost?") == "It is 5."
+    first, second = sent
+    assert "order_total" in json.dumps(first["tools"])
+    assert matches(answers, second[said][-len(answers) :])
+    kept = json.dumps(second[said][len(first[said]) : -len(answers)])
+    assert "order_total" in kept  # the model's own turn stands before the results
+    if loop == "ask_gemini":
+        assert "aGk=" in kept
+
+
+def order_total(prices: list[float]) -> float:
+    """Add up an order."""
+    return sum(prices)
+
+
+@pytest.mark.anyio
+async def test_calls_take_the_way_of_every_other() -> None:
+    seen: list[Any] = []
+
+    def policy(call: Any) -> bool:
+        seen.append((str(call.tool.id), call.caller))
+        return False
+
+    crib = Crib(policy=policy)
+    crib.add(order_total)
+    session = await crib.session("openai", tools=["order_total"], caller="ann")
+    message = chat(("call_1", "order_total", '{"prices": [1]}'))["choices"][0]["message"]
+    own, result = await session.run(message)
+    assert own is message
+    assert result["content"].startswith("Error: ")
+    assert seen == [("order_total", "ann")]
+    assert await session.run(chat(text="Nothing to do.")) == []
+
+
+@pytest.mark.anyio
+async def test_what_no_model_can_mend_is_raised() -> None:
+    crib = Crib()
+    crib.add(order_total)
+    with pytest.raises(ConversionError, match="sessions are for openai, anthropic, gemini"):
+        await crib.session("a2a")
+    session = await crib.session("anthropic")
+    block = {"type": "tool_use", "name": "order_total", "input": {"prices": [1]}}
+    with pytest.raises(ConversionError, match="needs the id of the call"):
+        await session.run(claude(block))
+    await crib.__aexit__(None, None, None)
+    with pytest.raises(CribStateError):
+        await session.run(claude({**block, "id": "toolu_1"}))
+
+
+def test_a_session_has_the_tools_of_the_servers(little: Any) -> None:
+    with SyncCrib({"mcpServers": {"text": little()}}) as crib:
+        session = crib.session("anthropic", tools=crib.search("capital letters", limit=1))
+        assert [tool["name"] for tool in session.tools] == ["shout"]
+        block = {"type": "tool_use", "id": "toolu_1", "name": "shout", "input": {"text": "a"}}
+        own, results = session.run(claude(block))
+        assert own == {"role": "assistant", "content": [block]}
+        assert "A" in json.dumps(results["content"])
