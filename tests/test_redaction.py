@@ -146,6 +146,49 @@ def test_secrets_are_left_out(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "token=${GITHUB_TOKEN}, api_key=${env:KEY} and password=${input:pw}",
+        '{"token": "${GITHUB_TOKEN}", "secret": "{env:SECRET}", "auth_key": "Bearer ${KEY}"}',
+        "Authorization: Bearer ${TOKEN}",
+        "https://${USER}:${PASSWORD}@example.org and https://${env:USER}:${env:PW}@example.org",
+        "export GITHUB_TOKEN=..., or GITHUB_TOKEN=<your token> in the environment",
+        "no value for the secret: GITHUB_TOKEN; api_key=OPENAI_API_KEY names a variable",
+        "unknown key 'token': did you mean 'tokens'?",
+        "'api_key': must be a string",
+        "DEBUG_TOKEN=debug, secret=off, token=localhost:8080, auth_key=http://127.0.0.1:3000/",
+        '{"password": true, "token": "localhost", "secret": "info"}',
+    ],
+)
+def test_advice_stays_readable(text: str) -> None:
+    assert hide_secrets(text) == text
+    assert scrub(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("token=${TOKEN:-s3cr3t99}", "s3cr3t99"),
+        ("password=${X}hunter2", "hunter2"),
+        ('"token": "${X} hunter2"', "hunter2"),
+        ("https://${USER}:hunter2@example.org", "hunter2"),
+        ("https://ann:${PW}x7@example.org", "x7"),
+        ("password=debug1", "debug1"),
+        ("password=Localhost9", "Localhost9"),
+        ("token=localhost.evil.org/s3cret", "s3cret"),
+        ("password=sesame opens it", "sesame"),
+        ("'password': sesame", "sesame"),
+        ("'password': \"sesame\" is wrong", "sesame"),
+        ("secret: A_B_C9_X7", "A_B_C9_X7"),
+        ("Authorization: Bearer ${X}abc.def-123", "abc.def-123"),
+        ("password=<hunter2", "hunter2"),
+    ],
+)
+def test_what_looks_like_advice_hides_no_secret(text: str, secret: str) -> None:
+    assert secret not in hide_secrets(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "unexpected token 'x', token: expected a name",
         "password: must be at least 8 characters",
         "password=None, token=null, max_token=4096, secret=True",
@@ -168,7 +211,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "/", "/a", " ", "\\", "~", "'/a/b", "'/", 'File "', "://", "a://", "C:/", "((", "))", "a.b+",
         "eyJ", "eyJaaaaaaaa.", "sk-", "password", "password=", "password='", 'token="\\', "Bearer ", "bearer",
         "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "AKIA", "authorization", "authorization: ", "_", "-",
-        "x:y@", "://a:", "\n",
+        "x:y@", "://a:", "\n", "token=${", "token=$", "${", "token=<", "token=${a}", "<a",
     ],
 )  # fmt: skip
 def test_hostile_texts_are_done_with_soon(piece: str) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from toolcrib.errors import Problem, ToolcribError
 from toolcrib.model.plain import walk
 
-__all__ = ["HIDDEN", "hide_secrets", "host_of", "said_by", "scrub"]
+__all__ = ["HIDDEN", "hide_secrets", "host_of", "is_public", "said_by", "scrub"]
 
 _MAX_LENGTH = 2000
 _MAX_VALUES, _MAX_NAMED, _MAX_NAME = 10_000, 200, 500
@@ -53,15 +53,27 @@ _SECRET = re.compile(
     | (?P<login>(?<=://)[^\s/@:'"]++:[^\s/@'"]++(?=@))
     | (?P<scheme>(?<![^\W_])(?:bearer\s{1,3}|authorization\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?
         (?P<kind>(?:bearer|basic|digest|negotiate|token)\s{1,3})?+))
-      (?P<credentials>[\w.~+/-]++=*+)(?!")
+      (?P<credentials>(?:\$\{[^\s{}"']{1,80}\}|[\w.~+/-])++=*+)(?!")
     | (?P<name>(?<![^\W_])(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?
         |(?:api|access|secret|private|auth)[_-]?key|client[_-]?secret)
         (?P<mark>\\?["'])?\s{0,3}(?P<sign>[:=])\s{0,3})
-      (?P<quote>\\?["'])?+(?!\[secret\])(?P<value>(?(quote)(?:(?!(?P=quote))(?:\\.|[^\n]))++|[^\s"'&;,)\]}]++))
+      (?P<quote>\\?["'])?+(?!\[secret\])(?P<value>(?(quote)(?:(?!(?P=quote))(?:\\.|[^\n]))++
+        |(?:<[^<>\s"'][^<>\n"']{0,60}>|(?:\$?\{[^\s{}"']{1,80}\}|[^\s"'&;,)\]}])++)))
+      (?P<prose>(?=\s[a-z]))?
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_NO_SECRET = re.compile(r"none|null|true|false|undefined|\d{1,5}", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{(?:[A-Za-z]+:)?[A-Za-z_][\w.-]{0,80}\}|\{env:[A-Za-z_]\w{0,80}\}")
+"""A value that stands elsewhere; one with a default in it may be a secret."""
+_NO_SECRET = re.compile(
+    r"""none|null|true|false|undefined|yes|no|on|off|\d{1,5}|\.\.\.|<[^<>]+>
+    |debug|info|warn(?:ing)?|error|trace|verbose|quiet
+    |(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?::\d{1,5})?/?
+    |(?-i:[A-Z][A-Z0-9]*_(?:[A-Z0-9]+_)*(?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PAT|CREDENTIALS?))""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Switches, levels, this machine, placeholders, and names of variables."""
+_SCHEME = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]?[a-z]*[.,]?")
 _LEAST = 6
 """Characters of a secret that is known only by the word before it."""
@@ -125,17 +137,33 @@ def hide_secrets(text: str) -> str:
 def _without_secret(found: re.Match[str]) -> str:
     whole = found.group()
     if found["scheme"]:
-        hide = found["kind"] or _is_opaque(found["credentials"])
+        given = found["credentials"]
+        hide = (found["kind"] or _is_opaque(given)) and not is_public(given)
         return f"{found['scheme']}[secret]" if hide else whole
+    if found["login"]:
+        return whole if not _REFERENCE.sub("", whole).strip(":") else "[secret]"
     if not found["name"]:
         return "[secret]"
     value, quote = found["value"], found["quote"] or ""
-    if _NO_SECRET.fullmatch(value):
+    if is_public(value):
         return whole
-    # A colon after a word that is not quoted is most likely one of a sentence.
-    if found["sign"] == ":" and not (found["mark"] or quote or _is_opaque(value)):
+    # A colon after a word that is not quoted is most likely one of a sentence; so is one before many words.
+    is_sentence = found["prose"] is not None or not found["mark"]
+    if found["sign"] == ":" and is_sentence and not (quote or _is_opaque(value)):
         return whole
     return f"{found['name']}{quote}[secret]"
+
+
+def is_public(value: str) -> bool:
+    """Return whether a value can be no secret: a reference (`${TOKEN}`), a switch, a level, this machine.
+
+    >>> [is_public(value) for value in ("Bearer ${TOKEN}", "debug", "localhost:8080", "${TOKEN:-s3cret}")]
+    [True, True, True, False]
+    """
+    rest = _REFERENCE.sub("", value)
+    if rest != value and not _SCHEME.sub("", rest).strip(" :"):
+        return True
+    return _NO_SECRET.fullmatch(value) is not None
 
 
 def _is_opaque(value: str) -> bool:

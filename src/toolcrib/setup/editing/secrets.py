@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from toolcrib.crib.config.places import HOME
-from toolcrib.execution.variables import has_variables
-from toolcrib.redaction import hide_secrets
+from toolcrib.redaction import hide_secrets, is_public
 
 __all__ = ["secrets_in", "without_secrets"]
 
@@ -103,7 +102,7 @@ def _literals(values: Iterable[Any]) -> Iterator[str]:
     for value in values:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             text = str(value)
-            if text and not has_variables(text):
+            if text and not is_public(text):
                 yield text
 
 
