@@ -46,7 +46,8 @@ the folder it runs in, then for `toolcrib.toml` and `mcp.json` among the user's 
 others could have written is refused unless `--config` names it, because what it says is started: one that
 belongs to another user (root may), one that others may write to, one in a folder that everybody may write to.
 
-Relative paths are relative to the file, which may have 4 MiB. A key that nobody knows is refused, with the
+Relative paths are relative to the file, which may have 4 MiB; a server runs in its folder unless `cwd` says
+otherwise. A key that nobody knows is refused, with the
 key that may have been meant. `${{NAME}}` and `${{NAME:-default}}` stand for variables of the environment
 where a table says so, and everywhere in a server. The gateway reads the file again when it changes.
 """

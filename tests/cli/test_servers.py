@@ -1,12 +1,14 @@
 """The verbs that change which servers there are: `add` and `remove`."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import launch
 
 from toolcrib.crib import load
 
@@ -20,7 +22,8 @@ def test_a_server_is_added_and_asked_for_its_tools(toolcrib: Any, little: Any) -
     made = toolcrib("add", "little", "-e", "A=${HOME}", "-e", "B=x=y", *command(little))
     assert (made.exit_code, made.stderr) == (0, "")
     path = Path("toolcrib.toml").absolute()
-    assert made.stdout == f"added 'little' to {path}\nit works: 5 tools\n"
+    where = f"it runs in {path.parent}; --cwd names another folder"
+    assert made.stdout == f"added 'little' to {path}, which is new\n{where}\nit works: 5 tools\n"
     assert load(path).servers["little"].env == {"A": "${HOME}", "B": "x=y"}
 
 
@@ -74,7 +77,7 @@ def test_a_server_that_is_reached_has_headers(toolcrib: Any, tmp_path: Path) -> 
     path = tmp_path / "mcp.json"
     args = ["--header", "Authorization: Bearer ${T}", "--required", "--no-check", "--config", str(path)]
     made = toolcrib("add", "web", "--url", "https://example.com/mcp", "--transport", "sse", *args)
-    assert (made.exit_code, made.stdout) == (0, f"added 'web' to {path}\n")
+    assert (made.exit_code, made.stdout) == (0, f"added 'web' to {path}, which is new\n")
     assert json.loads(path.read_text())["mcpServers"]["web"] == {
         "type": "sse",
         "url": "https://example.com/mcp",
@@ -139,6 +142,38 @@ def test_the_users_own_file_is_changed_when_that_is_wanted(toolcrib: Any, home: 
     toolcrib("add", "a", "--user", "--no-check", "--", "x")
     assert list(load(home / "toolcrib.toml").servers) == ["a"]
     assert toolcrib("remove", "a", "--user").stdout == f"removed 'a' from {home / 'toolcrib.toml'}\n"
+
+
+def test_a_folder_gets_its_own_file_although_the_user_has_one(toolcrib: Any, home: Path) -> None:
+    toolcrib("add", "mine", "--user", "--no-check", "--", "x")
+    users = (home / "toolcrib.toml").read_text()
+    made = toolcrib("add", "here", "--no-check", "--", "x")
+    local = Path("toolcrib.toml").absolute()
+    assert made.stdout == (
+        f"added 'here' to {local}, which is new\nit runs in {local.parent}; --cwd names another folder\n"
+    )
+    assert (home / "toolcrib.toml").read_text() == users
+    local.unlink()
+    gone = toolcrib("remove", "mine")
+    assert gone.exit_code == 3
+    assert "--user" in gone.stderr
+    assert (home / "toolcrib.toml").read_text() == users
+
+
+def test_a_server_runs_in_the_folder_of_its_file(toolcrib: Any, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    shutil.copy(launch.LITTLE, project / "server.py")
+    file = project / "toolcrib.toml"
+    made = toolcrib("add", "text", "--config", str(file), "--", sys.executable, "-S", "-I", "server.py")
+    assert made.exit_code == 0, made.output
+    assert f"it runs in {project}; --cwd names another folder" in made.stdout
+    assert "cwd" not in file.read_text()
+    ran = toolcrib("run", "text:shout", "--args", '{"text": "a"}', "--config", str(file), "--json")
+    assert json.loads(ran.stdout)["structured"] == {"result": "A"}
+    assert "cwd" not in toolcrib("export", "--to", "cursor", "--config", str(file)).stdout
+    again = toolcrib("import", str(file), "--config", str(file))
+    assert "'text' is left out" not in again.output
 
 
 def test_the_file_in_force_is_changed(toolcrib: Any) -> None:

@@ -118,12 +118,14 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
 
     Example: toolcrib export --to vscode --output .vscode/mcp.json
     """
-    from toolcrib.crib.config.files import load  # noqa: PLC0415
+    from toolcrib.crib.config.files import load, own_cwd  # noqa: PLC0415
     from toolcrib.setup.editing import edit_servers  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.setup.installing import export as made_for  # noqa: PLC0415
 
     known = _client(client)
-    made = made_for(known, load(state.config_file()).servers)
+    settings = load(state.config_file())
+    source = Path(settings.source or ".")
+    made = made_for(known, {name: own_cwd(server, source) for name, server in settings.servers.items()})
     facts: dict[str, Any] = {"client": client, "servers": made.servers, "notes": list(made.notes)}
     if output is not None:
         path = Path(output).expanduser().absolute()

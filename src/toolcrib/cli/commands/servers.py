@@ -37,15 +37,17 @@ class _Asked:
 
 
 def own_file(state: State, *, user: bool) -> Path:
-    """Return the configuration file that is to be changed; it need not be there."""
-    from toolcrib.crib.config.locating import user_config  # noqa: PLC0415 - only verbs that need it load it
+    """Return the configuration file that is to be changed: the user's own only where that is asked for."""
+    from toolcrib.crib.config.locating import project_config, user_config  # noqa: PLC0415 - only verbs that need it load it
 
     if user:
         if state.config is not None:
             raise click.UsageError("--user and --config name two files; keep one of them")
         return user_config()
-    found = state.config_file()
-    return Path("toolcrib.toml" if found is None else found).expanduser().absolute()
+    if state.config is not None:
+        return Path(state.config).expanduser().absolute()
+    here = Path.cwd()
+    return project_config(here) or here / "toolcrib.toml"
 
 
 def carry_out(edit: "Edit", *, dry_run: bool, notes: Iterable[str] = ()) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for it; VALUE may be '${VAR}'."
 )
 @click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="A header for it; '${VAR}' likewise.")
-@click.option("--cwd", metavar="FOLDER", help="Where it is started.")
+@click.option("--cwd", metavar="FOLDER", help="Where it runs, instead of the folder of the file.")
 @click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), help="How it is spoken to.")
 @click.option("--required", is_flag=True, help="Let nothing be well without it: /ready says no.")
 @click.option("--disabled", is_flag=True, help="Write it down, and leave it switched off.")
@@ -114,9 +116,10 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) -> None:
     """Add a server to the configuration.
 
-    It goes into the configuration in force, else into a new toolcrib.toml here. Everything else in the file
-    stays as it is, and what it was is kept as FILE.bak. Values are written as they are given: write '${VAR}',
-    in single quotes, for a secret that stays in the environment.
+    It goes into the configuration of this folder, which is made where there is none; --user is for the user's
+    own. It runs in the folder of that file, unless --cwd names another. Everything else in the file stays as
+    it is, and what it was is kept as FILE.bak. Values are written as they are given: write '${VAR}', in
+    single quotes, for a secret that stays in the environment.
 
     Then it is started and asked for its tools, which the catalogue keeps. Where that fails the server stays
     in the file, and the exit code is 4.
@@ -125,6 +128,7 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
       toolcrib add time -- uvx mcp-server-time
       toolcrib add github --url https://api.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
     """
+    from toolcrib.crib.config.dialects import project_folder  # noqa: PLC0415
     from toolcrib.setup.editing import add_server  # noqa: PLC0415 - not needed to ask for help
 
     asked = _Asked(**options)
@@ -132,12 +136,17 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     path = own_file(state, user=asked.user)
     edit = add_server(path, name, entry, replace=asked.force)
     facts = {"name": name, **carry_out(edit, dry_run=asked.dry_run)}
+    if not (asked.url or asked.cwd):
+        facts["cwd"] = str(project_folder(path.parent))
     if asked.dry_run:
         _tell(state, facts)
         return
     if not state.json:
-        text = f"added {name!r} to {path}" if edit.changes else f"{name!r} is in {path} already"
+        made = ", which is new" if edit.before is None else ""
+        text = f"added {name!r} to {path}{made}" if edit.changes else f"{name!r} is in {path} already"
         click.echo(clean(text))
+        if "cwd" in facts and edit.changes:
+            click.echo(clean(f"it runs in {facts['cwd']}; --cwd names another folder"))
         tell_notes(facts)
     probed = None if asked.no_check or asked.disabled else _check(path, name)
     if state.json:
@@ -230,7 +239,8 @@ def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa:
     except ConfigError as error:
         if error.problems[0].keyword != ABSENT:
             raise
-        raise NotFoundError(str(error)) from error
+        hint = "" if user or path.is_file() else "; --user is for the user's own configuration"
+        raise NotFoundError(f"{error}{hint}") from error
     facts = {"name": name, **carry_out(edit, dry_run=dry_run)}
     if state.json or dry_run:
         _tell(state, facts)

@@ -177,6 +177,11 @@ def _portable(value: Any, folder: Path | None, depth: int = 0) -> Any:
     return value
 
 
+def project_folder(folder: Path) -> Path:
+    """Return the folder of the project that a file in some folder is for, such as `.vscode`."""
+    return folder.parent if folder.name in _EDITOR_FOLDERS else folder
+
+
 def _meant(found: re.Match[str], folder: Path | None) -> str:
     """Return the folder that a name means; where there is none, the variable, which the start will miss."""
     try:
@@ -185,4 +190,4 @@ def _meant(found: re.Match[str], folder: Path | None) -> str:
         folder = Path.cwd() if folder is None else folder
     except (OSError, RuntimeError):
         return found[0]
-    return str(folder.parent if folder.name in _EDITOR_FOLDERS else folder)
+    return str(project_folder(folder))

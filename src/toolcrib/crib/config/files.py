@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.dialects import RawConfig, read_client, read_python
+from toolcrib.crib.config.dialects import RawConfig, project_folder, read_client, read_python
 from toolcrib.crib.config.places import anchored, path_fault
 from toolcrib.crib.config.reading import file_refusal, is_toml, parse, read_text
 from toolcrib.crib.config.section import INTERNAL
@@ -17,7 +17,7 @@ from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Config", "load", "load_text"]
+__all__ = ["Config", "load", "load_text", "own_cwd"]
 
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
@@ -32,7 +32,7 @@ def load(config: Config = None) -> Settings:
 
     `.toml` files are toolcrib's own, and a key that nobody knows is refused. All others are read as the JSON
     that Claude Desktop, Cursor, VS Code, Windsurf, Gemini CLI, Cline and others share; what is not known in
-    them is kept. Relative paths in a file are relative to it.
+    them is kept. Relative paths in a file are relative to it, and its servers run in its folder.
 
     >>> load({"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}).servers["time"].args
     ('mcp-server-time',)
@@ -126,7 +126,11 @@ def _anchored(settings: Settings, path: Path) -> Settings:
     changes: dict[str, Any] = {
         "source": str(path),
         "servers": {
-            name: server.replace(cwd=_under(folder, server.cwd)) if server.cwd else server
+            name: server.replace(
+                cwd=_under(folder, server.cwd) if server.cwd else str(project_folder(folder))
+            )
+            if server.command
+            else server
             for name, server in settings.servers.items()
         },
         "openapi": {
@@ -140,6 +144,12 @@ def _anchored(settings: Settings, path: Path) -> Settings:
     if settings.audit:
         changes["audit"] = settings.audit.replace(path=_under(folder, settings.audit.path))
     return settings.replace(**changes)
+
+
+def own_cwd(server: ServerConfig, path: Path) -> ServerConfig:
+    """Return a server of a file without the folder that it runs in for that alone."""
+    implied = str(project_folder(path.parent))
+    return server.replace(cwd=None) if server.cwd == implied else server
 
 
 def _under(folder: Path, path: str) -> str:

@@ -140,7 +140,7 @@ class ServerConfig(Record):
     env: dict[Annotated[str, AfterValidator(_variable_name)], Word] = Field(default={}, repr=False)
     """Added to the few variables that a server inherits: its PATH, home, user, shell and terminal."""
     cwd: Filled | None = None
-    """The folder that it runs in."""
+    """The folder that it runs in; else that of the configuration file."""
     url: Annotated[Word, AfterValidator(_url)] | None = None
     """The address to reach, instead of a program."""
     headers: dict[

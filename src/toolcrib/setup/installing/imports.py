@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.config.dialects import RawConfig, named_servers, read_client
-from toolcrib.crib.config.files import load, load_text
+from toolcrib.crib.config.files import load, load_text, own_cwd
 from toolcrib.crib.config.reading import is_toml, read_text
 from toolcrib.crib.config.sections import Place, at, section_of, servers_in
 from toolcrib.errors import ConfigError, Problem
@@ -137,7 +137,10 @@ def merge(path: Path, servers: Mapping[str, ServerConfig], *, force: bool = Fals
     Raises:
         ConfigError: our file is broken, or cannot be edited safely.
     """
-    known = load(path).servers if path.is_file() else {}
+    ours = load(path).servers if path.is_file() else {}
+    known, servers = (
+        {name: own_cwd(server, path) for name, server in each.items()} for each in (ours, servers)
+    )
     same = {name for name in servers.keys() & known.keys() if written(known[name]) == written(servers[name])}
     differ = servers.keys() & known.keys() - same
     taken = [name for name in servers if name not in same and (force or name not in differ)]
