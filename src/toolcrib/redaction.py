@@ -57,13 +57,13 @@ _SECRET = re.compile(
     | (?P<name>(?<![^\W_])(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?
         |(?:api|access|secret|private|auth)[_-]?key|client[_-]?secret)
         (?P<mark>\\?["'])?\s{0,3}(?P<sign>[:=])\s{0,3})
-      (?P<quote>\\?["'])?+(?!\[secret\])(?P<value>(?(quote)(?:(?!(?P=quote))(?:\\.|[^\n]))++
+      (?P<quote>\\?["'])?+(?!-?\[secret\])(?P<value>(?(quote)(?:(?!(?P=quote))(?:\\.|[^\n]))++
         |(?:<[^<>\s"'][^<>\n"']{0,60}>|(?:\$?\{[^\s{}"']{1,80}\}|[^\s"'&;,)\]}])++)))
       (?P<prose>(?=\s[a-z]))?
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_REFERENCE = re.compile(r"\$\{(?:[A-Za-z]+:)?[A-Za-z_][\w.-]{0,80}\}|\{env:[A-Za-z_]\w{0,80}\}")
+_REFERENCE = re.compile(r"\$\{(?:[A-Za-z]+:)?[A-Za-z_][\w.-]{0,80}(?::-default)?\}|\{env:[A-Za-z_]\w{0,80}\}")
 """A value that stands elsewhere; one with a default in it may be a secret."""
 _NO_SECRET = re.compile(
     r"""none|null|true|false|undefined|yes|no|on|off|\d{1,5}|\.\.\.|<[^<>]+>
@@ -142,9 +142,15 @@ def _without_secret(found: re.Match[str]) -> str:
         return f"{found['scheme']}[secret]" if hide else whole
     if found["login"]:
         return whole if not _REFERENCE.sub("", whole).strip(":") else "[secret]"
-    if not found["name"]:
-        return "[secret]"
+    return _without_value(found) if found["name"] else "[secret]"
+
+
+def _without_value(found: re.Match[str]) -> str:
+    """Return a name and its value, without the value where that may be a secret."""
+    whole = found.group()
     value, quote = found["value"], found["quote"] or ""
+    if found["sign"] == ":" and value.startswith("-"):  # the default in `${TOKEN:-default}`
+        return whole if value == "-default" or is_public(value[1:]) else f"{found['name']}-[secret]"
     if is_public(value):
         return whole
     # A colon after a word that is not quoted is most likely one of a sentence; so is one before many words.

@@ -1,11 +1,13 @@
 """The verbs for other MCP clients: `import`, `export` and `install`."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from toolcrib.cli.state import this_command
 from toolcrib.crib import load
 from toolcrib.setup.installing import CLIENTS
 
@@ -40,6 +42,34 @@ def test_the_servers_of_a_client_are_imported(toolcrib: Any, user: Path) -> None
     twice = toolcrib("import", "cursor")
     assert twice.stdout.startswith("imported nothing")
     assert "note: a: in our configuration already\n" in twice.stderr
+
+
+def test_what_is_taken_over_and_will_not_work_is_told(
+    toolcrib: Any, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
+    servers = {
+        "good": {"command": sys.executable},
+        "off": {"command": "x", "disabled": True},
+        "unset": {"command": sys.executable, "env": {"TOKEN": "${NO_SUCH_TOKEN}"}},
+        "gone": {"command": "no-such-program"},
+    }
+    put(user / ".cursor" / "mcp.json", {"mcpServers": servers})
+    shown = json.loads(toolcrib("import", "cursor", "--dry-run", "--json").stdout)
+    assert (shown["disabled"], sorted(shown["problems"])) == (["off"], ["gone", "unset"])
+    made = toolcrib("import", "cursor")
+    assert made.stdout == f"imported good, off, unset, gone into {Path.cwd() / 'toolcrib.toml'}\n"
+    assert made.stderr == (
+        "note: 'off' is disabled, as it was\n"
+        "note: 'unset' will not work: env.TOKEN: the variable 'NO_SUCH_TOKEN' is not set; set it, or write "
+        "${NO_SUCH_TOKEN:-default}\n"
+        "note: 'gone' will not work: there is no program 'no-such-program' on the PATH\n"
+        f"note: `{this_command()} doctor` starts each of them, and says what is wrong\n"
+    )
+    moved = toolcrib("install", "cursor", "--replace")
+    assert moved.stdout.startswith("moved good, off, unset, gone into ")
+    assert "'gone' will not work: there is no program" in moved.stderr
+    assert "doctor` starts each of them" in moved.stderr
 
 
 def test_a_file_is_imported_and_a_conflict_is_told(toolcrib: Any, tmp_path: Path, home: Path) -> None:
@@ -79,7 +109,7 @@ def test_an_export_goes_into_a_file_beside_what_is_there(toolcrib: Any, config: 
     path = put(Path.cwd() / ".vscode" / "mcp.json", {"inputs": [], "servers": {"b": {"command": "y"}}})
     args = ["export", "--to", "vscode", "--config", file, "--output", str(path)]
     assert toolcrib(*args, "--dry-run").stdout.startswith(f"--- {path}\n")
-    assert toolcrib(*args).stdout == f"wrote 1 servers to {path}\n"
+    assert toolcrib(*args).stdout == f"wrote 1 server to {path}\n"
     assert list(json.loads(path.read_text())) == ["inputs", "servers"]
     assert list(load(path).servers) == ["b", "a"]
 

@@ -232,6 +232,29 @@ def test_what_an_editor_asks_for_becomes_a_variable(project: Path) -> None:
     assert found.notes == ["the client asks for what you must set as variables: GITHUB_TOKEN, _1ST"]
 
 
+def test_the_defaults_of_what_an_editor_asks_for_are_kept(project: Path) -> None:
+    inputs = [
+        {"type": "promptString", "id": "level", "default": "debug"},
+        {"type": "promptString", "id": "odd", "default": "{x}"},
+        {"type": "promptString", "id": "token", "password": True},
+    ]
+    env = {"LEVEL": "${input:level}", "ODD": "${input:odd}", "TOKEN": "${input:token}"}
+    document = {"inputs": inputs, "servers": {"gh": {"command": "x", "env": env}}}
+    found = read_servers(put(project / ".vscode" / "mcp.json", document))
+    assert found.servers["gh"].env == {"LEVEL": "${LEVEL:-debug}", "ODD": "${ODD}", "TOKEN": "${TOKEN}"}
+    assert found.notes == ["the client asks for what you must set as variables: ODD, TOKEN"]
+
+
+def test_a_workspace_is_a_folder_in_a_project_alone(project: Path, user: Path) -> None:
+    servers = {"mcpServers": {"a": {"command": "x", "args": ["${workspaceFolder}/data"]}}}
+    found = read_servers(put(project / ".cursor" / "mcp.json", servers))
+    assert (found.servers["a"].args, found.notes) == ((f"{project}/data",), [])
+    for path in (user / ".cursor" / "mcp.json", user / ".claude.json"):
+        found = read_servers(put(path, servers))
+        assert found.servers["a"].args == ("${workspaceFolder}/data",)
+        assert found.notes == ["'a': ${workspaceFolder} is no folder outside of a project; write one instead"]
+
+
 def test_milliseconds_become_seconds(project: Path, user: Path) -> None:
     path = put(user / ".gemini" / "settings.json", {"mcpServers": {"a": {"command": "x", "timeout": 5000}}})
     assert servers_of(CLIENTS["gemini"], project).servers["a"].timeout == 5

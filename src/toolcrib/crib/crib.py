@@ -12,6 +12,7 @@ from toolcrib.crib.reload import Reload
 from toolcrib.crib.view import SharedState, View, scope_of
 from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
+from toolcrib.errors.base import counted
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
@@ -104,7 +105,7 @@ class Crib(View):
 
     def __repr__(self) -> str:
         source = self.settings.source or "no file"
-        return f"<Crib {source}, {self._shared.state}, {len(self.index)} tools>"
+        return f"<Crib {source}, {self._shared.state}, {counted(len(self.index), 'tool')}>"
 
     @property
     def discovery(self) -> Discovery:

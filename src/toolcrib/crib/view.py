@@ -21,7 +21,8 @@ from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DetailLevel, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import ConfigError, CribStateError, Problem
+from toolcrib.errors import ConfigError, CribStateError, Problem, ToolNotFoundError
+from toolcrib.errors.base import counted
 from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import (
@@ -75,7 +76,7 @@ class View:
         self._code = CodeMode(self, self._part.waiting, shared.sandboxes)
 
     def __repr__(self) -> str:
-        return f"<View of {len(self.index)} tools, {self._shared.state}>"
+        return f"<View of {counted(len(self.index), 'tool')}, {self._shared.state}>"
 
     @property
     def settings(self) -> Settings:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MAX_MESSAGE", "MAX_PROBLEMS", "Problem", "ToolcribError", "either", "shown"]
+__all__ = ["MAX_MESSAGE", "MAX_PROBLEMS", "Problem", "ToolcribError", "counted", "either", "shown"]
 
 MAX_MESSAGE = 500
 """How many characters the message of a problem has."""
@@ -34,6 +34,15 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # an integer too long to print, or a container too deep
         text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: `1 tool`, `2,000 tools`.
+
+    >>> counted(1, "tool"), counted(2000, "tool")
+    ('1 tool', '2,000 tools')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def either(options: Sequence[str]) -> str:

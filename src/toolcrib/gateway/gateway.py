@@ -292,7 +292,13 @@ class Gateway:
             _LOG.error("the configuration stays as it was: %s", error)
             return
         after = self.crib.settings
-        _LOG.info("the configuration was read again: %s", told_of(before, after, result, self._started))
+        different = told_of(before, after, result, self._started)
+        # What changed is worth a line at the level that is usual; that nothing did is not.
+        _LOG.log(
+            logging.INFO if different == _SAME else logging.WARNING,
+            "the configuration was read again: %s",
+            different,
+        )
         if before.gateway.token and not after.gateway.token:
             _LOG.warning("the gateway asks clients for no token any more")
 
@@ -308,6 +314,7 @@ def _meta(view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
     return MetaTools(view, settings, kept=kept)
 
 
+_SAME = "nothing that concerns the gateway is different"
 _AT_START |= {"session_timeout", "shutdown_timeout"}
 """Settings of a gateway that hold, at least in part, from its start to its end."""
 
@@ -335,7 +342,7 @@ def told_of(before: Settings, after: Settings, result: Reload, started: GatewayS
         "after a restart:": [*result.later, *later],
     }
     text = "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items() if names)
-    return text or "nothing that concerns the gateway is different"
+    return text or _SAME
 
 
 def _toolsets(before: Settings, after: Settings) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The verbs for other MCP clients: `import`, `export` and `install`."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,8 @@ import click
 from toolcrib.cli.commands.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.exits import NotFoundError
 from toolcrib.cli.screen import clean, note, show_json, show_text
-from toolcrib.cli.state import State, common
+from toolcrib.cli.state import State, common, this_command
+from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.setup.installing.clients import Client, Scope
@@ -88,11 +90,32 @@ def import_(state: State, source: str, force: bool, user: bool, dry_run: bool) -
         return
     _tell_merge(merged, dry_run=dry_run)
     tell_notes(facts)
+    _tell_outlook(facts)
 
 
 def _merged(merged: "Merge") -> dict[str, Any]:
+    """Return which servers are taken over, which of them are off, and which will not work, and why."""
+    from toolcrib.setup.doctor.config import check_server  # noqa: PLC0415 - not needed to ask for help
+
     names = ("added", "replaced", "same", "conflicts")
-    return {name: list(getattr(merged, name)) for name in names}
+    facts: dict[str, Any] = {name: list(getattr(merged, name)) for name in names}
+    facts["disabled"] = [name for name, server in merged.servers.items() if server.disabled]
+    problems = {
+        name: [each.what for each in check_server(name, server, os.environ) if each.severity == "error"]
+        for name, server in merged.servers.items()
+        if not server.disabled
+    }
+    return {**facts, "problems": {name: found for name, found in problems.items() if found}}
+
+
+def _tell_outlook(facts: dict[str, Any]) -> None:
+    """Tell people which of the servers that are taken over are off, and which will not work."""
+    for name in facts["disabled"]:
+        note(f"{name!r} is disabled, as it was")
+    for name, problems in facts["problems"].items():
+        note(f"{name!r} will not work: {'; '.join(problems)}")
+    if facts["added"] or facts["replaced"]:
+        note(f"`{this_command()} doctor` starts each of them, and says what is wrong")
 
 
 def _tell_merge(merged: "Merge", *, dry_run: bool) -> None:
@@ -137,7 +160,7 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
     if output is None:
         show_text(made.text)
     else:
-        show_text(facts.get("diff") or f"wrote {len(made.servers)} servers to {facts['file']}")
+        show_text(facts.get("diff") or f"wrote {counted(len(made.servers), 'server')} to {facts['file']}")
     tell_notes(facts)
 
 
@@ -194,7 +217,12 @@ def _show(state: State, client: str, facts: dict[str, Any]) -> None:
     if "diff" in facts:
         show_text(facts["diff"] or "nothing would change")
     elif facts["changed"]:
+        if moved := facts.get("moved"):
+            names = ", ".join([*moved["added"], *moved["replaced"], *moved["same"]])
+            click.echo(clean(f"moved {names or 'nothing'} into {facts['config']}"))
         click.echo(clean(f"changed {facts['file']}; restart {client} to see it"))
     else:
         click.echo(clean(f"{facts['file']} is as it should be"))
     tell_notes(facts)
+    if "moved" in facts:
+        _tell_outlook(facts["moved"])

@@ -7,6 +7,7 @@ import click
 from toolcrib.cli.exits import FailedError
 from toolcrib.cli.screen import clean, progress, show_json
 from toolcrib.cli.state import State, common, wait_for
+from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.setup.doctor.findings import Diagnosis, Finding
@@ -60,11 +61,11 @@ def _show(found: "Diagnosis") -> None:
         _show_one(finding)
     errors, warnings = len(found.errors), len(found.warnings)
     if errors or warnings:
-        counted = [
-            f"{errors} error{'' if errors == 1 else 's'}",
-            f"{warnings} warning{'' if warnings == 1 else 's'}",
+        parts = [
+            counted(errors, "error"),
+            counted(warnings, "warning"),
         ]
-        click.echo(f"\n{', '.join(counted)}")
+        click.echo(f"\n{', '.join(parts)}")
     else:
         click.echo("\nall is well")
 

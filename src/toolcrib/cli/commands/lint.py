@@ -10,6 +10,7 @@ from toolcrib.cli.exits import FailedError
 from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.model import Tool
@@ -55,13 +56,13 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
             return tools, {str(tool.id) for tool in wanted}, tell_absent(view)
 
     tools, wanted, absent = wait_for(work)
-    with waiting(f"looking at {len(tools)} tools"):
+    with waiting(f"looking at {counted(len(tools), 'tool')}"):
         found = lint_tools(tools, targets=targets or None)
     shown = [each for each in found if each.tool_id in wanted and not (quiet and each.severity == "info")]
     counts = Counter(each.severity for each in shown)
     if state.json:
-        counted = {f"{kind}s": counts[kind] for kind in ("error", "warning", "info")}
-        payload = {"tools": len(wanted), **counted, "findings": [each.to_json() for each in shown]}
+        numbers = {f"{kind}s": counts[kind] for kind in ("error", "warning", "info")}
+        payload = {"tools": len(wanted), **numbers, "findings": [each.to_json() for each in shown]}
         show_json({**payload, **absent})
     else:
         _show(shown, len(wanted))
@@ -79,5 +80,5 @@ def _show(found: "list[LintFinding]", count: int) -> None:
     if not count:
         note("there are no tools to look at")
     counts = Counter(each.severity for each in found)
-    parts = [f"{counts[kind]} {kind}{'' if counts[kind] == 1 else 's'}" for kind in ("error", "warning")]
-    click.echo(f"{count} tool{'' if count == 1 else 's'}: {', '.join(parts)}, {counts['info']} notes")
+    parts = [counted(counts["error"], "error"), counted(counts["warning"], "warning")]
+    click.echo(f"{counted(count, 'tool')}: {', '.join(parts)}, {counted(counts['info'], 'note')}")

@@ -10,6 +10,7 @@ import click
 from toolcrib.cli.exits import UNAVAILABLE, FailedError, NotFoundError
 from toolcrib.cli.screen import clean, note, show_json, show_text, waiting
 from toolcrib.cli.state import State, common, wait_for
+from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib
@@ -207,8 +208,7 @@ def _judge(probed: "Probe", *, quiet: bool) -> None:
     """Tell whether a server works; end with an exit code where it does not."""
     if probed.error is None:
         if not quiet:
-            count = len(probed.tools)
-            click.echo(f"it works: {count} tool{'' if count == 1 else 's'}")
+            click.echo(f"it works: {counted(len(probed.tools), 'tool')}")
         for each, reason in probed.refused.items():
             note(f"its tool {each!r} cannot be used: {reason}")
         return

@@ -15,6 +15,7 @@ import click
 
 from toolcrib.cli.screen import clean, note
 from toolcrib.cli.state import State, shared, this_command, wait_for
+from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.gateway import Gateway
@@ -156,7 +157,7 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
     header = f' --header "Authorization: Bearer {_named(token)}"' if token else ""
     asked = '--demo search "how many days until christmas"' if state.demo else 'search "what you want to do"'
     lines = (
-        f"toolcrib serves {len(gateway.crib.index):,} tools at {url}/mcp",
+        f"toolcrib serves {counted(len(gateway.crib.index), 'tool')} at {url}/mcp",
         *toolsets,
         "",
         "Try next:",

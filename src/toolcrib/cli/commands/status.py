@@ -10,6 +10,7 @@ from toolcrib.cli.naming import why_failed
 from toolcrib.cli.screen import clean, heading, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 from toolcrib.errors import ServerUnavailableError
+from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
@@ -109,8 +110,8 @@ def _show(facts: dict[str, Any]) -> None:
     catalogue = facts["catalogue"]
     kept = f", kept in {catalogue['keptIn']}" if catalogue["keptIn"] else ", kept in memory only"
     spaces = catalogue["namespaces"]
-    namespaces = "1 namespace" if len(spaces) == 1 else f"{len(spaces):,} namespaces"
-    click.echo(clean(f"catalogue      {catalogue['tools']:,} tools in {namespaces}{kept}"))
+    tools, namespaces = counted(catalogue["tools"], "tool"), counted(len(spaces), "namespace")
+    click.echo(clean(f"catalogue      {tools} in {namespaces}{kept}"))
     if facts["toolsets"]:
         click.echo(f"toolsets       {', '.join(facts['toolsets'])}")
     if facts["tokens"]["tools"]:

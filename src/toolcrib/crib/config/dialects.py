@@ -183,11 +183,15 @@ def project_folder(folder: Path) -> Path:
 
 
 def _meant(found: re.Match[str], folder: Path | None) -> str:
-    """Return the folder that a name means; where there is none, the variable, which the start will miss."""
+    """Return the folder that a name means; where there is none, the variable, which the start will miss.
+
+    A file of the user's, such as `~/.cursor/mcp.json`, is for no project: there the home is none.
+    """
     try:
+        home = Path.home()
         if found[1] == "userHome":
-            return str(Path.home())
-        folder = Path.cwd() if folder is None else folder
+            return str(home)
+        project = project_folder(Path.cwd() if folder is None else folder)
     except (OSError, RuntimeError):
         return found[0]
-    return str(project_folder(folder))
+    return found[0] if project == home else str(project)

@@ -13,6 +13,7 @@ from toolcrib.discovery.index.names import Named
 from toolcrib.discovery.index.reading import IndexReader, SharedReads
 from toolcrib.discovery.index.scope import Scope
 from toolcrib.errors import Problem, ValidationError
+from toolcrib.errors.base import counted
 
 __all__ = ["FilteredLookup", "IndexView"]
 
@@ -49,7 +50,7 @@ class IndexView(IndexReader):
         self._subscribe = subscribe
 
     def __repr__(self) -> str:
-        return f"<IndexView of {len(self)} tools>"
+        return f"<IndexView of {counted(len(self), 'tool')}>"
 
     @property
     def scope(self) -> Scope:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import counted, shown
 from toolcrib.model.plain import pointer
 from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import did_you_mean
@@ -177,7 +177,11 @@ class StepNames:
         reference = shown(f"steps.{name}")
         if known is None:
             count = sum(1 for each in self._by_name if each.isdecimal())
-            total = f"there are {count} steps" if name.isdecimal() else "no step has that id"
+            total = (
+                f"there {'is' if count == 1 else 'are'} {counted(count, 'step')}"
+                if name.isdecimal()
+                else "no step has that id"
+            )
             return f"{reference} leads nowhere: {total}{did_you_mean(name, self._by_name)}"
         if known.slot == self._seen_by.slot:
             return f"{reference} is this step itself"

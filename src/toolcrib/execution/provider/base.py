@@ -6,6 +6,7 @@ from typing import Self
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from toolcrib.errors import ConfigError, InvalidToolError, NoBackendError, Problem
+from toolcrib.errors.base import counted
 from toolcrib.execution.provider.addresses import is_odd_number
 from toolcrib.execution.provider.client import HttpClient, HttpOptions
 from toolcrib.execution.provider.credentials import Credentials
@@ -78,7 +79,7 @@ class WebProvider:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id!r}, {len(self._tools)} tools>"
+        return f"<{type(self).__name__} {self.id!r}, {counted(len(self._tools), 'tool')}>"
 
 
 def check_id(provider_id: str) -> None:

@@ -20,6 +20,7 @@ from toolcrib.crib.config.settings import MEMORY, Settings
 from toolcrib.crib.view import scope_of
 from toolcrib.discovery import Index
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
+from toolcrib.errors.base import counted
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model import Tool
 from toolcrib.runtime.choice import backends
@@ -123,8 +124,8 @@ def _enabled(settings: Settings) -> dict[str, ServerConfig]:
 
 def _counted(settings: Settings) -> str:
     servers, apis = len(settings.servers), len(settings.openapi)
-    message = f"{servers} server{'' if servers == 1 else 's'}"
-    return f"{message}, {apis} API{'' if apis == 1 else 's'}" if apis else message
+    message = counted(servers, "server")
+    return f"{message}, {counted(apis, 'API')}" if apis else message
 
 
 def _broken(failure: ConfigError, text: str) -> Finding:
@@ -180,7 +181,7 @@ def _judged(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
         yield error(subject, "it does not work", reason, _remedy(reason), stderr=found.stderr)
         return
     count = len(found.tools)
-    yield good(subject, f"{count} tool{'' if count == 1 else 's'} in {found.seconds:.1f} s", tools=count)
+    yield good(subject, f"{counted(count, 'tool')} in {found.seconds:.1f} s", tools=count)
     if not found.tools:
         why = "it answered, and listed none"
         yield warning(subject, "it has no tools", why, "look at its settings, or remove it")

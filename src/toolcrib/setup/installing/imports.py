@@ -1,5 +1,6 @@
 """Read the servers of other MCP clients, and take them over into a configuration of ours."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ __all__ = ["Found", "Merge", "lost_note", "merge", "read_servers", "servers_of",
 _INPUT = re.compile(r"\$\{input:([^}]+)\}")
 _BARE_VARIABLE = re.compile(r"(?<!\$)\$([A-Za-z_][A-Za-z0-9_]*)")
 _WORDS = re.compile(r"[^A-Za-z0-9]+")
+_WORKSPACE = "${workspaceFolder}"
 _KEPT = ("timeout", "start_timeout", "idle_timeout", "max_concurrency")
 _SILENT = frozenset(
     {"enabled", "description", "name", "icon", "gallery", "version", "source", "dev", "title"}
@@ -71,6 +73,8 @@ class Merge:
     """Those that were there already."""
     conflicts: tuple[str, ...] = ()
     """Those whose names stand for something else in our configuration, which stays as it is."""
+    servers: Mapping[str, ServerConfig] = field(default_factory=dict)
+    """Those that are taken over."""
 
 
 def servers_of(
@@ -151,6 +155,7 @@ def merge(path: Path, servers: Mapping[str, ServerConfig], *, force: bool = Fals
         replaced=tuple(name for name in taken if name in differ),
         same=tuple(sorted(same)),
         conflicts=() if force else tuple(sorted(differ)),
+        servers={name: servers[name] for name in taken},
     )
 
 
@@ -193,9 +198,9 @@ def _read(
     """Return the servers at one place of a file; those that are broken are left out, with a note."""
     found = Found([path])
     dialect = _DIALECTS.get(client.name if client else "", _as_it_is)
-    asked: set[str] = set()
+    inputs = _Inputs(at(document, (*place[:-1], "inputs")))
     plain = {name: dialect(each) for name, each in _section(document, place, found, path).items()}
-    parts = read_client({"mcpServers": _without_inputs(plain, asked)}, path.parent)
+    parts = read_client({"mcpServers": inputs.replaced(plain)}, path.parent)
     found.notes += [f"{path}: {problem}" for problem in parts.problems]
     for name, entry in parts.servers.items():
         server = _server(name, entry, found)
@@ -206,10 +211,13 @@ def _read(
             found.notes.append(f"{name!r} is left out: {ITSELF}")
             continue
         _note_lost(name, server, found)
+        if _WORKSPACE in json.dumps(entry, default=str):
+            found.notes.append(f"{name!r}: {_WORKSPACE} is no folder outside of a project; write one instead")
         found.servers[name] = _settled(server, path)
         found.names[name] = _called(parts, name)
-    if asked:
-        found.notes.append(f"the client asks for what you must set as variables: {', '.join(sorted(asked))}")
+    if inputs.asked:
+        names = ", ".join(sorted(inputs.asked))
+        found.notes.append(f"the client asks for what you must set as variables: {names}")
     return found
 
 
@@ -261,20 +269,40 @@ def _settled(server: ServerConfig, path: Path) -> ServerConfig:
     return server.replace(cwd=str(path.parent / Path(server.cwd).expanduser()))
 
 
-def _without_inputs(value: Any, asked: set[str]) -> Any:
-    """Return a value in which what an editor would ask for is a variable."""
-    if isinstance(value, str):
-        return _INPUT.sub(lambda found: f"${{{_variable(found[1], asked)}}}", value)
-    if isinstance(value, Mapping):
-        return {key: _without_inputs(member, asked) for key, member in value.items()}
-    return [_without_inputs(member, asked) for member in value] if isinstance(value, list) else value
+class _Inputs:
+    """What an editor would ask for, as variables of the environment."""
+
+    def __init__(self, declared: Any) -> None:
+        self.asked: set[str] = set()
+        """The variables that must be set, since they have no default."""
+        self._defaults = {
+            each["id"]: each["default"]
+            for each in (declared if isinstance(declared, list) else ())
+            if isinstance(each, Mapping)
+            and isinstance(each.get("id"), str)
+            and _is_default(each.get("default"))
+        }
+
+    def replaced(self, value: Any) -> Any:
+        """Return a value with a variable for each input, and its default where it has one."""
+        if isinstance(value, str):
+            return _INPUT.sub(lambda found: self._variable(found[1]), value)
+        if isinstance(value, Mapping):
+            return {key: self.replaced(member) for key, member in value.items()}
+        return [self.replaced(member) for member in value] if isinstance(value, list) else value
+
+    def _variable(self, name: str) -> str:
+        made = _WORDS.sub("_", name).strip("_").upper() or "INPUT"
+        made = f"_{made}" if made[0].isdigit() else made
+        if name in self._defaults:
+            return f"${{{made}:-{self._defaults[name]}}}"
+        self.asked.add(made)
+        return f"${{{made}}}"
 
 
-def _variable(name: str, asked: set[str]) -> str:
-    made = _WORDS.sub("_", name).strip("_").upper() or "INPUT"
-    made = f"_{made}" if made[0].isdigit() else made
-    asked.add(made)
-    return made
+def _is_default(value: Any) -> bool:
+    """Return whether a default can stand within a variable."""
+    return isinstance(value, str) and bool(value) and not {"{", "}"}.intersection(value)
 
 
 def _codex(entry: Any) -> Any:
