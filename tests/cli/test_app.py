@@ -55,12 +55,15 @@ def test_every_verb_says_of_itself_what_the_list_says(toolcrib: Any, name: str) 
     ("args", "message"),
     [
         (["serch", "x"], "there is no verb 'serch'; did you mean 'search'?"),
+        (["ls"], "there is no verb 'ls'; did you mean 'list'?"),
+        (["init"], "there is no verb 'init'; did you mean 'add'?"),
+        (["auth", "github"], "there is no verb 'auth'; did you mean '"),
         (["search"], "Missing argument 'QUERY...'"),
         (["search", "x", "--limt", "3"], "No such option"),
         (["--nosuch"], "No such option"),
         (["list", "--limit", "many"], "'many' is not a valid integer range"),
     ],
-    ids=["verb", "argument", "option", "early", "type"],
+    ids=["verb", "ls", "init", "auth", "argument", "option", "early", "type"],
 )
 def test_a_wrong_command_line_exits_with_2(toolcrib: Any, args: list[str], message: str) -> None:
     told = toolcrib(*args)

@@ -66,7 +66,7 @@ async def test_a_person_who_does_not_answer_has_not_agreed() -> None:
         endpoint = McpEndpoint(LittleFace(), patience=0.1)
         async with Client(endpoint.server, mode="legacy", elicitation_callback=think_long) as client:
             answer = await client.call_tool("wipe", {})
-    assert answer.structured_content == {"value": ["declined"]}
+    assert answer.structured_content == {"value": ["unanswered"]}
 
 
 async def test_what_a_server_asks_is_answered_by_the_client() -> None:

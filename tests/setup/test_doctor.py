@@ -92,6 +92,7 @@ async def test_without_a_configuration_it_says_how_to_begin() -> None:
     ("server", "what"),
     [
         ({"command": "no-such-program-here"}, "there is no program 'no-such-program-here' on the PATH"),
+        ({"command": "uvxx"}, "there is no program 'uvxx' on the PATH; did you mean 'uvx'?"),
         ({"command": "pythn3"}, "there is no program 'pythn3' on the PATH; did you mean 'python3'?"),
         ({"command": "npx -y thing"}, "there is no program 'npx -y thing'"),
         ({"command": "/nowhere/x"}, "'/nowhere/x' is not there"),

@@ -79,6 +79,17 @@ LAZY = {
     "version": "toolcrib.cli.commands.about:version",
 }
 """Where each verb is."""
+_OTHER_WORDS = {
+    "auth": ("login", "add"),
+    "call": ("run",),
+    "find": ("search",),
+    "init": ("add",),
+    "login": ("add",),
+    "ls": ("list",),
+    "rm": ("remove",),
+    "start": ("serve",),
+}
+"""What other commands call a verb, which no spelling is close to."""
 
 
 class Verbs(click.Group):
@@ -103,7 +114,9 @@ class Verbs(click.Group):
         if args and args[0] not in LAZY and not args[0].startswith("-"):
             from toolcrib.model.suggest import did_you_mean  # noqa: PLC0415 - only for who mistypes
 
-            ctx.fail(f"there is no verb {args[0]!r}{did_you_mean(args[0], LAZY)}")
+            meant = next((verb for verb in _OTHER_WORDS.get(args[0], ()) if verb in LAZY), None)
+            hint = f"; did you mean {meant!r}?" if meant else did_you_mean(args[0], LAZY)
+            ctx.fail(f"there is no verb {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's

@@ -90,12 +90,8 @@ def read_document(path: str) -> Any:
 
 
 def _yaml(text: str) -> Any:
-    try:
-        import yaml  # noqa: PLC0415 - behind an extra
-    except ImportError as error:
-        from toolcrib.errors import MissingExtraError  # noqa: PLC0415 - only where it is missing
+    import yaml  # noqa: PLC0415 - for files of that kind alone
 
-        raise MissingExtraError("reading YAML", "openapi") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

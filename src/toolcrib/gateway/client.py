@@ -153,10 +153,10 @@ class RequestClient:
                 answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
             except (MCPError, PydanticError) as error:
                 _LOG.warning("a client could not ask its user: %s", shown(str(error)))
-                return ConfirmationResult.DECLINED
+                return ConfirmationResult.UNANSWERED
             return _verdict(answer)
         _LOG.warning("a client did not answer a question within %g s", self._patience)
-        return ConfirmationResult.DECLINED
+        return ConfirmationResult.UNANSWERED
 
     def _answered(self, question: Confirmation) -> ConfirmationResult:
         """Return the person's answer, if the client comes with it."""
@@ -181,7 +181,9 @@ class RequestClient:
 
 
 def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
-    agreed = answer.action == "accept" and (answer.content or {}).get(_FIELD) is True
+    agreed = (answer.content or {}).get(_FIELD) if answer.action == "accept" else False
+    if not isinstance(agreed, bool):
+        return ConfirmationResult.UNANSWERED
     return ConfirmationResult.ACCEPTED if agreed else ConfirmationResult.DECLINED
 
 

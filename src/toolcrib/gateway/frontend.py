@@ -25,6 +25,8 @@ class ConfirmationResult(StrEnum):
     ACCEPTED = "accepted"
     DECLINED = "declined"
     """The person declined, or closed the question."""
+    UNANSWERED = "unanswered"
+    """There was no answer: none in time, or one without a yes or no."""
     UNASKED = "unasked"
     """The client cannot ask anybody."""
 

@@ -91,8 +91,9 @@ def test_a_place_has_no_secrets() -> None:
 
 
 def test_what_a_status_and_a_type_mean() -> None:
-    assert reason_of_status(429, REQUEST) == f"{PLACE} answered 429 Too Many Requests; it is asked too often"
-    assert reason_of_status(401, REQUEST).endswith("; its Authorization header was not accepted")
+    often, denied = (httpx2.Response(status, request=REQUEST) for status in (429, 401))
+    assert reason_of_status(often) == f"{PLACE} answered 429 Too Many Requests; it is asked too often"
+    assert reason_of_status(denied).endswith("; its Authorization header was not accepted")
     assert reason_of_type("Image/PNG", REQUEST.url).startswith(
         f"{PLACE} answered with 'image/png', not with MCP"
     )

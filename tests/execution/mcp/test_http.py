@@ -139,6 +139,14 @@ async def test_headers_reach_the_server(kind: str) -> None:
             Page(401, "application/json", b'{"error": "denied"}'),
             "answered 401 Unauthorized; set an Authorization header",
         ),
+        (
+            Page(401, **{"www-authenticate": 'Bearer resource_metadata="https://x/.well-known/y"'}),
+            "answered 401 Unauthorized; it wants a login: set an Authorization header with its access token",
+        ),
+        (
+            Page(401, **{"www-authenticate": "Basic"}),
+            "answered 401 Unauthorized; set an Authorization header",
+        ),
         (Page(403), "answered 403 Forbidden; set an Authorization header that gives access"),
         (Page(404), "answered 404 Not Found; check the path of its url"),
         (

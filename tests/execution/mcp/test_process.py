@@ -158,6 +158,7 @@ def test_a_server_inherits_no_secrets() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
+        ({"command": "uvxx"}, "there is no program 'uvxx' on the PATH; did you mean 'uvx'?"),
         ({"command": "no-such-program"}, "there is no program 'no-such-program' on the PATH; install it"),
         ({"command": "/no/such/program"}, "there is no program '/no/such/program'; install it"),
         (

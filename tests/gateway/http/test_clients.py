@@ -110,11 +110,12 @@ async def test_progress_is_told_to_whoever_asks_for_it(face: LittleFace, era: st
     [
         ({"action": "accept", "content": {"confirm": True}}, "accepted"),
         ({"action": "accept", "content": {"confirm": False}}, "declined"),
-        ({"action": "accept"}, "declined"),
+        ({"action": "accept"}, "unanswered"),
+        ({"action": "accept", "content": {"confirm": "maybe"}}, "unanswered"),
         ({"action": "decline"}, "declined"),
         ({"action": "cancel"}, "declined"),
     ],
-    ids=["yes", "unticked", "empty", "no", "closed"],
+    ids=["yes", "unticked", "empty", "unclear", "no", "closed"],
 )
 async def test_a_person_is_asked_and_the_answer_counts(
     face: LittleFace, era: str, said: dict[str, Any], verdict: str
@@ -173,7 +174,7 @@ async def test_a_client_that_fails_at_asking_has_no_answer(face: LittleFace) -> 
 
     async with joined(face, "legacy", elicitation_callback=fail) as client:
         answer = await client.call_tool("wipe", {})
-    assert answer.structured_content == {"value": ["declined"]}
+    assert answer.structured_content == {"value": ["unanswered"]}
 
 
 @ERAS

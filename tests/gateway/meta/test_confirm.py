@@ -44,6 +44,13 @@ async def test_a_person_who_says_no_is_obeyed() -> None:
     assert len(client.questions) == 3
 
 
+async def test_no_answer_is_not_told_as_a_no() -> None:
+    error = await refused(face_of(crib_of_tools()), "run_tool", DROP, Asking(ConfirmationResult.UNANSWERED))
+    assert error["code"] == "denied"
+    assert "gave no answer" in error["message"]
+    assert "declined" not in error["message"]
+
+
 @pytest.mark.parametrize("tool_id", ["shop:order", "shop:prices", "nothing"])
 async def test_other_tools_are_not_asked_about(tool_id: str) -> None:
     client = Asking(ConfirmationResult.DECLINED)

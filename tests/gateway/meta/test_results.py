@@ -100,7 +100,7 @@ async def test_chains_and_code_are_cut_too() -> None:
     step = {"tool_id": "text", "args": {"size": 5000}}
     chain = (await called(face, "run_chain", {"steps": [step]})).structured_content
     assert chain["final"] is None
-    assert chain["results"][0]["tool_id"] == "text"
+    assert chain["results"][0]["toolId"] == "text"
     assert chain["results"][0]["structured"] is None
     whole = face.kept.read(chain["truncated"]["uri"])
     assert whole is not None

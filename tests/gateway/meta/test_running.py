@@ -199,10 +199,26 @@ async def test_a_chain_gives_what_each_step_gave() -> None:
     ]
     ran = await given(face, "run_chain", {"steps": steps, "timeout_ms": 60_000})
     assert ran["final"] == [None, [1, 2, 3]]
-    assert [step.get("tool_id") for step in ran["results"]] == ["shop:order"] * 3 + [None]
+    assert [step.get("toolId") for step in ran["results"]] == ["shop:order"] * 3 + [None]
     assert ran["results"][2]["structured"]["number"] == 4
-    assert [part["tool_id"] for part in ran["results"][3]["parts"]] == ["nothing", "shop:prices"]
+    assert [part["toolId"] for part in ran["results"][3]["parts"]] == ["nothing", "shop:prices"]
     assert ran["results"][0]["durationMs"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "where"),
+    [
+        ("run_tool", {"tool_id": "shop:prices"}, lambda ran: ran),
+        ("run_chain", {"steps": [{"tool_id": "shop:prices"}]}, lambda ran: ran["results"][0]),
+        ("execute_code", {"code": "await shop.prices()"}, lambda ran: ran["toolCalls"][0]),
+    ],
+    ids=["tool", "chain", "code"],
+)
+async def test_every_result_names_its_tool_alike(name: str, args: Any, where: Any) -> None:
+    async with crib_of_tools() as crib:
+        found = where(await given(face_of(crib), name, args))
+    assert found["toolId"].startswith("shop:prices")
+    assert "tool_id" not in found
 
 
 async def test_a_chain_that_breaks_tells_where_and_what_there_was() -> None:

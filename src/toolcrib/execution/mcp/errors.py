@@ -49,7 +49,10 @@ _ADVICE = {
     405: "; check the path of its url, and whether its transport is 'sse'",
     429: "; it is asked too often",
 }
-_DENIED = frozenset({401, 403})
+_UNAUTHORIZED = 401
+_DENIED = frozenset({_UNAUTHORIZED, 403})
+_METADATA = re.compile(r"\bresource_metadata\s*=", re.IGNORECASE)
+"""How a server that wants OAuth says where to begin."""
 _SAID = {
     "Connection closed": "the connection was closed",
     "Failed to parse": "it gave an answer that is not JSON-RPC",
@@ -182,15 +185,18 @@ def place(url: httpx2.URL | str) -> str:
     return str(httpx2.URL(url).copy_with(userinfo=b"", query=None, fragment=None))
 
 
-def reason_of_status(status: int, request: httpx2.Request) -> str:
-    """Return what an HTTP status means for a server.
+def reason_of_status(response: httpx2.Response) -> str:
+    """Return what the HTTP status of an answer means for a server.
 
-    >>> reason_of_status(401, httpx2.Request("POST", "http://localhost/mcp"))
+    >>> reason_of_status(httpx2.Response(401, request=httpx2.Request("POST", "http://localhost/mcp")))
     'http://localhost/mcp answered 401 Unauthorized; set an Authorization header'
     """
+    status, request = response.status_code, response.request
     advice = _ADVICE.get(status, "")
     if status in _DENIED and "authorization" in request.headers:
         advice = "; its Authorization header was not accepted"
+    elif status == _UNAUTHORIZED and _METADATA.search(response.headers.get("www-authenticate", "")):
+        advice = "; it wants a login: set an Authorization header with its access token"
     phrase = httpx2.codes.get_reason_phrase(status)
     return f"{place(request.url)} answered {status}{' ' if phrase else ''}{phrase}{advice}"
 
@@ -216,7 +222,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, MCPError):
         return next((text for start, text in _SAID.items() if error.message.startswith(start)), error.message)
     if isinstance(error, httpx2.HTTPStatusError):
-        return reason_of_status(error.response.status_code, error.request)
+        return reason_of_status(error.response)
     if isinstance(error, httpx2.RequestError):
         return _reason_of_request(error)
     if isinstance(error, TimeoutError) and not str(error):

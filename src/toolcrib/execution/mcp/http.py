@@ -166,7 +166,7 @@ async def event_streams(
 
 def _check(response: httpx2.Response) -> None:
     if not response.is_success:  # the client's own way to say it shows the whole address
-        reason = reason_of_status(response.status_code, response.request)
+        reason = reason_of_status(response)
         raise httpx2.HTTPStatusError(reason, request=response.request, response=response)
 
 

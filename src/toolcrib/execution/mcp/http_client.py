@@ -365,7 +365,7 @@ def _refusal(response: httpx2.Response, kind: str) -> httpx2.Response:
         return _answer(request, INTERNAL_ERROR, reason_of_type(kind, request.url), marked(sent=True))
     code = CONNECTION_CLOSED if status in _UNAVAILABLE else INTERNAL_ERROR
     code = METHOD_NOT_FOUND if status == _NOT_FOUND else code
-    return _answer(request, code, reason_of_status(status, request), marked(status=status))
+    return _answer(request, code, reason_of_status(response), marked(status=status))
 
 
 def _answer(

@@ -19,6 +19,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.strays import MARK, all_marks, end_strays, new_mark
+from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["ServerProcess", "StderrTail", "forget_group", "server_environment", "watch_group", "watcher_pid"]
 
@@ -242,6 +243,10 @@ def _ending(status: int | None) -> str:
         return f"it was ended by signal {-status}"
 
 
+_LAUNCHERS = ("bunx", "deno", "docker", "node", "npm", "npx", "python", "python3", "uv", "uvx")
+"""The programs that most servers are started with."""
+
+
 def _why_not_started(error: OSError, command: str, cwd: str | None) -> str:
     """Return what is wrong with a command, and what to do about it."""
     if cwd is not None and not Path(cwd).is_dir():
@@ -252,7 +257,8 @@ def _why_not_started(error: OSError, command: str, cwd: str | None) -> str:
         if Path(command).is_file():
             return f"{command!r} names an interpreter in its first line that does not exist"
         where = "" if os.sep in command else " on the PATH"
-        return f"there is no program {command!r}{where}; install it, or write its full path"
+        hint = did_you_mean(command, _LAUNCHERS)
+        return f"there is no program {command!r}{where}{hint or '; install it, or write its full path'}"
     if isinstance(error, PermissionError):
         return f"{command!r} may not be executed; make it executable, or write the program that runs it"
     return f"{command!r} cannot be started: {error.strerror or error}"

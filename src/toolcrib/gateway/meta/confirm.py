@@ -20,6 +20,10 @@ _MAX_SHOWN = 400
 """How many characters of what somebody else wrote a person has to read."""
 _MAX_NAMED = 10
 """How many tools, and places in code, are named."""
+_REFUSALS = {
+    ConfirmationResult.DECLINED: "the user declined; do not try again unless the user asks for it",
+    ConfirmationResult.UNANSWERED: "the user was asked, and gave no answer; ask whether to try again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +90,14 @@ async def ask(
         places: what a person should see of it in any case, where it is too long to be shown.
 
     Raises:
-        PolicyDeniedError: the person declined.
+        PolicyDeniedError: the person declined, or gave no answer.
         InputNeeded: the client has to make the request again, with the answer.
     """
     if not tools:
         return
     verdict = await client.confirm(_question(tools, given, what, places))
-    if verdict is ConfirmationResult.DECLINED:
-        message = "the user declined; do not try again unless the user asks for it"
-        raise PolicyDeniedError(tool_id=", ".join(tools), reason=message)
+    if verdict in _REFUSALS:
+        raise PolicyDeniedError(tool_id=", ".join(tools), reason=_REFUSALS[verdict])
 
 
 def _question(tools: Sequence[str], given: Any, what: str, places: Sequence[str]) -> Confirmation:

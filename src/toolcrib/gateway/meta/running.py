@@ -274,7 +274,7 @@ def _step(result: StepResult) -> dict[str, Any]:
     payload = result.to_json(without={"args", "backend", "structured", "parts"})
     named: dict[str, Any] = {"index": payload.pop("index")}
     if "toolId" in payload:
-        named["tool_id"] = payload.pop("toolId")
+        named["toolId"] = payload.pop("toolId")
     return named | _took(payload.pop("duration", 0.0)) | payload
 
 

@@ -118,7 +118,7 @@ def _check_command(subject: str, server: ServerConfig, environ: Mapping[str, str
             "write the first word as `command` and the rest as `args`",
         )
         return
-    similar = nearest(command, _programs(command, path))
+    similar = nearest(command, [*_INSTALLS, *_programs(command, path)])
     remedy = _INSTALLS.get(command, "install it, or write its full path")
     hint = f"; did you mean {similar!r}?" if similar else ""
     yield error(subject, f"there is no program {command!r} on the PATH{hint}", "it cannot be started", remedy)

@@ -58,6 +58,10 @@ _OnServer = Callable[[str], None]
 _TELL = "tell whoever makes the server; the other tools work"
 _REMEDIES = (
     ("certificate", "install the certificate of its authority, or mend the address; SSL_CERT_FILE names one"),
+    (
+        "wants a login",
+        "log in where it says, and give it the token: headers.Authorization = 'Bearer ${TOKEN}'",
+    ),
     ("401", "give it a token: headers.Authorization = 'Bearer ${TOKEN}'"),
     ("403", "the token may not do this; give it another"),
     ("404", "the address is wrong; most end in /mcp"),
