@@ -21,7 +21,7 @@ from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DetailLevel, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import ConfigError, CribStateError, Problem, ToolNotFoundError
+from toolcrib.errors import ConfigError, CribStateError, Problem
 from toolcrib.errors.base import counted
 from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
