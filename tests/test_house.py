@@ -25,6 +25,7 @@ MAX_README = 119
 PACKAGES = [
     "toolcrib",
     "toolcrib.errors",
+    "toolcrib.places",
     "toolcrib.version",
     "toolcrib.model",
     "toolcrib.model.argschema",

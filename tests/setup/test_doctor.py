@@ -14,8 +14,8 @@ from needs import lack
 from servers.launch import LITTLE, closed_port
 
 from toolcrib.crib import Settings
-from toolcrib.crib.config.places import catalogue_file
 from toolcrib.execution.mcp import ServerConfig
+from toolcrib.places import catalogue_file
 from toolcrib.setup.doctor import Diagnosis, diagnose, probe
 from toolcrib.setup.doctor.findings import error
 

@@ -43,7 +43,7 @@ class State:
         """Return the configuration that is meant: the one named, else the one found; None without any."""
         if self.config is not None or self.demo:
             return self.config
-        from toolcrib.crib.config.locating import find_config  # noqa: PLC0415 - only verbs that need a crib load it
+        from toolcrib.places import find_config  # noqa: PLC0415 - only verbs that need a crib load it
 
         found = find_config()
         return None if found is None else str(found)

@@ -2,7 +2,6 @@
 
 from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
-from toolcrib.crib.config.locating import find_config
 from toolcrib.crib.config.settings import (
     AuditSettings,
     CacheSettings,
@@ -18,6 +17,7 @@ from toolcrib.crib.reload import Reload
 from toolcrib.crib.session import SyncToolSession, ToolSession
 from toolcrib.crib.sync import SyncCrib
 from toolcrib.crib.view import View
+from toolcrib.places import find_config
 
 __all__ = [
     "AuditSettings",

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.crib.config.places import catalogue_file
 from toolcrib.crib.config.settings import MEMORY, SearchSettings, Settings
 from toolcrib.discovery import (
     Bm25Searcher,
@@ -27,6 +26,7 @@ from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
 from toolcrib.execution.trace import Audit, AuditFile, OpenTelemetry, available
 from toolcrib.model import SchemaValidator
+from toolcrib.places import catalogue_file
 from toolcrib.runtime import Sandbox
 
 if TYPE_CHECKING:

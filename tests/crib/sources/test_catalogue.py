@@ -14,10 +14,10 @@ import pytest
 from waiting import PATIENCE
 
 from toolcrib import Crib
-from toolcrib.crib.config.places import catalogue_file
 from toolcrib.crib.sources import Absence
 from toolcrib.discovery import Scope, SqliteStore
 from toolcrib.errors import BackendUnavailableError, StoreError, ToolNotFoundError
+from toolcrib.places import catalogue_file
 
 pytestmark = pytest.mark.anyio
 # ruff: noqa: ASYNC240 - a look at a file

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.config.dialects import RawConfig, project_folder, read_client, read_python
-from toolcrib.crib.config.places import anchored, path_fault
 from toolcrib.crib.config.reading import file_refusal, is_toml, parse, read_text
 from toolcrib.crib.config.section import INTERNAL
 from toolcrib.crib.config.settings import MEMORY, NO_FILE, Settings
@@ -16,6 +15,7 @@ from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
+from toolcrib.places import anchored, path_fault
 
 __all__ = ["Config", "load", "load_text", "own_cwd"]
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, get_args
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from toolcrib.crib.config.places import path_fault
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.model.record import Record
 from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import choose
+from toolcrib.places import path_fault
 
 __all__ = ["INTERNAL", "Count", "FilePath", "Seconds", "Section", "Text", "advised"]
 

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from toolcrib.crib.config.locating import find_config
 from toolcrib.crib.config.ourselves import told_us
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.process import server_environment
+from toolcrib.places import find_config
 
 __all__ = ["DEEPEST", "DEPTH", "deeper", "depth_of", "is_itself", "itself_off"]
 

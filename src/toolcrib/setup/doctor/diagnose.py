@@ -15,7 +15,6 @@ import anyio
 from anyio import to_thread
 
 from toolcrib.crib.config.files import Config, load
-from toolcrib.crib.config.places import catalogue_file, data_folder
 from toolcrib.crib.config.settings import MEMORY, Settings
 from toolcrib.crib.view import scope_of
 from toolcrib.discovery import Index
@@ -23,6 +22,7 @@ from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.errors.base import counted
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model import Tool
+from toolcrib.places import catalogue_file, data_folder
 from toolcrib.runtime.choice import backends
 from toolcrib.setup.doctor.config import (
     check_extras,

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from toolcrib.crib.config.places import HOME
+from toolcrib.places import HOME
 from toolcrib.redaction import hide_secrets, is_public
 
 __all__ = ["secrets_in", "without_secrets"]

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from toolcrib.crib.config.gateway import GatewaySettings, is_loopback
 from toolcrib.crib.config.ourselves import told_us
-from toolcrib.crib.config.places import home_folder, platform_folder
 from toolcrib.crib.config.sections import Place
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.variables import has_variables
+from toolcrib.places import home_folder, platform_folder
 
 __all__ = ["CLIENTS", "ITSELF", "Client", "Scope", "is_toolcrib", "shape"]
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.crib.config.files import load
-from toolcrib.crib.config.locating import project_config, user_config
-from toolcrib.crib.config.places import HOME, anchored
 from toolcrib.crib.config.reading import read_text
 from toolcrib.crib.config.sections import servers_in
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.places import HOME, anchored, project_config, user_config
 from toolcrib.setup.editing.edit import backups
 from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, edit_text
 from toolcrib.setup.editing.toml import set_toml

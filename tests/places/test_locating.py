@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from toolcrib.crib import find_config
-from toolcrib.crib.config.locating import config_folder, user_config
 from toolcrib.errors import ConfigError
+from toolcrib.places import config_folder, user_config
 
 
 def put(path: Path) -> Path:

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolcrib.crib.config.places import HOME, anchored, platform_folder
 from toolcrib.errors import ConfigError, Problem
+from toolcrib.places.folders import HOME, anchored, platform_folder
 
 __all__ = ["config_folder", "find_config", "project_config", "user_config"]
 

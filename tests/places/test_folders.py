@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.crib.config.places import catalogue_file, data_folder
 from toolcrib.errors import ConfigError, StoreError
+from toolcrib.places import catalogue_file, data_folder
 
 HOME = Path("/anna")
 

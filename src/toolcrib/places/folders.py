@@ -18,6 +18,7 @@ __all__ = [
     "home_folder",
     "path_fault",
     "platform_folder",
+    "runtime_folder",
 ]
 
 HOME = "TOOLCRIB_HOME"
@@ -46,6 +47,23 @@ def data_folder(
         return platform_folder("data", known, platform, home) / _APP
     except RuntimeError as error:
         raise StoreError("catalogue", f"the home of this user is not known; set {HOME}") from error
+
+
+def runtime_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for sockets: `$TOOLCRIB_HOME/run`, else the runtime folder of the user, else of data.
+
+    >>> runtime_folder({"XDG_RUNTIME_DIR": "/run/user/1000"}).as_posix()
+    '/run/user/1000/toolcrib'
+
+    Raises:
+        ConfigError: what the variable says can be no folder.
+        StoreError: there is no variable, and no home.
+    """
+    known = os.environ if environ is None else environ
+    runtime = Path(known.get("XDG_RUNTIME_DIR") or "")
+    if not known.get(HOME) and runtime.is_absolute():
+        return runtime / _APP
+    return data_folder(environ) / "run"
 
 
 def platform_folder(
