@@ -10,7 +10,7 @@ from toolcrib.cli.app import SECTIONS, app
 from toolcrib.cli.exits import EXITS
 
 PAGE = Path(__file__).parent.parent / "docs" / "command-line.md"
-SHARED = ("config", "json", "demo", "debug", "toolset", "help")
+SHARED = ("config", "json", "demo", "debug", "toolset", "no_daemon", "help")
 """What is said once for all verbs."""
 BEGINNING = """\
 # Command line
@@ -22,9 +22,18 @@ BEGINNING = """\
 
 {options}
 
-They stand before the verb or after it. `--toolset` is for the verbs that look at tools. Without `--config` it
-is `toolcrib.toml`, else `mcp.json` or `.mcp.json` in this folder, else `toolcrib.toml` or `mcp.json` of the
-user. State, such as the catalogue, is kept in `$TOOLCRIB_HOME`, or else in the user's data folder.
+They stand before the verb or after it. `--toolset` and `--no-daemon` are for the verbs that look at tools.
+Without `--config` it is `toolcrib.toml`, else `mcp.json` or `.mcp.json` in this folder, else `toolcrib.toml`
+or `mcp.json` of the user. State, such as the catalogue, is kept in `$TOOLCRIB_HOME`, or else in the user's
+data folder.
+
+Where a gateway runs with the same configuration ([`up`](#up), or `serve --transport http`), it runs `search`,
+`list`, `describe`, `run`, `chain`, `exec` and `status` for the command, which then starts no server and loads
+next to nothing. Validation, policy, deadline and audit of calls are the same. It is found by a socket that
+only its user can open, in `$TOOLCRIB_HOME/run`, else `$XDG_RUNTIME_DIR/toolcrib`, and must have the same
+version and the same configuration: its path, its text, and the environment variables that the text names.
+Otherwise, and with `--no-daemon` or `--debug`, the command starts servers itself. `Crib` and `SyncCrib`
+always do.
 
 On a terminal there are colours and tables as wide as it is; `NO_COLOR` is heeded. In a pipe the same is
 plain aligned text, a row to a line. Notes, progress and errors go to standard error. With `--json` standard

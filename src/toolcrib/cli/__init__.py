@@ -1,11 +1,11 @@
 """The same verbs in a terminal."""
 
-import logging
 import os
 import sys
 from io import TextIOWrapper
 
 from toolcrib.cli import interrupt
+from toolcrib.cli.resident.client import relay
 
 __all__ = ["main"]
 
@@ -22,6 +22,11 @@ def main() -> None:
     interrupt.leave_at_once()
     for name in ("stdout", "stderr"):
         _make_usable(name)
+    code = None if "_TOOLCRIB_COMPLETE" in os.environ else relay(sys.argv[1:])
+    if code is not None:
+        sys.exit(code)
+    import logging  # noqa: PLC0415 - not where a running gateway does the work
+
     logging.basicConfig(level=logging.CRITICAL, format="%(levelname)s %(name)s: %(message)s")
     # Warn whoever named a model that another one answers.
     logging.getLogger("toolcrib.crib.search").setLevel(logging.WARNING)

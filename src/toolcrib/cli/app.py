@@ -32,6 +32,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Serve and hand out": {
         "serve": "Serve all tools to MCP clients, at one endpoint.",
+        "up": "Keep a gateway running in the background, for quick commands.",
+        "down": "Stop the gateway in the background.",
         "convert": "Write tools in the format of a model provider.",
         "stubs": "Write tools as Python signatures.",
     },
@@ -59,6 +61,7 @@ LAZY = {
     "convert": "toolcrib.cli.commands.writing:convert",
     "describe": "toolcrib.cli.commands.describing:describe",
     "doctor": "toolcrib.cli.commands.doctor:doctor",
+    "down": "toolcrib.cli.commands.resident:down",
     "eval": "toolcrib.cli.commands.measuring:eval_",
     "exec": "toolcrib.cli.commands.code:exec_",
     "export": "toolcrib.cli.commands.clients:export",
@@ -76,6 +79,7 @@ LAZY = {
     "serve": "toolcrib.cli.commands.serving:serve",
     "status": "toolcrib.cli.commands.status:status",
     "stubs": "toolcrib.cli.commands.writing:stubs",
+    "up": "toolcrib.cli.commands.resident:up",
     "version": "toolcrib.cli.commands.about:version",
 }
 """Where each verb is."""
@@ -133,12 +137,13 @@ class Verbs(click.Group):
     def main(self, args: Sequence[str] | None = None, *_: Any, **settings: Any) -> NoReturn:
         """Run the command, and end with an exit code."""
         given = list(sys.argv[1:] if args is None else args) or ["--help"]
-        sys.exit(self._exit_code(given, {**settings, "standalone_mode": False}))
+        sys.exit(self.run(given, **settings))
 
-    def _exit_code(self, args: list[str], settings: dict[str, Any]) -> int:
+    def run(self, args: list[str], **settings: Any) -> int:
+        """Run the command, and return its exit code."""
         state = State()
         try:
-            ended = super().main(args, obj=state, **settings)
+            ended = super().main(args, obj=state, **{**settings, "standalone_mode": False})
         except Exception as error:  # noqa: BLE001 - the boundary to people, who get everything in a few words
             options = args[: args.index("--")] if "--" in args else args
             with ignore_broken_pipe():

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from toolcrib.cli.resident.terminal import REMOTE
+
 __all__ = ["read_args", "read_document", "read_file", "read_pairs"]
 
 _STDIN = "-"
@@ -16,6 +18,9 @@ _STDIN = "-"
 def read_file(path: str) -> str:
     """Return the text of a file; of standard input where the path is `-`."""
     try:
+        terminal = REMOTE.get()
+        if terminal is not None:
+            return terminal.read(path).decode("utf-8-sig")
         if path == _STDIN:
             return sys.stdin.buffer.read().decode("utf-8-sig")
         return Path(path).read_text(encoding="utf-8-sig")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.resident.terminal import REMOTE
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -93,7 +95,13 @@ def console(*, stderr: bool = False) -> "Console":
     """Return what writes colours and tables where they can be seen."""
     from rich.console import Console  # noqa: PLC0415 - a tenth of a second that pipes can do without
 
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    terminal = REMOTE.get()
+    if terminal is None:
+        return Console(stderr=stderr, **settings)
+    width, height = (terminal.size if "COLUMNS" not in terminal.environ else None) or (None, None)
+    file = terminal.err if stderr else terminal.out
+    return Console(file=file, width=width, height=height, _environ=terminal.environ, **settings)
 
 
 def bar(share: float) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from toolcrib.cli.interrupt import leave_in_order
+from toolcrib.cli.resident.terminal import REMOTE
 from toolcrib.cli.screen import note
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class State:
     toolset: str | None = None
     demo: bool = False
     debug: bool = False
+    no_daemon: bool = False
 
     def config_file(self) -> str | None:
         """Return the configuration that is meant: the one named, else the one found; None without any."""
@@ -63,7 +65,11 @@ class State:
 
     @asynccontextmanager
     async def crib(self) -> "AsyncIterator[Crib]":
-        """Open the crib that the command line means."""
+        """Open the crib that the command line means, or take that of the gateway which runs the command."""
+        terminal = REMOTE.get()
+        if terminal is not None:
+            yield terminal.crib(self.config, demo=self.demo)
+            return
         config = self.source()
         from toolcrib.crib import Crib  # noqa: PLC0415 - heavy, and not needed to ask for help
 
@@ -92,6 +98,9 @@ class State:
 
 def wait_for(work: Callable[[], Awaitable[T]]) -> T:
     """Run an asynchronous function to its end; an interrupt cancels it, and what it has started."""
+    terminal = REMOTE.get()
+    if terminal is not None:
+        return terminal.run(work)
     import anyio  # noqa: PLC0415 - not needed to ask for help
 
     with leave_in_order():
@@ -121,6 +130,7 @@ _DEMO = _shared("--demo", is_flag=True, help="Add a small built-in catalogue; ne
 _DEBUG = _shared(
     "--debug", is_flag=True, callback=_keep_debug, help="Show what is logged, and the traceback of an error."
 )
+_NO_DAEMON = _shared("--no-daemon", is_flag=True, help="Start servers, whether or not a gateway runs.")
 
 
 def common(command: _Command) -> _Command:
@@ -133,8 +143,8 @@ def common(command: _Command) -> _Command:
 
 
 def shared(command: _Command) -> _Command:
-    """Add the options of `common`, and the one for verbs that look at tools."""
-    return _TOOLSET(common(command))
+    """Add the options of `common`, and those for verbs that look at tools."""
+    return _TOOLSET(_NO_DAEMON(common(command)))
 
 
 def this_command(*, absolute: bool = False) -> str:

@@ -4,17 +4,20 @@ import gc
 import logging
 import re
 import shlex
+import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.resident.address import Address
 from toolcrib.cli.screen import clean, note
 from toolcrib.cli.state import State, shared, this_command, wait_for
+from toolcrib.errors import ToolcribError
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
@@ -96,27 +99,57 @@ def _check_exposed(expose: str) -> None:
 async def _serve(state: State, source: str | None, transport: str, place: dict[str, Any]) -> None:
     from toolcrib.gateway import Gateway  # noqa: PLC0415 - heavy, and not needed to ask for help
 
+    shared_at = _place_for_commands(state, source) if transport == "http" else None
     gateway = Gateway(source)
     with freezing_survivors():
-        await _serve_with(state, gateway, source, transport, place)
+        await _serve_with(state, gateway, source, None if transport == "stdio" else place, shared_at)
 
 
 async def _serve_with(
-    state: State, gateway: "Gateway", source: str | None, transport: str, place: dict[str, Any]
+    state: State,
+    gateway: "Gateway",
+    source: str | None,
+    place: dict[str, Any] | None,
+    shared_at: tuple[Address, str] | None,
 ) -> None:
+    """Serve over HTTP at a place, or over stdio where there is none."""
     async with state.opened(gateway.crib, gateway):
         gc.freeze()  # what was loaded until now stays, and need not be looked through again and again
         if not gateway.crib.status() and not len(gateway.crib.index):
             adding = f"`{this_command()} add` adds a server"
             note(f"it serves 0 tools; {adding}, and --demo a catalogue to try it with")
-        if transport == "stdio":
+        if place is None:
             if sys.stdin.isatty():
                 here, program = this_command(), this_command(absolute=True)
                 text = _STDIO.format(here=here, program=program, more=_as_here(state, source))
                 click.echo(clean(text), err=True)
             await gateway.serve_stdio(state.toolset)
         else:
-            await gateway.serve_http(**place, on_ready=lambda url: _tell(state, gateway, url))
+            async with _used_by_commands(gateway, shared_at):
+                await gateway.serve_http(**place, on_ready=lambda url: _tell(state, gateway, url))
+
+
+def _place_for_commands(state: State, source: str | None) -> tuple[Address, str] | None:
+    """Return where commands find the gateway, and the digest of its configuration; None: they do not."""
+    if state.no_daemon or not hasattr(socket, "AF_UNIX"):
+        return None
+    try:
+        address = Address(source, demo=state.demo)
+        return address, address.digest()
+    except (OSError, ToolcribError):  # the gateway says what is wrong with its configuration
+        return None
+
+
+@asynccontextmanager
+async def _used_by_commands(gateway: "Gateway", place: tuple[Address, str] | None) -> AsyncIterator[None]:
+    """Let commands of this user run in the gateway, unless another one runs them already."""
+    async with AsyncExitStack() as stack:
+        if place is not None:
+            from toolcrib.cli.resident.server import AlreadyRunningError, resident  # noqa: PLC0415 - heavy
+
+            with suppress(AlreadyRunningError, OSError):
+                await stack.enter_async_context(resident(gateway, *place, "serve"))
+        yield
 
 
 @contextmanager

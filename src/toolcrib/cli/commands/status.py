@@ -7,9 +7,11 @@ import click
 
 from toolcrib.cli.commands.running import TIMEOUT
 from toolcrib.cli.naming import why_failed
+from toolcrib.cli.resident.address import Address, ask
+from toolcrib.cli.resident.terminal import REMOTE
 from toolcrib.cli.screen import clean, heading, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
-from toolcrib.errors import ServerUnavailableError
+from toolcrib.errors import ServerUnavailableError, ToolcribError
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
@@ -39,9 +41,9 @@ _COUNTING = 30.0
 def status(state: State, timeout: float) -> None:
     """Show the servers, the catalogue, and the tokens saved.
 
-    Every server is asked for its tools, and stopped again. It has `answered`, or it has `failed`, or it has
-    not answered in time: then it is `late`, or its tools are `kept` from an earlier run. How the servers of a
-    running gateway are doing, its /ready and /metrics tell.
+    The gateway that runs with this configuration is asked; where none does, every server is asked for its
+    tools, and stopped again. It has `answered`, or it has `failed`, or it has not answered in time: then it
+    is `late`, or its tools are `kept` from an earlier run.
 
     The tokens are measured: those of all definitions, which a client would otherwise be sent, against those
     of the tools that stand for them here.
@@ -54,13 +56,24 @@ def status(state: State, timeout: float) -> None:
             with waiting("asking the servers"), suppress(ServerUnavailableError):  # the table tells it
                 await crib.ready(timeout)
             view = crib if state.toolset is None else crib.view(state.toolset)
-            facts = {**_facts(crib, view), "tokens": await _tokens(view)}
+            facts = {**_facts(crib, view), "tokens": await _tokens(view), **_gateway(state)}
             if state.json:
                 show_json(facts)
             else:
                 _show(facts)
 
     wait_for(work)
+
+
+def _gateway(state: State) -> dict[str, Any]:
+    """Return the gateway that runs here; `used` says whether commands are run by it."""
+    terminal = REMOTE.get()
+    if terminal is not None:
+        return {"gateway": {**terminal.facts(), "used": True}}
+    known = None
+    with suppress(ToolcribError):  # a process without a home has no such folder
+        known = ask(Address(state.config_file(), demo=state.demo), wait=0)
+    return {} if known is None else {"gateway": {**known, "used": False}}
 
 
 def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
@@ -81,9 +94,13 @@ def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
 
 
 def _server(status: "ServerStatus") -> dict[str, Any]:
-    """Return what came of asking a server; its process is gone when this is read."""
+    """Return what came of asking a server, whose process is gone by now, unless a gateway keeps it."""
     why = {"why": why_failed(status)} if status.last_error else {}
-    return {**status.to_json(without=_PASSING), "state": _came_of(status), **why}
+    return {
+        **status.to_json(without=_PASSING if REMOTE.get() is None else ()),
+        "state": _came_of(status),
+        **why,
+    }
 
 
 def _came_of(status: "ServerStatus") -> str:
@@ -116,6 +133,8 @@ def _show(facts: dict[str, Any]) -> None:
         click.echo(f"toolsets       {', '.join(facts['toolsets'])}")
     if facts["tokens"]["tools"]:
         click.echo(f"tokens         {_receipt(facts['tokens'])}")
+    if "gateway" in facts:
+        click.echo(f"gateway        {_running(facts['gateway'])}")
     if facts["servers"]:
         heading("Servers", before=1)
         rows = [
@@ -123,6 +142,14 @@ def _show(facts: dict[str, Any]) -> None:
             for each in facts["servers"]
         ]
         show_table(("name", "state", "transport", "tools", "last error"), rows, styles=("cyan",))
+
+
+def _running(gateway: dict[str, Any]) -> str:
+    """Return what runs in a sentence."""
+    message = f"running since {gateway['since']}, process {gateway['pid']}, in {gateway['folder']}"
+    if gateway["used"]:
+        return message
+    return f"{message}; not asked: it has another configuration or version, or --no-daemon was given"
 
 
 def _receipt(tokens: dict[str, Any]) -> str:

@@ -1,0 +1,168 @@
+"""The verbs that keep a gateway running for other commands: `up` and `down`."""
+
+import gc
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from toolcrib.cli.commands.running import TIMEOUT
+from toolcrib.cli.exits import FailedError
+from toolcrib.cli.resident.address import Address, ask, writable_folder
+from toolcrib.cli.screen import clean, show_json, waiting
+from toolcrib.cli.state import State, common, wait_for
+
+__all__ = ["down", "up"]
+
+_PATIENCE = 60.0
+"""For how many seconds a gateway may take to start or to stop, beside its servers and its calls."""
+_EVERY = 0.02
+
+
+@click.command()
+@click.option("--foreground", is_flag=True, help="Stay here, as a service manager wants it, and log here.")
+@click.option(
+    "--timeout",
+    type=TIMEOUT,
+    metavar="SECONDS",
+    default=30.0,
+    show_default=True,
+    help="For how long servers may take to answer before it is said to be up.",
+)
+@common
+@click.pass_obj
+def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 - click gives it by name
+    """Keep a gateway running in the background, for quick commands.
+
+    `search`, `list`, `describe`, `run`, `chain`, `exec` and `status` of the same user and the same
+    configuration are then run by it, so that no server has to be started. Servers keep the folder and the
+    environment of this command. A gateway whose configuration has changed since is replaced. `toolcrib serve
+    --transport http` runs such commands too.
+
+    Example: toolcrib up && toolcrib run github:list_issues
+    """
+    address = _address(state)
+    if foreground:
+        wait_for(lambda: _stay(state, address))
+        return
+    known = ask(address, wait=timeout)
+    if known is not None and not _is_current(address, known):
+        _stop(address, known)
+        known = None
+    with waiting("starting the servers"):
+        facts = known or _start(state, address, timeout)
+    if state.json:
+        show_json(facts)
+        return
+    missing = f"; missing: {', '.join(facts['missing'])}" if facts["missing"] else ""
+    servers = f"{facts['servers']} server{'' if facts['servers'] == 1 else 's'}"
+    running = "is up" if known is None else "was up already"
+    message = f"toolcrib {running}: {facts['tools']:,} tools, {servers}{missing}; process {facts['pid']}"
+    click.echo(clean(f"{message}. `toolcrib down` stops it."))
+
+
+@click.command()
+@common
+@click.pass_obj
+def down(state: State) -> None:
+    """Stop the gateway in the background.
+
+    Commands that it runs may end first, for as long as `gateway.shutdown_timeout` says.
+
+    Example: toolcrib down
+    """
+    address = _address(state)
+    known = ask(address, wait=0)
+    if known is not None:
+        _stop(address, known)
+    if state.json:
+        show_json({"stopped": None if known is None else known["pid"]})
+    else:
+        click.echo("nothing was running" if known is None else f"process {known['pid']} has stopped")
+
+
+def _address(state: State) -> Address:
+    if not hasattr(socket, "AF_UNIX"):
+        raise click.UsageError("commands reach a gateway by a socket file, which this system does not have")
+    source = state.source()
+    if source is None and not state.demo:
+        raise click.UsageError("there is nothing to keep running without a configuration")
+    return Address(source, demo=state.demo)
+
+
+def _is_current(address: Address, known: dict[str, Any]) -> bool:
+    from toolcrib import __version__  # noqa: PLC0415 - for this alone
+
+    return (known["version"], known["digest"]) == (__version__, address.digest())
+
+
+def _stop(address: Address, known: dict[str, Any]) -> None:
+    """Stop a gateway, and wait until it is gone.
+
+    Raises:
+        UsageError: it serves others too.
+    """
+    pid = int(known["pid"])
+    if known["startedBy"] != "up":
+        raise click.UsageError(f"process {pid} is `toolcrib serve`, which serves clients too; stop it there")
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + _PATIENCE
+    while address.pid_file.exists() and time.monotonic() < end:
+        time.sleep(_EVERY)
+    if address.pid_file.exists():
+        raise click.ClickException(f"process {pid} does not stop; see {address.log}")
+
+
+def _start(state: State, address: Address, limit: float) -> dict[str, Any]:
+    """Start a gateway in the background, and return its facts when it answers."""
+    command = [sys.executable, "-P", "-m", "toolcrib.cli", "up", "--foreground"]
+    command += [] if address.config is None else ["--config", address.config]
+    command += ["--demo"] if state.demo else []
+    writable_folder(address.log.parent)
+    handle = os.open(address.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "wb") as log:
+        child = subprocess.Popen(  # noqa: S603 - ourselves
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        facts = ask(address, wait=limit)
+        if facts is not None:
+            child.returncode = 0  # it outlives us, which is no oversight
+            return facts
+        if child.poll() is not None:
+            click.echo(clean(_tail(address.log)), err=True)
+            raise FailedError(child.returncode or 1)
+        time.sleep(_EVERY)
+    child.terminate()
+    child.wait()
+    raise click.ClickException(f"it did not start within {_PATIENCE:g} s; see {address.log}")
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace").strip()[-2000:]
+
+
+async def _stay(state: State, address: Address) -> None:
+    """Run commands until asked to stop."""
+    from toolcrib.cli.resident.server import AlreadyRunningError, resident  # noqa: PLC0415 - heavy
+    from toolcrib.gateway import Gateway  # noqa: PLC0415
+    from toolcrib.gateway.signals import stop_signals  # noqa: PLC0415
+
+    logging.getLogger().setLevel(logging.DEBUG if state.debug else logging.WARNING)
+    digest = address.digest()
+    gateway = Gateway(address.config)
+    try:
+        async with state.opened(gateway.crib, gateway):
+            gc.freeze()  # as `serve` does
+            async with resident(gateway, address, digest, "up"), stop_signals() as stop:
+                await stop.asked.wait()
+    except AlreadyRunningError as error:
+        raise click.ClickException("another process serves this configuration to the commands") from error

@@ -1,0 +1,67 @@
+"""Outputs of processes that a gateway runs commands for, and how what a command prints reaches them."""
+
+import io
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from toolcrib.cli.resident.terminal import REMOTE
+
+__all__ = ["RemoteStream", "routed"]
+
+
+class RemoteStream(io.TextIOBase):
+    """An output of a process that asks."""
+
+    errors = "backslashreplace"
+
+    def __init__(self, send: Callable[[str], None], known: Mapping[str, Any]) -> None:
+        """Take what sends text there, and what is known of the output."""
+        super().__init__()
+        self._send = send
+        self._is_terminal = bool(known["terminal"])
+        self._encoding = str(known["encoding"] or "utf-8")
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """What it can be encoded in there."""
+        return self._encoding
+
+    def writable(self) -> bool:
+        """Return that it can be written to."""
+        return True
+
+    def isatty(self) -> bool:
+        """Return whether it is a terminal there."""
+        return self._is_terminal
+
+    def write(self, text: str) -> int:
+        """Send text to be written there."""
+        if not isinstance(text, str):
+            raise TypeError(f"text is written here, not {type(text).__name__}")
+        self._send(text)
+        return len(text)
+
+
+class _RoutedStream:
+    """Standard output or error of the gateway, which within a command is that of its terminal."""
+
+    def __init__(self, name: str, usual: TextIO) -> None:
+        self._name, self._usual = name, usual
+
+    def __getattr__(self, name: str) -> Any:
+        terminal = REMOTE.get()
+        return getattr(self._usual if terminal is None else getattr(terminal, self._name), name)
+
+
+@contextmanager
+def routed() -> Iterator[None]:
+    """Let what a command prints reach its terminal."""
+    before = sys.stdout, sys.stderr
+    routed: Any = [_RoutedStream(name, usual) for name, usual in zip(("out", "err"), before, strict=True)]
+    sys.stdout, sys.stderr = routed
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before

@@ -1,0 +1,46 @@
+"""The terminal of a command that runs in the gateway, for a user whose own process only shows it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from toolcrib.crib import Crib
+
+__all__ = ["REMOTE", "RemoteTerminal"]
+
+T = TypeVar("T")
+
+
+class RemoteTerminal(Protocol):
+    """What a command needs of the process that its user has started."""
+
+    out: TextIO
+    err: TextIO
+    environ: Mapping[str, str]
+    size: tuple[int, int] | None
+    """Columns and lines, where there is a terminal."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file that the user names, `-` for standard input.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run an asynchronous function in the gateway, until it ends or the user leaves."""
+        ...
+
+    def crib(self, config: str | None, *, demo: bool) -> "Crib":
+        """Return the crib of the gateway; one for another command line gives up, before anything was done."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is to be known of the gateway."""
+        ...
+
+
+REMOTE: ContextVar[RemoteTerminal | None] = ContextVar("toolcrib_remote_terminal", default=None)
+"""The terminal of the command at hand; None where the command is a process of its own."""

@@ -1,0 +1,340 @@
+"""A gateway that stays running, and the commands that it runs: processes of their own, over a real socket."""
+
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers.launch import alive, little
+from waiting import PATIENCE, wait_until
+
+COMMAND = [sys.executable, "-m", "toolcrib.cli"]
+TALKER = Path(__file__).with_name("talker.py")
+HEAVY = re.compile(r"\| +(pydantic|mcp|anyio|click|rich|numpy|toolcrib\.crib|toolcrib\.model)\b")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peers are checked on Linux")
+
+
+class Desk:
+    """A user with a home of its own, a folder and a configuration."""
+
+    def __init__(self, root: Path) -> None:
+        self.here, self.home = root / "here", root / "home"
+        self.here.mkdir(exist_ok=True)
+        self.audit = root / "audit.jsonl"
+        self.config = self.here / "toolcrib.toml"
+        self.environ = {**os.environ, "TOOLCRIB_HOME": str(self.home), "WORD": "one"}
+        for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+            self.environ.pop(name, None)
+        self.write()
+
+    def write(self, more: str = "") -> None:
+        servers = {
+            "good": little("holding", env={"WORD": "${WORD}"}),
+            "talk": {"command": sys.executable, "args": ["-S", "-I", str(TALKER)]},
+        }
+        text = more + "".join(
+            f"[servers.{name}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in each.items())
+            for name, each in servers.items()
+        )
+        self.config.write_text(text + f"[audit]\npath = {json.dumps(str(self.audit))}\n")
+
+    def start(self, *args: str, **more: Any) -> subprocess.Popen[str]:
+        settings = {"cwd": self.here, "env": self.environ, "text": True, **more}
+        return subprocess.Popen([*COMMAND, *args], stdout=-1, stderr=-1, stdin=-1, **settings)
+
+    def run(self, *args: str, stdin: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+        with self.start(*args, **more) as process:
+            out, err = process.communicate(stdin, timeout=PATIENCE)
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def out(self, *args: str, **more: Any) -> str:
+        done = self.run(*args, **more)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def up(self) -> int:
+        return int(json.loads(self.out("up", "--json"))["pid"])
+
+    def server(self, *args: str, **more: Any) -> int:
+        """Return the process that a server has for a command."""
+        return number(self.out("run", "good:get_pid", *args, **more))
+
+    def left(self) -> list[str]:
+        folder = self.home / "run"
+        return sorted(each.suffix for each in folder.iterdir()) if folder.exists() else []
+
+
+def number(text: str) -> int:
+    (found,) = re.findall(r"\d+", text)
+    return int(found)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {json.dumps(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.run("down")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """Return a desk whose gateway runs."""
+    desk = Desk(tmp_path_factory.mktemp("desk"))
+    desk.up()
+    yield desk
+    assert desk.run("down").returncode == 0
+    assert desk.left() == []
+
+
+def test_commands_use_the_servers_of_the_running_gateway_and_start_none(shared: Desk) -> None:
+    first = shared.server()
+    assert shared.server("--config", str(shared.config), cwd=shared.home) == first
+    assert number(shared.out("exec", "-c", "__out = await good.get_pid()")) == first
+    Path(shared.here, "steps.json").write_text('[{"toolId": "good:get_pid"}]')
+    assert number(shared.run("chain", "steps.json").stdout) == first
+    assert shared.server("--no-daemon") != first
+    assert shared.server() == first
+    assert alive(first)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["search", "capital letters"],
+        ["search", "capital letters", "--json"],
+        ["list", "--limit", "2"],
+        ["describe", "good:shout"],
+        ["describe", "nosuch:tool"],
+        ["describe", "nosuch:tool", "--json"],
+        ["run", "good:shout", "text=ü"],
+        ["run", "good:shout", "--args", '{"text": 5}'],
+        ["run", "good:shout", "nothing"],
+        ["run", "talk:count", "--stream"],
+        ["run", "--nosuch"],
+        ["exec", "nosuch.py"],
+        ["exec", "-c", "x ="],
+        ["--toolset", "nosuch", "list"],
+        ["run", "good:shout", "--args", "--demo"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_prints_and_exits_as_without_a_gateway(shared: Desk, args: list[str]) -> None:
+    there, here = shared.run(*args), shared.run("--no-daemon", *args)
+    for done in (there, here):
+        done.stderr = done.stderr.replace("python -m toolcrib.cli", "toolcrib")
+    assert (there.returncode, there.stdout, there.stderr) == (here.returncode, here.stdout, here.stderr)
+
+
+def test_input_is_read_where_the_command_was_started(shared: Desk, tmp_path: Path) -> None:
+    args = str(shared.config)
+    (tmp_path / "args.json").write_text('{"text": "of a file"}')
+    file = shared.out("run", "good:shout", "--config", args, "--args", "@args.json", cwd=tmp_path)
+    stdin = shared.out("run", "good:shout", "--args", "-", stdin='{"text": "typed"}')
+    assert [json.loads(each)["result"] for each in (file, stdin)] == ["OF A FILE", "TYPED"]
+
+
+def test_the_command_loads_none_of_the_heavy_packages(shared: Desk) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "toolcrib.cli", "run", "good:shout", "text=quick"]
+    done = subprocess.run(
+        command, cwd=shared.here, env=shared.environ, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == {"result": "QUICK"}
+    assert "toolcrib.cli.resident.client" in done.stderr
+    assert HEAVY.findall(done.stderr) == []
+
+
+def test_a_command_takes_at_most_three_times_the_cpu_time_of_the_version(shared: Desk) -> None:
+    def taken(*args: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        shared.out(*args)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    shared.out("--version")
+    version = min(taken("--version") for _ in range(3))
+    assert min(taken("run", "good:shout", "text=a") for _ in range(3)) <= 3 * version
+
+
+def test_calls_through_the_gateway_are_audited_as_those_of_the_command(shared: Desk) -> None:
+    shared.audit.write_text("")
+    shared.out("run", "good:shout", "text=a")
+    shared.run("run", "good:shout", "--args", "{}")
+    lines = [json.loads(line) for line in shared.audit.read_text().splitlines()]
+    assert [(each["caller"], each["toolId"]) for each in lines] == [("cli", "good:shout")] * 2
+    assert "error" not in lines[0]
+    assert "error" in lines[1]
+
+
+def test_status_shows_the_running_gateway(shared: Desk) -> None:
+    running = json.loads(shared.out("status", "--json"))["gateway"]
+    assert alive(running["pid"])
+    assert running["used"] is True
+    assert f"process {running['pid']}" in shared.out("status")
+    assert json.loads(shared.out("status", "--json", "--no-daemon"))["gateway"]["used"] is False
+
+
+def test_the_socket_is_for_its_user_alone(shared: Desk) -> None:
+    folder = shared.home / "run"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {0o600}
+    running = shared.server()
+    folder.chmod(0o755)  # others might have put something there
+    try:
+        assert shared.server() != running
+    finally:
+        folder.chmod(0o700)
+    assert shared.server() == running
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_two_users_never_meet(shared: Desk) -> None:
+    (socket,) = (shared.home / "run").glob("*.sock")
+    code = (
+        "import os, socket, sys\nmine = socket.socket(socket.AF_UNIX)\nfd = os.open(sys.argv[1], os.O_PATH)\n"
+        "os.chmod(f'/proc/self/fd/{fd}', 0o666)\nos.seteuid(65534)\n"
+        "mine.connect(f'/proc/self/fd/{fd}')\nprint(mine.recv(1))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(socket)], capture_output=True, text=True, check=False
+    )
+    socket.chmod(0o600)
+    assert done.stdout == "b''\n", done.stderr
+
+
+def test_a_terminal_gets_colours_and_a_table_as_wide_as_it_is(shared: Desk) -> None:
+    ours, theirs = pty.openpty()
+    environ = {**shared.environ, "TERM": "xterm-256color", "COLUMNS": "70"}
+    started = subprocess.Popen(
+        [*COMMAND, "search", "capital letters"],
+        cwd=shared.here, env=environ, stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # the other end is closed, which Linux calls an error
+        pass
+    finally:
+        os.close(ours)
+    assert started.wait(PATIENCE) == 0
+    text = shown.decode()
+    assert "\x1b[36mgood:shout" in text
+    assert "░" in text
+    assert max(map(len, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).splitlines())) <= 70
+
+
+def test_an_interrupt_cancels_the_call_and_leaves_the_gateway_running(shared: Desk) -> None:
+    server = shared.server()
+    shared.audit.write_text("")
+    with shared.start("run", "good:wait_long") as calling:
+        wait_until(lambda: "good" in _busy(shared))
+        calling.send_signal(signal.SIGINT)
+        out, err = calling.communicate(timeout=PATIENCE)
+    assert (calling.returncode, out, err.strip()) == (130, "", "")
+    wait_until(lambda: "wait_long" in shared.audit.read_text())
+    assert shared.server() == server
+
+
+def test_a_command_that_is_killed_ends_its_call(shared: Desk) -> None:
+    shared.audit.write_text("")
+    with shared.start("run", "good:wait_long") as calling:
+        wait_until(lambda: "good" in _busy(shared))
+        calling.kill()
+    wait_until(lambda: "wait_long" in shared.audit.read_text())
+
+
+def _busy(desk: Desk) -> list[str]:
+    """Return the servers that have calls in flight."""
+    servers = json.loads(desk.out("status", "--json"))["servers"]
+    return [each["name"] for each in servers if each.get("inFlight")]
+
+
+def test_another_configuration_or_environment_starts_servers_of_its_own(desk: Desk) -> None:
+    desk.up()
+    running = desk.server()
+    assert desk.server(env={**desk.environ, "WORD": "two"}) != running
+    assert desk.server(env={**desk.environ, "UNRELATED": "two"}) == running
+    desk.write("[gateway]\nwatch = true\n")
+    wait_until(lambda: json.loads(desk.out("status", "--json"))["gateway"]["used"])  # it was read again
+    assert desk.server() == running
+
+
+def test_a_gateway_that_was_killed_blocks_nobody(desk: Desk) -> None:
+    first = desk.up()
+    running = desk.server()
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not alive(first) and not alive(running))
+    assert desk.left() == [".pid", ".sock"]
+    assert desk.run("down").stdout == "nothing was running\n"
+    assert desk.server() != running
+    assert desk.up() != first
+    assert desk.server() == desk.server()
+    assert desk.run("down").returncode == 0
+    assert desk.left() == []
+
+
+def test_one_gateway_runs_however_often_it_is_started(desk: Desk) -> None:
+    starting = [desk.start("up") for _ in range(2)]
+    for each in starting:
+        each.communicate(timeout=PATIENCE)
+    assert 0 in [each.returncode for each in starting]
+    pid = desk.up()
+    assert "toolcrib was up already: " in desk.out("up")
+    desk.write("timeout = 5\n[gateway]\nwatch = false\n")
+    again = desk.up()
+    assert again != pid
+    assert not alive(pid)
+    desk.write("timeout = 6\n[gateway]\nwatch = false\n")
+    assert desk.up() not in {pid, again}
+
+
+def test_a_gateway_that_cannot_start_says_why_and_leaves_nothing(desk: Desk) -> None:
+    desk.config.write_text("nosuch = 1")
+    done = desk.run("up")
+    assert done.returncode == 2
+    assert "nosuch" in done.stderr
+    assert desk.left() == []
+
+
+def test_a_gateway_that_serves_clients_runs_commands_too(desk: Desk) -> None:
+    with desk.start("serve", "--transport", "http", "--port", "0") as served:
+        assert served.stderr is not None
+        while not served.stderr.readline().startswith("Ctrl-C"):
+            assert served.poll() is None
+        assert desk.server() == desk.server()
+        done = desk.run("down")
+        assert done.returncode == 2
+        assert "which serves clients too" in done.stderr
+        served.send_signal(signal.SIGINT)
+        served.communicate(timeout=PATIENCE)
+    assert served.returncode == 0
+    assert desk.left() == []
+
+
+def test_a_call_that_runs_when_the_gateway_stops_may_end(desk: Desk) -> None:
+    desk.up()
+    gate = desk.here / "gate"
+    with desk.start("run", "good:hold", f"text={gate}") as calling:
+        wait_until(lambda: "good" in _busy(desk))
+        with desk.start("down") as stopping:
+            wait_until(lambda: ".sock" in desk.left())
+            gate.touch()
+            assert number(calling.communicate(timeout=PATIENCE)[0])
+            stopping.communicate(timeout=PATIENCE)
+    assert (calling.returncode, stopping.returncode) == (0, 0)
