@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from servers.launch import alive, children
 from waiting import PATIENCE, wait_until
@@ -243,6 +245,32 @@ def test_serving_over_http_says_where_and_what_to_try() -> None:
     assert f"curl {url.removesuffix('/mcp')}/health\n" in said
     assert f"{sys.executable} -m toolcrib.cli --demo search" in said
     assert "secret-of-the-house" not in said
+
+
+def test_serving_to_others_says_an_address_and_a_line_that_work_from_there() -> None:
+    Path("toolcrib.toml").write_text('[gateway]\ntoken = "${MY_TOKEN}"\nallowed_hosts = ["crib.test"]\n')
+    place = ["--transport", "http", "--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - it has a token
+    asked = [*COMMAND, "serve", "--config", "toolcrib.toml", *place]
+    environ = {**os.environ, "MY_TOKEN": "secret-of-the-house"}
+    with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True, env=environ) as served:
+        assert served.stderr is not None
+        try:
+            told = "".join(takewhile(lambda line: not line.startswith("Ctrl-C"), served.stderr))
+            (line,) = re.findall(r"claude mcp add --transport http toolcrib (\S+) --header \"(.+)\"", told)
+            url, header = line[0], line[1].replace("$MY_TOKEN", "secret-of-the-house")
+            method = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            accepted = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+            sent = {**accepted, "Authorization": header.partition(": ")[2]}
+            right = httpx.post(url, json=method, headers=sent)
+            wrong = httpx.post(url, json=method, headers={**sent, "Authorization": "Bearer other"})
+        finally:
+            served.send_signal(signal.SIGINT)
+            served.wait(PATIENCE)
+    assert "0.0.0.0" not in told  # noqa: S104 - which no other machine can call
+    assert (right.status_code not in {401, 403, 421}, wrong.status_code) == (True, 401)
+    assert "may call it by its addresses and as " in told
+    assert "crib.test;" in told
+    assert "gateway.allowed_hosts" in told
 
 
 @pytest.mark.proof

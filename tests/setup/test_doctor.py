@@ -264,6 +264,8 @@ async def test_a_pipe_is_no_document_of_an_api(tmp_path: Path) -> None:
         ({"token": "short"}, "the token is short", "warning"),
         ({"token": "${NO_TOKEN}"}, "token: the variable 'NO_TOKEN' is not set; set it, or write", "error"),
         ({"allowed_origins": ["*"]}, "allowed_origins lets everything in", "warning"),
+        ({"allowed_hosts": ["*"]}, "allowed_hosts has '*', which is no host name", "error"),
+        ({"allowed_hosts": ["https://a.example.com"]}, "allowed_hosts has 'https://a.example.com'", "error"),
         ({"token": "käse" * 8}, "token: must be printable ASCII", "error"),
         ({"token": "${EMPTY}", "host": "0.0.0.0"}, "token: must be printable ASCII", "error"),  # noqa: S104
     ],
@@ -281,7 +283,7 @@ async def test_a_gateway_that_is_well_guarded_is_well() -> None:
     for safe in (
         {"host": "LocalHost"},
         {"host": "[::1]"},
-        {"allowed_hosts": ["*"]},  # only a host of that name
+        {"allowed_hosts": ["crib.example.com", "crib.example.com:8443", "[2001:db8::1]"]},
         {"allowed_origins": ["https://*.example.com"]},
     ):
         local = {"mcpServers": {"a": {"command": "sh"}}, "gateway": safe}

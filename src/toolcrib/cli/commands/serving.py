@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -21,6 +22,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
+    from toolcrib.crib import GatewaySettings
     from toolcrib.gateway import Gateway
 
 __all__ = ["freezing_survivors", "serve"]
@@ -34,6 +36,8 @@ _STDIO = """\
 toolcrib serves MCP on standard input and output, for a client that starts it:
   claude mcp add toolcrib -- {program} serve{more}
 For clients that connect: {here} serve --transport http. Ctrl-C stops it."""
+
+_FURTHER = "for another name, such as that of a proxy or a container's host, set gateway.allowed_hosts"
 
 
 @click.command()
@@ -192,6 +196,7 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
     lines = (
         f"toolcrib serves {counted(len(gateway.crib.index), 'tool')} at {url}/mcp",
         *toolsets,
+        *_names(url, settings.gateway),
         "",
         "Try next:",
         f"  curl {url}/health",
@@ -201,6 +206,17 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
         "Ctrl-C stops it.",
     )
     click.echo(clean("\n".join(lines)), err=True)
+
+
+def _names(url: str, settings: "GatewaySettings") -> tuple[str, ...]:
+    """Return by which names other machines may call it, where they can."""
+    from toolcrib.crib.config.gateway import is_loopback, own_names  # noqa: PLC0415 - heavy, as above
+
+    host = urlsplit(url).hostname or ""
+    if is_loopback(host):
+        return ()
+    names = ", ".join(dict.fromkeys((*own_names(host), *settings.allowed_hosts)))
+    return (f"  other machines may call it by its addresses and as {names};", f"  {_FURTHER}")
 
 
 def _named(token: str) -> str:

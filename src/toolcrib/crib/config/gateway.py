@@ -2,7 +2,9 @@
 
 import ipaddress
 import os
+import socket
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
@@ -13,7 +15,7 @@ from toolcrib.errors import ConfigError, InvalidToolIdError, Problem
 from toolcrib.execution.variables import Expansion
 from toolcrib.model import ToolId
 
-__all__ = ["GatewaySettings", "Hint", "ToolsetSettings", "is_loopback", "token_of"]
+__all__ = ["GatewaySettings", "Hint", "ToolsetSettings", "is_loopback", "own_names", "token_of"]
 
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 """What a tool may say of itself."""
@@ -56,7 +58,8 @@ class GatewaySettings(Section):
     token: Text | None = Field(default=None, repr=False)
     """What clients must send as `Authorization: Bearer ...`; `${VAR}` allowed."""
     allowed_hosts: tuple[Text, ...] = ()
-    """Further names that it may be called by, such as `crib.example.com`, beside those of this machine."""
+    """Further names that it may be called by, such as `crib.example.com` of a proxy, beside the addresses and
+    the host name of this machine."""
     allowed_origins: tuple[Text, ...] = ()
     """Web pages that may call it, such as `https://app.example.com`, beside those of this machine."""
     confirm: bool = True
@@ -99,6 +102,20 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+@cache
+def own_names(host: str) -> tuple[str, ...]:
+    """Return the names of this machine by which others may call what listens at an address.
+
+    >>> own_names("127.0.0.1")
+    ()
+    """
+    if is_loopback(host):
+        return ()
+    name = socket.gethostname().lower()
+    names = (name, f"{name.partition('.')[0]}.local", socket.getfqdn().lower())
+    return tuple(dict.fromkeys(each for each in names if each and each != "localhost"))
 
 
 def token_of(settings: GatewaySettings, source: str, environ: Mapping[str, str] | None = None) -> str | None:

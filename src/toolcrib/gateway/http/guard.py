@@ -68,7 +68,7 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and rules.allows_origin(origin):
             send = _for_pages(send, origin)
-        refusal = _refusal(headers, rules)
+        refusal = _refusal(headers, rules, (scope.get("server") or (None,))[0])
         if refusal is not None:
             await _refuse(send, headers, *refusal)
             return
@@ -98,12 +98,12 @@ class Guard:
             self._budget.give_back(size)
 
 
-def _refusal(headers: dict[bytes, str], rules: AccessRules) -> _Refusal | None:
+def _refusal(headers: dict[bytes, str], rules: AccessRules, at: str | None) -> _Refusal | None:
     """Return why nobody may ask like this, whatever the token."""
     origin, host = headers.get(b"origin"), headers.get(b"host")
     if origin is not None and not rules.allows_origin(origin):
         return 403, f"the origin {origin[:100]!r} is not allowed; see gateway.allowed_origins", []
-    if not rules.allows_host(host):
+    if not rules.allows_host(host, at):
         return 421, f"it is not called {(host or '')[:100]!r} here; see gateway.allowed_hosts", []
     return None
 

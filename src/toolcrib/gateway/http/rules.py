@@ -1,11 +1,12 @@
 """Who may call over HTTP: by which name, from which web pages, with which token."""
 
 import hmac
+import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Self
 
-from toolcrib.crib.config.gateway import GatewaySettings, is_loopback, token_of
+from toolcrib.crib.config.gateway import GatewaySettings, is_loopback, own_names, token_of
 
 __all__ = ["AccessRules", "is_loopback", "token_of"]
 
@@ -28,15 +29,25 @@ class AccessRules:
     def of(cls, settings: GatewaySettings, token: str | None, bound: str = "127.0.0.1") -> Self:
         """Return the rules of settings, for what listens at an address."""
         own = () if bound in {"0.0.0.0", "::", ""} else (bound,)  # noqa: S104 - compared, not bound to
-        hosts = {*_LOCAL, *(name.lower().strip("[]") for name in (*own, *settings.allowed_hosts))}
+        named = (*own, *own_names(bound), *settings.allowed_hosts)
+        hosts = {*_LOCAL, *(name.lower().strip("[]") for name in named)}
         origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
         return cls(
             frozenset(hosts), frozenset(origins), "*" in origins, None if token is None else token.encode()
         )
 
-    def allows_host(self, header: str | None) -> bool:
-        """Return whether it may be called by a name, as a `Host` header has it."""
-        return header is not None and self._is_known(header)
+    def allows_host(self, header: str | None, at: str | None = None) -> bool:
+        """Return whether it may be called by the name in a `Host` header, on a connection to an address.
+
+        That address itself is right: a web page that was lured here would send the name of its own site.
+        """
+        if header is None:
+            return False
+        found = _AUTHORITY.fullmatch(header.lower())
+        if found is None:
+            return False
+        name = found[1] or found[2]
+        return name in self.hosts or header.lower() in self.hosts or (at is not None and _same(name, at))
 
     def allows_origin(self, header: str) -> bool:
         """Return whether a web page may call, as an `Origin` header names it."""
@@ -55,7 +66,15 @@ class AccessRules:
         right = hmac.compare_digest(given.strip().encode(errors="replace"), self.token)
         return right and scheme.lower() == "bearer"
 
-    def _is_known(self, header: str) -> bool:
-        lower = header.lower()
-        found = _AUTHORITY.fullmatch(lower)
-        return found is not None and ((found[1] or found[2]) in self.hosts or lower in self.hosts)
+
+def _same(name: str, address: str) -> bool:
+    """Return whether a name is an address, however the two are written.
+
+    >>> _same("192.0.2.2", "::ffff:192.0.2.2"), _same("example.com", "192.0.2.2")
+    (True, False)
+    """
+    try:
+        first, second = (ipaddress.ip_address(each) for each in (name, address))
+    except ValueError:
+        return False
+    return first == second or getattr(second, "ipv4_mapped", None) == first

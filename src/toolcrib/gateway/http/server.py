@@ -1,6 +1,7 @@
 """Listen for HTTP, until asked to stop; then let what runs end, for a while."""
 
 import errno
+import ipaddress
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -66,9 +67,21 @@ def _unbound(host: str, port: int, error: OSError) -> Problem:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the address that a socket can be reached at, as a URL."""
+    """Return the address that a socket can be reached at, as a URL; from other machines, where they can."""
     host, port = listener.getsockname()[:2]
+    if ipaddress.ip_address(host).is_unspecified:
+        host = _outward(listener.family)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _outward(family: int) -> str:
+    """Return the address by which other machines reach this one, else its name; nothing is sent."""
+    elsewhere = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+    for each in (family, socket.AF_INET):  # one that listens for IPv6 hears IPv4 too
+        with socket.socket(each, socket.SOCK_DGRAM) as probe, suppress(OSError):
+            probe.connect((elsewhere[socket.AddressFamily(each)], 9))
+            return str(probe.getsockname()[0])
+    return socket.gethostname()
 
 
 async def serve(

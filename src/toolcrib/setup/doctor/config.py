@@ -179,6 +179,11 @@ def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fi
     if not is_loopback(gateway.host) and gateway.token is None:
         why = f"it listens on {gateway.host!r}, which others can reach, and would not start"
         yield error("gateway", "there is no token", why, "set gateway.token = '${TOOLCRIB_TOKEN}'")
+    for name in gateway.allowed_hosts:
+        if "://" in name or set("/*") & set(name):
+            why = "names are compared as they are, so requests would be refused"
+            remedy = "write the name alone, such as 'crib.example.com', each of them"
+            yield error("gateway", f"allowed_hosts has {name!r}, which is no host name", why, remedy)
     if 0 < len(token) < _LEAST_TOKEN:
         why = f"it has {len(token)} characters, and can be guessed"
         yield warning("gateway", "the token is short", why, "make one: openssl rand -hex 32")
