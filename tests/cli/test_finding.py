@@ -12,6 +12,15 @@ OFF_TOPIC = "which composer gave his symphony the title Eroica"
 """A question that no tool of the demonstration answers, though one says a word of it."""
 
 
+def test_a_search_says_where_confidence_prefers_another_tool_than_the_first(toolcrib: Any) -> None:
+    told = toolcrib("--demo", "search", "read note")
+    first, second, *_ = told.stdout.splitlines()[1:]
+    assert [first.split()[0], second.split()[0]] == ["notes:add", "notes:show"]
+    assert float(second.split()[1]) > 2 * float(first.split()[1])
+    assert "judged by itself notes:show is more likely to do it; see CONFIDENCE" in told.stderr
+    assert "CONFIDENCE" not in toolcrib("--demo", "search", "convert miles to kilometres").stderr
+
+
 def test_a_search_shows_the_tools_that_fit_with_their_confidence(toolcrib: Any) -> None:
     found = toolcrib("--demo", "search", "convert", "miles", "to", "kilometres")
     assert found.exit_code == 0

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["list_", "search"]
 
 _NAMED = 8
+_CLEARLY = 2.0
+"""How many times as much confidence another tool needs than the first, to be named."""
 
 
 @click.command()
@@ -41,9 +43,11 @@ def search(
 ) -> None:
     """Find the tools that fit a question.
 
-    The question is in plain words, quoted or not. When nothing fits, or what is shown are guesses, a
-    note comes first, and the exit code is 0. Servers whose tools may be missing are listed on standard error,
-    and as `absent` in JSON.
+    The question is in plain words, quoted or not. The tools come in the order of how well their words and
+    their meaning match, compared with each other. CONFIDENCE is judged for each tool by itself: how likely it
+    is to do what is asked, from 0 to 1. Where the two clearly disagree, a note says so. When nothing fits, or
+    what is shown are guesses, a note comes first, and the exit code is 0. Servers whose tools may be missing
+    are listed on standard error, and as `absent` in JSON.
 
     Example: toolcrib search "open an issue" --namespace github
     """
@@ -80,11 +84,20 @@ def _flat(result: "Result") -> dict[str, Any]:
 
 
 def _show_found(page: "Page[Result]", text: str) -> None:
-    if text:
+    if text or (text := _disagreement(page)):
         note(text)
     shown = bar if is_terminal() else "{:.2f}".format
     rows = [(each.summary.id, shown(each.confidence), each.summary.short_description) for each in page]
     show_table(("id", "confidence", "description"), rows, styles=("cyan", "green", ""))
+
+
+def _disagreement(page: "Page[Result]") -> str:
+    """Return what to say where confidence clearly prefers another tool than the first, or nothing."""
+    first, best = page.items[0], max(page, key=lambda each: each.confidence)
+    if first.confidence * _CLEARLY >= best.confidence:
+        return ""
+    order = f"{first.summary.id} matches best beside the others"
+    return f"{order}, but judged by itself {best.summary.id} is more likely to do it; see CONFIDENCE"
 
 
 async def _about(view: "View", query: str, page: "Page[Result]") -> str:
