@@ -167,8 +167,7 @@ def _mended(line: bytes) -> Iterator[JSONRPCMessage]:
 def _without_deep_tools(value: Any) -> Any:
     """Return a message in which only the names are left of tools that are nested too deep."""
     result = value.get("result") if isinstance(value, dict) else None
-    tools = result.get("tools") if isinstance(result, dict) else None
-    if not isinstance(tools, list) or result is None:
+    if not isinstance(result, dict) or not isinstance(tools := result.get("tools"), list):
         return value
     kept = [{"name": each.get("name"), TOO_DEEP: True} if _is_deep(each) else each for each in tools]
     return {**value, "result": {**result, "tools": kept}}
