@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal, overload
 
@@ -32,7 +33,7 @@ from toolcrib.execution.chain import (
     plan_chain,
     run_chain,
 )
-from toolcrib.execution.chain.chain import read_chain
+from toolcrib.execution.chain.chain import beside, read_chain
 from toolcrib.execution.local import LocalHandlers
 from toolcrib.execution.middleware.compose import compose
 from toolcrib.execution.pipeline import (
@@ -232,8 +233,9 @@ class Runner:
         limit = checked_timeout(timeout)
         if self._prepare is not None:
             patience = self._timeout if limit is None else limit
-            await self._prepare_all(steps, self._prepare, patience, limits)
-        chain = check_chain(steps, self._resolver, self._validator, limits=limits)
+            steps = await self._prepare_all(steps, self._prepare, patience, limits)
+        check = partial(check_chain, steps, self._resolver, self._validator, limits=limits)
+        chain = await beside(steps, check)
         if dry_run:
             return plan_chain(chain, self._resolver)
 
@@ -245,14 +247,14 @@ class Runner:
 
     async def _prepare_all(
         self, steps: Steps, prepare: Prepare, limit: float, limits: ChainLimits | None
-    ) -> None:
-        """Prepare the tools of a chain, within so many seconds; whether it is one is asked after that."""
-        chain, _ = read_chain(steps, limits)
+    ) -> Steps:
+        """Prepare the tools of a chain, within so many seconds, and return the steps, read if they can be."""
+        chain, problems = await beside(steps, partial(read_chain, steps, limits))
         tool_id = ""
         with anyio.move_on_after(limit):
             for tool_id in dict.fromkeys(node.step.tool_id for node in chain.walk() if node.step.tool_id):
                 await prepare(tool_id)
-            return
+            return steps if problems else chain
         raise not_ready(tool_id, limit)
 
     async def _run(

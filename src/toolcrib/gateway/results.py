@@ -31,8 +31,10 @@ _PREVIEW = 2_000
 """How many characters of a result that is not sent are shown."""
 _TURN = 1 << 18
 """How many bytes are written between two turns of the event loop."""
-_LEVELS = 5
-"""How many containers deep what is written in turns is taken apart: to the parts of a step of a chain."""
+_PIECE = 200
+"""How many bytes it costs to write a piece, however short it is."""
+_LEVELS = 4
+"""How many containers deep what is written in turns is taken apart: to the items of a step of a chain."""
 _MAX_DEPTH = 100
 """How many containers deep a value is sent that cannot be written as it is."""
 
@@ -139,7 +141,7 @@ async def encoded_in_turns(value: Any) -> str:
     size = 0
     for piece in _pieces(value, _LEVELS):
         pieces.append(piece)
-        size += 1 + len(piece)
+        size += _PIECE + len(piece)
         if size > _TURN:
             size = 0
             await anyio.lowlevel.cancel_shielded_checkpoint()

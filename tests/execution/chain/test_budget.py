@@ -1,5 +1,6 @@
 """What all results of a chain may take together."""
 
+import json
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic_core import to_json
 
 from toolcrib.errors import ChainError, LimitExceededError, explain
 from toolcrib.execution import ChainLimits
-from toolcrib.execution.chain import Chain, run_chain
+from toolcrib.execution.chain import Chain, ChainStep, run_chain
 from toolcrib.execution.chain.budget import json_size
 
 pytestmark = pytest.mark.anyio
@@ -157,3 +158,33 @@ async def test_a_condition_compares_so_many_values_and_no_more() -> None:
     texts = Bench(big=lambda _args: "x" * 4_000_000 + "y", echo=echo)
     error = await broken(texts, *two, {"toolId": "echo", "when": {"all": [same] * 500}})
     assert isinstance(error.__cause__, LimitExceededError)
+
+
+@pytest.mark.parametrize("written", ["objects", "records", "text", "chain"])
+async def test_others_run_while_a_large_chain_is_read_and_checked(written: str) -> None:
+    step: dict[str, Any] = {
+        "toolId": "echo",
+        "args": {"all": [{"$ref": "item"}, *range(20_000)]},
+        "forEach": [1],
+    }
+    steps: Any = [{"parallel": [step]}]
+    if written == "records":
+        steps = [ChainStep.from_json(step)]
+    elif written == "text":
+        steps = json.dumps(steps)
+    elif written == "chain":
+        steps = Chain.parse(steps)
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(turn)
+        plan = await Bench(echo=echo).runner.run_chain(steps, dry_run=True)
+        group.cancel_scope.cancel()
+    assert len(plan.steps) == 1
+    assert turns > 0

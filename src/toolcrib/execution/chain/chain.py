@@ -1,8 +1,10 @@
 """A chain that has been read: its steps in order, and what each refers to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from anyio import to_thread
 
 from toolcrib.errors import InvalidChainError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS, shown
@@ -18,9 +20,14 @@ from toolcrib.execution.chain.templates import (
 )
 from toolcrib.model.plain import parse_json
 
-__all__ = ["Chain", "StepNode", "Steps", "invalid", "read_chain"]
+__all__ = ["Chain", "StepNode", "Steps", "beside", "invalid", "read_chain"]
 
 _DEFAULT_CONCURRENCY = 8
+_LARGE = 5_000
+"""How many values steps have that are read and checked in a thread, and not in the event loop."""
+
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +124,26 @@ class Chain:
 
 Steps = Chain | Sequence[ChainStep | Mapping[str, Any]] | str | bytes
 """What a chain may be given as."""
+
+
+async def beside(steps: Steps, work: Callable[[], _Read]) -> _Read:
+    """Return what some work on steps gives; the event loop turns meanwhile where they are large."""
+    return await to_thread.run_sync(work) if _is_large(steps) else work()
+
+
+def _is_large(steps: Any) -> bool:
+    count, pending = 0, [steps.steps if isinstance(steps, Chain) else steps]
+    while pending and count <= _LARGE:
+        value = pending.pop()
+        if isinstance(value, ChainStep):
+            value = [value.args, value.for_each, value.when, value.on_error, value.parallel]
+        if isinstance(value, str | bytes | list | tuple | dict):
+            count += len(value)
+        if isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list | tuple):
+            pending += value
+    return count > _LARGE
 
 
 def invalid(problems: Sequence[Problem]) -> InvalidChainError:
