@@ -353,18 +353,26 @@ def test_many_inline_tables_are_edited_in_no_time(tmp_path: Path) -> None:
     assert len(load(path).servers) == 299
 
 
-def test_what_a_file_was_is_kept_each_time_and_never_written_over(tmp_path: Path) -> None:
+def test_what_a_file_was_is_kept_once_a_day_and_before_the_last_change(tmp_path: Path, home: Path) -> None:
     path = tmp_path / "toolcrib.toml"
     assert add_server(path, "a", UVX).write() is None
     first = path.read_text()
-    assert add_server(path, "b", UVX).write() == tmp_path / "toolcrib.toml.bak"
-    assert add_server(path, "c", UVX).write() == tmp_path / "toolcrib.toml.bak.1"
-    assert [backup.name for backup in backups(path)] == ["toolcrib.toml.bak", "toolcrib.toml.bak.1"]
-    assert (tmp_path / "toolcrib.toml.bak").read_text() == first
-    path.write_text((tmp_path / "toolcrib.toml.bak.1").read_text())
-    assert add_server(path, "d", UVX).write() == tmp_path / "toolcrib.toml.bak.1"
+    day = add_server(path, "b", UVX).write()
+    second = path.read_text()
+    last = add_server(path, "c", UVX).write()
+    assert day is not None
+    assert last is not None
+    assert backups(path) == [day, last]
+    assert day.is_relative_to(home)
+    assert (day.read_text(), last.read_text()) == (first, second)
+    earlier = day.rename(day.with_name("2020-01-31"))
+    today = add_server(path, "d", UVX).write()
+    assert today == day
+    assert backups(path) == [earlier, day, last]
+    assert (earlier.read_text(), day.read_text()) == (first, last.read_text())
     assert add_server(path, "a", UVX, replace=True).write() is None
     assert backups(tmp_path / "nowhere" / "x") == []
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["toolcrib.toml"]
 
 
 def mode(path: Path) -> int:
@@ -389,7 +397,7 @@ def test_a_file_with_secrets_is_for_its_owner_alone(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     add_server(other, "c", {"url": "http://127.0.0.1/mcp", "headers": {"X-Key": "s3cret"}}).write()
     assert mode(other) == 0o600
-    assert mode(tmp_path / "toolcrib.toml.bak") == 0o640
+    assert {mode(backup) for backup in backups(path)} == {0o640}
     path.chmod(0o644)
     kept = remove_server(path, "b")
     kept.write()
@@ -413,8 +421,9 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     backup = add_server(link, "time", UVX).write()
     assert link.is_symlink()
     assert "time" in load(real).servers
-    assert backup == tmp_path / "dotfiles.json.bak"
-    assert backup.is_file()
+    assert backup is not None
+    assert backup in backups(real)
+    assert backup.read_text() == JSONC
 
 
 def test_a_change_by_somebody_else_is_not_lost(tmp_path: Path) -> None:
@@ -537,7 +546,7 @@ def test_a_backup_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ConfigError, match="No space left on device"):
         add_server(path, "time", UVX).write()
-    assert [each.name for each in tmp_path.iterdir()] == ["mcp.json"]
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["mcp.json"]
     assert path.read_text() == JSONC
 
 

@@ -11,6 +11,7 @@ import pytest
 from toolcrib.crib import load
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp import ServerConfig
+from toolcrib.setup.editing import backups
 from toolcrib.setup.installing import CLIENTS, export, install, merge, read_servers, servers_of, undo
 from toolcrib.setup.installing.clients import is_toolcrib, shape
 from toolcrib.setup.installing.imports import written
@@ -374,7 +375,9 @@ def test_installing_keeps_everything_else_in_a_clients_file(project: Path, user:
     text = '{\n  // theme\n  "theme": "One Dark",\n  "context_servers": {}\n}\n'
     path = put(user / ".config" / "zed" / "settings.json", text)
     planned = install(CLIENTS["zed"], config, name="crib")
-    assert planned.write() == (path.with_name("settings.json.bak"),)
+    (backup,) = planned.write()
+    assert backup.read_text() == text
+    assert [each.name for each in path.parent.iterdir()] == ["settings.json"]
     after = path.read_text()
     assert after.startswith('{\n  // theme\n  "theme": "One Dark",\n  "context_servers": {\n    "crib": {\n')
 
@@ -541,7 +544,7 @@ def test_undoing_takes_toolcrib_out_where_there_was_nothing(project: Path, user:
 def test_undoing_passes_over_a_broken_backup_and_names_it(project: Path, user: Path) -> None:
     path = put(user / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     install(CLIENTS["cursor"], put(project / "toolcrib.toml", OURS)).write()
-    broken = put(path.with_name("mcp.json.bak.7"), '{"mcpServers": {"a"')
+    broken = put(backups(path)[-1], '{"mcpServers": {"a"')
     edit = undo(CLIENTS["cursor"])
     assert edit.notes[0].startswith(f"{broken} is passed over: it is not JSON")
     edit.write()

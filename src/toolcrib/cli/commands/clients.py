@@ -180,7 +180,7 @@ def install(state: State, /, client: str, **options: Any) -> None:
     """Make toolcrib a server of an MCP client.
 
     The gateway serves the user's own configuration, or in a project the one of its folder; --config names
-    another. What the client's file was is kept as FILE.bak; installing twice changes nothing.
+    another. What the client's file was is kept in the state folder; installing twice changes nothing.
 
     Examples:
       toolcrib install cursor --dry-run

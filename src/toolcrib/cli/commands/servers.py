@@ -119,8 +119,8 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
 
     It goes into the configuration of this folder, which is made where there is none; --user is for the user's
     own. It runs in the folder of that file, unless --cwd names another. Everything else in the file stays as
-    it is, and what it was is kept as FILE.bak. Values are written as they are given: write '${VAR}', in
-    single quotes, for a secret that stays in the environment.
+    it is, and what it was is kept in the state folder. Values are written as they are given: write '${VAR}',
+    in single quotes, for a secret that stays in the environment.
 
     Then it is started and asked for its tools, which the catalogue keeps. Where that fails the server stays
     in the file, and the exit code is 4.
@@ -226,7 +226,7 @@ def _judge(probed: "Probe", *, quiet: bool) -> None:
 def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
     """Remove a server from the configuration.
 
-    Everything else in the file stays as it is, and what it was is kept as FILE.bak.
+    Everything else in the file stays as it is, and what it was is kept in the state folder.
 
     Example: toolcrib remove time
     """

@@ -1,4 +1,4 @@
-"""Put a changed text in the place of a file: all of it or nothing, with what was there kept beside it."""
+"""Put a changed text in the place of a file: all of it or nothing, with what was there kept."""
 
 import os
 import re
@@ -12,12 +12,14 @@ from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
 
+from toolcrib.crib.config.places import data_folder
 from toolcrib.crib.config.reading import file_refusal, read_text
 from toolcrib.setup.editing.secrets import without_secrets
 
 __all__ = ["Edit", "backups", "locked"]
 
-_NUMBER = re.compile(r"\.bak(?:\.(\d+))?")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_LAST = "last"
 _SCRATCH = "toolcrib-"
 _LEFT_BEHIND = re.compile(rf"\..+\.{_SCRATCH}[a-z0-9_]{{8}}")
 """What an edit that was killed leaves in the folder."""
@@ -91,27 +93,34 @@ class Edit:
 
 
 def backups(path: Path) -> list[Path]:
-    """Return the backups of a file, the oldest first: `FILE.bak`, `FILE.bak.1` and so on."""
-    numbered = {}
+    """Return the backups of a file, the oldest first: one for each day on which it was changed, and the last.
+
+    That of a day is what the file was before the first change of the day; the last is what it was before the
+    last change.
+    """
+    folder = _backup_folder(path)
     with suppress(OSError):
-        for each in path.parent.iterdir():
-            found = each.name.startswith(path.name) and _NUMBER.fullmatch(each.name, len(path.name))
-            if found:
-                numbered[int(found[1] or 0)] = each
-    return [numbered[number] for number in sorted(numbered)]
+        days = sorted(each for each in folder.iterdir() if _DAY.fullmatch(each.name))
+        return [*days, *([last] if (last := folder / _LAST).is_file() else [])]
+    return []
+
+
+def _backup_folder(path: Path) -> Path:
+    """Return where the backups of a file are kept, away from it: clients read every file in some folders."""
+    digest = sha256(os.fsencode(path)).hexdigest()[:16]
+    return data_folder() / "backups" / f"{path.name}-{digest}"
 
 
 def _back_up(target: Path) -> Path:
-    """Keep a copy of a file, unless the last one is the same; none is ever written over."""
-    content = target.read_bytes()
-    known = backups(target)
-    if known and known[-1].read_bytes() == content:
-        return known[-1]
-    last = _NUMBER.fullmatch(known[-1].name, len(target.name)) if known else None
-    suffix = f".bak.{int(last[1] or 0) + 1}" if last else ".bak"
-    backup = target.with_name(target.name + suffix)
-    _place(backup, content, rights=target.stat().st_mode & 0o7777, like=target)
-    return backup
+    """Keep a copy of a file as the last backup, and as that of this day where there is none; return one."""
+    content, rights = target.read_bytes(), target.stat().st_mode & 0o7777
+    folder = _backup_folder(target)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    day, last = folder / time.strftime("%Y-%m-%d"), folder / _LAST
+    is_first = not day.exists()
+    for backup in (day, last) if is_first else (last,):
+        _place(backup, content, rights=rights, like=target)
+    return day if is_first else last
 
 
 def _rights(target: Path, *, private: bool) -> int:

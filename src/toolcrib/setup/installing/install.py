@@ -243,10 +243,9 @@ def _text(client: Client, servers: Mapping[str, Mapping[str, Any]]) -> str:
 def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -> Edit:
     """Return the change that gives a client the servers that it had before the last change of them.
 
-    They are those of its newest backup (`FILE.bak`, then `FILE.bak.1` and so on) with other servers than it
-    has; all else in its file stays, and where nothing else has changed, the file is what it was to the byte.
-    Where there is no such backup, toolcrib is taken out. Undoing twice is doing it again, because what is
-    undone is kept as a backup too.
+    They are those of its newest backup with other servers than it has; all else in its file stays, and where
+    nothing else has changed, the file is what it was to the byte. Where there is no such backup, toolcrib is
+    taken out. Undoing twice is doing it again, because what is undone is kept as a backup too.
 
     Raises:
         ConfigError: there is nothing to undo, or the file cannot be edited safely.
