@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import coverage
-import laws  # noqa: F401 - its import sets how every law is searched
+import laws
 import pytest
 from _pytest.doctest import DoctestModule
 from needs import bubblewrap_works, lack
@@ -117,6 +117,13 @@ def _limit_each_example(item: Any) -> None:
             return await body(*args, **kwargs)
 
     law.inner_test = limited_coroutine if iscoroutinefunction(body) else limited
+
+
+def pytest_runtest_setup(item: Any) -> None:
+    """Keep the counterexamples that `make proof` finds for its next run: with a seed, hypothesis keeps none."""
+    if laws.THOROUGH > 1 and hasattr(getattr(item, "obj", None), "hypothesis"):
+        law = getattr(item.obj, "__func__", item.obj)
+        law._hypothesis_internal_database_key = item.nodeid.encode()
 
 
 def pytest_collection_finish() -> None:

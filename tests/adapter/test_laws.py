@@ -248,6 +248,19 @@ def test_a_converted_schema_keeps_the_rules_of_its_provider(target: str, schema:
     assert faults(conversion, target) == ()
 
 
+@pytest.mark.proof
+@law(150)
+@given(schema=schemas())
+def test_a_search_of_minutes_finds_no_counterexample_for_any_target(schema: dict[str, Any]) -> None:
+    args = arguments_of(schema)
+    assume(args)
+    for target in TARGETS:
+        conversion = convert(schema, target)
+        for one in args:
+            assert_comes_back(conversion, target, one)
+        assert faults(conversion, target) == ()
+
+
 anything = st.recursive(
     scalars | st.sampled_from(["object", "#", "#/$defs/a", "array"]),
     lambda inner: (

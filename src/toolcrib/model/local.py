@@ -48,12 +48,19 @@ class ToolOptions(TypedDict, total=False):
     """Facts of a tool beside its function; what is left out, or None, is read from the function."""
 
     name: str | None
+    """What the tool is called; the function's name unless given."""
     namespace: str | None
+    """Where it belongs, such as the name of a shop or a service."""
     version: str | None
+    """A SemVer version."""
     tags: Iterable[str]
+    """What it is filed under."""
     title: str | None
+    """What people call it."""
     description: str | None
+    """What it does; the docstring's text unless given."""
     annotations: ToolAnnotations | Mapping[str, Any] | None
+    """Hints, such as `readOnlyHint`."""
     arguments: ArgSchema | Mapping[str, Any] | None
     """A light argument schema, instead of the one that the signature gives."""
 

@@ -35,6 +35,7 @@ class AuditStatus(Record):
     lost: int = 0
     """How many records could not be written."""
     waiting: int = 0
+    """How many records are yet to be written."""
     fault: str | None = None
     """Why records cannot be written at this moment; None while they can."""
 
