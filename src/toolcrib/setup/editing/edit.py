@@ -12,8 +12,8 @@ from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
 
-from toolcrib.crib.config.places import data_folder
 from toolcrib.crib.config.reading import file_refusal, read_text
+from toolcrib.places import data_folder
 from toolcrib.setup.editing.secrets import without_secrets
 
 __all__ = ["Edit", "backups", "locked"]
