@@ -129,6 +129,14 @@ FOUND: dict[str, tuple[dict[str, Any], Any]] = {
         obj(a={**TUPLE_OF_DRAFT_7, "type": ["array", "string"]}) | DRAFT_7,
         {"a": [True]},
     ),
+    "one of anything and of lists that are always empty": (
+        obj(a={"oneOf": [{}, {"items": False}]}),
+        {"a": [1]},
+    ),
+    "one of two tuples of draft-07": (
+        obj(a={"oneOf": [TUPLE_OF_DRAFT_7, {"items": [{}, {}]}]}) | DRAFT_7,
+        {"a": [True, 1.5]},
+    ),
     "one of anything and of what nothing fits": (
         obj(a={"oneOf": [{}, {"$ref": "#/$defs/none"}]}) | {"$defs": {"none": {"allOf": [NUMBER, TEXT]}}},
         {"a": True},

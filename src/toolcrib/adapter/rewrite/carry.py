@@ -27,10 +27,10 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
     given = walk.leftovers.pop(path, [])
     for word, value in node.items():
         if rules.takes(word) and walk.may_stay(word, value):
-            known = walk.losses.count
+            known = _weakened(walk)
             found[word] = _inside(walk, word, value, path)
             if word == "oneOf" and "anyOf" not in node:
-                _exclude(walk, found, path, is_same=walk.losses.count == known)
+                _exclude(walk, found, path, is_same=_weakened(walk) == known)
         elif word == "const":
             walk.losses.note(word, path, "is an enum of one value")
             found["enum"] = [copy_json(value)]
@@ -50,15 +50,20 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _exclude(walk: "Walk", found: dict[str, Any], path: str, *, is_same: bool) -> None:
     """Keep `oneOf` only where its alternatives exclude one another as they did."""
-    if walk.rules.keywords and not is_same:
-        _widen(walk, found, path)
-    elif walk.rules.keywords:
+    if is_same:
         walk.exclusive.append((found, path))
+    else:
+        _widen(walk, found, path)
+
+
+def _weakened(walk: "Walk") -> int:
+    """Return how much was lost so far that may let more values fit; little where all keywords stay."""
+    return walk.losses.count if walk.rules.keywords else walk.loosened
 
 
 def widen_exclusive(walk: "Walk") -> None:
     """Make `oneOf` an `anyOf` where an alternative may refer to a definition that says less than it did."""
-    if walk.losses.is_any_in(*DEFINITIONS):
+    if walk.losses.is_any_in(*DEFINITIONS) if walk.rules.keywords else walk.loosened:
         for found, path in walk.exclusive:
             if '"$ref"' in COMPACT.encode(found["oneOf"]):
                 _widen(walk, found, path)
@@ -85,6 +90,7 @@ def _inside(walk: "Walk", word: str, value: Any, path: str) -> Any:
     """Return the value of a keyword, the subschemas in it converted."""
     if word == "items" and type(value) is bool and walk.rules.needs_items:
         walk.losses.note(word, path, "must be a schema, and are declared as anything")
+        walk.loosened += value is False
         return {}
     convert = walk.schema if word in _IN_PLACE else walk.below
     if word in ONE_SCHEMA and type(value) is not list:

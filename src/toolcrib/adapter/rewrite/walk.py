@@ -76,6 +76,8 @@ class Walk:
         """What is still to be added to the description of the subschema at a path."""
         self.exclusive: list[tuple[dict[str, Any], str]] = []
         """The converted subschemas with `oneOf`, and their paths, which may yet turn out to exclude less."""
+        self.loosened = 0
+        """How many subschemas that no value fits were declared as anything."""
         self.merging: set[int] = set()
         """The targets of references that are merged into what is being converted."""
 
