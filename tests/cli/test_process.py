@@ -106,6 +106,17 @@ def test_a_failure_that_nobody_reads_keeps_its_exit_code() -> None:
     assert [done.returncode, done.stderr] == [2, b""]
 
 
+def test_a_damaged_catalogue_is_told_and_built_anew(tmp_path: Path, config: Any, little: Any) -> None:
+    asked = [*COMMAND, "list", "--config", config(text=little())]
+    home = {**os.environ, "TOOLCRIB_HOME": str(tmp_path / "home")}
+    subprocess.run(asked, check=True, capture_output=True, env=home)
+    (file,) = (tmp_path / "home").rglob("*.db")
+    file.write_text("no database" * 500)
+    again = subprocess.run(asked, check=True, capture_output=True, text=True, env=home)
+    assert "text:shout" in again.stdout
+    assert f"damaged; it is now '{file}.damaged'" in again.stderr
+
+
 def on_terminal(*args: str, typed: bytes = b"", code: int = 0) -> str:
     """Return what the command shows on a terminal."""
     ours, theirs = pty.openpty()

@@ -28,8 +28,9 @@ def main() -> None:
     import logging  # noqa: PLC0415 - not where a running gateway does the work
 
     logging.basicConfig(level=logging.CRITICAL, format="%(levelname)s %(name)s: %(message)s")
-    # Warn whoever named a model that another one answers.
-    logging.getLogger("toolcrib.crib.search").setLevel(logging.WARNING)
+    # Warn whoever named a model that another one answers, and whoever's catalogue was damaged.
+    for name in ("toolcrib.crib.search", "toolcrib.crib.catalogue"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         from toolcrib.cli.app import app  # noqa: PLC0415 - behind an extra
     except ImportError as error:

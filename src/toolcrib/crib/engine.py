@@ -34,6 +34,8 @@ from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidat
 __all__ = ["Engine"]
 
 _LOG = logging.getLogger("toolcrib.crib")
+_CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
+"""What the command shows too."""
 _CLOSING_TIME = 15.0
 """How many seconds everything together may take to stop."""
 _WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
@@ -295,9 +297,7 @@ class Engine:
             if self._is_store_named or not is_damage(error):
                 raise
             aside = str(set_aside(Path(error.path)))
-            _LOG.warning(
-                "the file of the catalogue was damaged; it is now %r, and a new one is filled", aside
-            )
+            _CATALOGUE_LOG.warning("the file of the catalogue was damaged; it is now %r", aside)
         return self._read_catalogue(identities)
 
     def _read_catalogue(

@@ -236,7 +236,7 @@ async def test_a_catalogue_of_our_own_that_is_damaged_is_moved_aside_and_built_a
             await crib.ready()
             assert crib.discovery.index.store is not None
     aside = file.with_name(f"{file.name}.damaged")
-    assert f"it is now {str(aside)!r}, and a new one is filled" in caplog.text
+    assert f"damaged; it is now {str(aside)!r}" in caplog.text
     assert aside.read_bytes() == damaged
     caplog.clear()
     async with Crib(path) as crib:

@@ -28,7 +28,7 @@ def rewrite_root(walk: "Walk") -> "Found":
     node, is_merged = walk.source.read(walk.source.root, walk.losses.note, ""), True
     if "$ref" in node or "allOf" in node:
         merged, _ = merge_all(walk, node, "")
-        node, is_merged = merged or node, merged is not None
+        node, is_merged = node if merged is None else merged, merged is not None
     is_plain = is_merged and _is_object(node)
     if is_plain and not walk.rules.root_unions and not _COMBINING.isdisjoint(node):
         is_plain = _is_flat(walk, node)
