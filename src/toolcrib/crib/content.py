@@ -24,13 +24,13 @@ from toolcrib.execution.mcp import (
 from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.model.suggest import nearest
 
-__all__ = ["Content"]
+__all__ = ["ViewContent"]
 
 T = TypeVar("T")
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
 
-class Content:
+class ViewContent:
     """Finds the server that has a resource or a prompt, and asks it.
 
     A list holds what the servers that answer have; one that does not answer is an error only where what was

@@ -12,7 +12,7 @@ from toolcrib.crib.availability import Ref, id_of
 from toolcrib.crib.code import CodeMode, Named, Sandboxes, named_by
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.content import Content
+from toolcrib.crib.content import ViewContent
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.scoped import EnginePart, ScopedEngine
@@ -330,12 +330,12 @@ class View:
         return await self._content.complete(ref, argument, value, args or {})
 
     @property
-    def _content(self) -> Content:
+    def _content(self) -> ViewContent:
         self._check_open()
         engine = self._shared.engine
         if engine.servers is None:
             raise CribStateError(f"the servers are not running: use them inside '{self._waiting.way_in}'")
-        return Content(ServerContent(engine.servers), self._part.content_servers())
+        return ViewContent(ServerContent(engine.servers), self._part.content_servers())
 
     async def session(
         self,

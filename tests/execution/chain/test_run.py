@@ -7,6 +7,7 @@ import anyio
 import pytest
 from contracts.executor import DEADLINES
 from execution.chain.bench import Bench
+from execution.toolbox import runner_of
 from waiting import PATIENCE, until
 
 from toolcrib.errors import (
@@ -19,7 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import ChainLimits
 from toolcrib.execution.chain import Chain, run_chain
-from toolcrib.model import LocalBackend
+from toolcrib.model import LocalBackend, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -488,3 +489,24 @@ async def test_arguments_too_large_to_hand_over_are_refused() -> None:
     args = {"a": {"$ref": "steps.0"}, "b": {"$ref": "steps.0"}}
     with pytest.raises(ChainError, match="500,000 values"):
         await bench.run({"toolId": "big"}, {"toolId": "echo", "args": args})
+
+
+async def test_every_result_names_its_tool_by_the_id_and_what_was_asked_for() -> None:
+    @tool(namespace="shop", version="1.2.0")
+    def count() -> int:
+        return 2
+
+    steps = [
+        {"toolId": "shop:count"},
+        {"toolId": "shop:count:1.2.0", "when": {"equals": [1, 2]}},
+        {"parallel": [{"toolId": "shop:count:^1"}]},
+    ]
+    first, skipped, group = (await runner_of(count).run_chain(steps)).results
+    assert (first.tool_id, first.ref) == ("shop:count:1.2.0", "shop:count")
+    assert (skipped.skipped, skipped.tool_id, skipped.ref) == (True, "shop:count:1.2.0", None)
+    assert (group.tool_id, group.parts[0].tool_id, group.parts[0].ref) == (
+        None,
+        "shop:count:1.2.0",
+        "shop:count:^1",
+    )
+    assert first.to_json()["toolId"] == "shop:count:1.2.0"

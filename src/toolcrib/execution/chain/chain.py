@@ -1,7 +1,7 @@
 """A chain that has been read: its steps in order, and what each refers to."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from anyio import to_thread
@@ -47,6 +47,8 @@ class StepNode:
     items: Template = None
     fallback: Any = None
     parts: tuple["StepNode", ...] = ()
+    tool_id: str | None = None
+    """The id of the tool that it means, once that is known."""
 
     @property
     def name(self) -> str:
@@ -82,6 +84,10 @@ class StepNode:
         """Return all references of the step itself."""
         asked = self.when.references if self.when else ()
         return (*references_in(self.args), *references_in(self.items), *asked)
+
+    def named(self, ids: Mapping[int, str]) -> "StepNode":
+        """Return the step, and those in it, with the ids of their tools, by slot."""
+        return replace(self, tool_id=ids.get(self.slot), parts=tuple(part.named(ids) for part in self.parts))
 
     def walk(self) -> Iterator["StepNode"]:
         """Yield the step and those in it."""

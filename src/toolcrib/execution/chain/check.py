@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ToolNotFoundError, ValidationError
@@ -156,7 +157,8 @@ def check_chain(
         problems += _Check(chain, tools.by_slot, validator).misfits(sound)
     if problems:
         raise invalid(problems) from tools.missing
-    return chain
+    ids = {slot: str(tool.id) for slot, tool in tools.by_slot.items()}
+    return replace(chain, nodes=tuple(node.named(ids) for node in chain.nodes))
 
 
 class _Tools:

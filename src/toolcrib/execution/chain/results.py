@@ -17,7 +17,9 @@ class StepResult(Record):
     index: int
     """The place of the step in the chain, in its group, or of the item that it ran for."""
     tool_id: str | None = None
-    """The tool as the step names it; None for a group."""
+    """The id of the tool; None for a group."""
+    ref: str | None = None
+    """What the step asks for, where that is not the id: an id without its version, or with a constraint."""
     structured: Any = None
     """The value: of a group, and of a step that ran for each item, the list of theirs."""
     backend: AnyBackend | None = None

@@ -304,8 +304,9 @@ class _Running:
 
 
 def _result(node: StepNode, index: int, **facts: Any) -> StepResult:
-    step = node.step
-    return StepResult.of_checked(index=index, tool_id=step.tool_id, id=step.id, **facts)
+    asked, tool_id = node.step.tool_id, node.tool_id or node.step.tool_id
+    ref = None if asked == tool_id else asked
+    return StepResult.of_checked(index=index, tool_id=tool_id, ref=ref, id=node.step.id, **facts)
 
 
 def _ended(node: StepNode, error: ToolcribError, where: str = "", **facts: Any) -> _Done:
