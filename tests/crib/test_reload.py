@@ -192,6 +192,20 @@ async def test_an_audit_begins_at_once(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "audit.jsonl").read_text())["toolId"] == "add"
 
 
+async def test_an_audit_is_whole_when_another_has_taken_its_place(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    async with Crib({"audit": {"path": str(first)}}) as crib:
+
+        @crib.add
+        def add(a: int) -> int:
+            return a
+
+        for number in range(200):
+            await crib.run("add", {"a": number})
+        await crib.reload({"audit": {"path": str(second)}})
+        assert len(first.read_text().splitlines()) == 200
+
+
 async def test_settings_that_cannot_work_change_nothing(little: Any, tmp_path: Path) -> None:
     async with Crib({"mcpServers": {"text": little()}}) as crib:
         before, settings = await pid(crib), crib.settings

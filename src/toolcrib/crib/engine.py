@@ -151,7 +151,7 @@ class Engine:
             same_audit = settings.audit == self.settings.audit
             audit = self.audit if same_audit else open_audit(settings)
             observers = self._observers if same_audit else make_observers(settings, audit)
-            self.audit = audit
+            former, self.audit = self.audit, audit
             if self.listing is None or self.servers is None:
                 self._become(settings, observers)
                 self._itself = itself
@@ -163,6 +163,8 @@ class Engine:
             renewed, dropped = self._take_up(settings, changes, self.listing, self.servers)
             on_switched()
             await dropped.wait()
+            if former is not None and former is not audit:
+                await to_thread.run_sync(former.flush, _FLUSHING_TIME)
             changed = tuple(sorted({*changes.changed, *renewed}))
             return changes.replace(changed=changed, later=left_for_later(self._opened, settings))
 
