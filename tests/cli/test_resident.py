@@ -290,6 +290,7 @@ def test_a_gateway_that_was_killed_blocks_nobody(desk: Desk) -> None:
 
 
 def test_one_gateway_runs_however_often_it_is_started(desk: Desk) -> None:
+    desk.write("[gateway]\nwatch = false\n")
     starting = [desk.start("up") for _ in range(2)]
     for each in starting:
         each.communicate(timeout=PATIENCE)

@@ -133,11 +133,12 @@ def _start(state: State, address: Address, limit: float) -> dict[str, Any]:
         )
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
+        has_ended = child.poll() is not None  # where another was quicker, that one answers
         facts = ask(address, wait=limit)
         if facts is not None:
             child.returncode = 0  # it outlives us, which is no oversight
             return facts
-        if child.poll() is not None:
+        if has_ended:
             click.echo(clean(_tail(address.log)), err=True)
             raise FailedError(child.returncode or 1)
         time.sleep(_EVERY)
