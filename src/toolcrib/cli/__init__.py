@@ -5,7 +5,7 @@ import sys
 from io import TextIOWrapper
 
 from toolcrib.cli import interrupt
-from toolcrib.cli.resident.client import relay
+from toolcrib.cli.resident import client
 
 __all__ = ["main"]
 
@@ -22,7 +22,7 @@ def main() -> None:
     interrupt.leave_at_once()
     for name in ("stdout", "stderr"):
         _make_usable(name)
-    code = None if "_TOOLCRIB_COMPLETE" in os.environ else relay(sys.argv[1:])
+    code = None if "_TOOLCRIB_COMPLETE" in os.environ else client.relay(sys.argv[1:])
     if code is not None:
         sys.exit(code)
     import logging  # noqa: PLC0415 - not where a running gateway does the work
