@@ -116,7 +116,7 @@ class SessionTransport(StreamableHTTPServerTransport):
                 self._request_streams.pop(key, None)
 
     async def _end_cancelled(self, request_id: RequestId) -> None:
-        """Answer a request that was cancelled, behind what was said to it before."""
+        """Answer a request that was cancelled, after what was sent before."""
         error = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
         await self._outgoing.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
 

@@ -25,7 +25,7 @@ class AvailabilityResolver:
         why: Why = lambda _: None,
         concerns: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Look tools up in a catalogue; of a reference that does not concern it nothing is told."""
+        """Look tools up in a catalogue; a reference that does not concern it is left alone."""
         self._index = index
         self._why = why
         self._concerns = concerns
@@ -38,7 +38,7 @@ class AvailabilityResolver:
         Raises:
             ToolNotFoundError: there is none, with the nearest ids.
             BackendUnavailableError: it may be one of a server that has not listed its tools. What the server
-                has written is in its cause alone: a model may be told.
+                has written is in its cause alone: a model may see this one.
         """
         try:
             return self._index.resolve(ref)

@@ -31,7 +31,7 @@ class ShapeLearning:
         self._lock = Lock()
 
     def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
-        """Return what is told how the call ended."""
+        """Return the callback for how the call ended."""
         return self.learn
 
     def learn(self, outcome: Outcome) -> None:
@@ -65,7 +65,7 @@ class Learning:
         self._lock = Lock()
 
     def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
-        """Return what is told how the call ended."""
+        """Return the callback for how the call ended."""
         return self._ended
 
     def _ended(self, outcome: Outcome) -> None:

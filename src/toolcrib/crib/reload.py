@@ -27,8 +27,8 @@ def differences(before: Settings, after: Settings) -> Reload:
     """Return which servers and APIs differ.
 
     >>> one, two = {"command": "one"}, {"command": "two"}
-    >>> told = differences(Settings(servers={"a": one, "b": one}), Settings(servers={"b": two, "c": one}))
-    >>> told.added, told.changed, told.removed
+    >>> found = differences(Settings(servers={"a": one, "b": one}), Settings(servers={"b": two, "c": one}))
+    >>> found.added, found.changed, found.removed
     (('c',), ('b',), ('a',))
     """
     old, new = _parts(before), _parts(after)

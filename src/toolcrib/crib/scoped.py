@@ -158,6 +158,6 @@ class ScopedEngine:
     def _is_unknown(self, ref: str) -> bool:
         """Return whether a reference may mean a tool of a server of which no tool is known.
 
-        Where some are, one that is outside must be told as one that nobody has.
+        Where some are, one that is outside must look like one that nobody has.
         """
         return self._may_admit(ref) and namespace_of(ref) not in self._engine.discovery.index.namespaces()

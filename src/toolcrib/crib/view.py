@@ -65,7 +65,7 @@ class View:
     """The tools of a crib that a scope admits; there are no others here, whatever is asked.
 
     Searches and lists, descriptions, calls, chains, code and conversions all reach these tools alone, and
-    nothing that is told tells of another. Nobody waits for a server that has none of them. It lives as long
+    no answer reveals another. Nobody waits for a server that has none of them. It lives as long
     as its crib, and is as safe to use.
     """
 
@@ -148,7 +148,7 @@ class View:
         tool_id: Ref,
         args: Any = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, told apart from the caller's
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, distinct from the caller's
         progress: Progress | None = None,
         caller: str | None = None,
         defaults: bool = False,
@@ -236,7 +236,7 @@ class View:
         *,
         backend: str | None = None,
         profile: SecurityProfile | str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the code's, told apart from the caller's
+        timeout: float | None = None,  # noqa: ASYNC109 - the code's, distinct from the caller's
         limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
         caller: str | None = None,
@@ -244,7 +244,7 @@ class View:
         """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
 
         In the code each namespace is a name: `await github.create_issue(title="...")`. What it leaves in
-        `__out` is the value. What is not said here, each of the limits too, is as the configuration says
+        `__out` is the value. What is not given here, each of the limits too, is as the configuration says
         under `code`.
 
         Raises:

@@ -47,7 +47,7 @@ class Summary(Record):
 
 
 class Result(Record):
-    """One tool that may answer a question; what its summary says is also said by itself."""
+    """One tool that may answer a question; the fields of its summary are also its own."""
 
     summary: Summary
     """The tool."""

@@ -56,7 +56,7 @@ _BUFFER = 16
 
 @dataclass(slots=True)
 class CallState:
-    """How far a call has come, for whoever is told how it ended."""
+    """How far a call has come, for its observers."""
 
     tool_id: str
     args: Any
@@ -104,7 +104,7 @@ def tell(
     error: BaseException | None,
     duration: float,
 ) -> None:
-    """Tell those who wait for it how a call ended, the last who was told of its beginning first."""
+    """Tell the observers of a call how it ended, in the reverse of the order in which they began."""
     outcome = Outcome(
         tool_id=state.tool_id,
         request=state.request,

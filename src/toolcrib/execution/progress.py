@@ -12,14 +12,14 @@ __all__ = ["Progress", "Reporter"]
 
 _LOG = logging.getLogger("toolcrib")
 Progress = Callable[[float, float | None, str | None], Any]
-"""Is told how far a call has come, of how much, and a word about it; sync or async."""
+"""Called with how far a call has come, of how much, and a word about it; sync or async."""
 
 
 class Reporter:
     """Tells a callback what a tool tells, between `started` and `completed` or `error`.
 
-    A tool that says nothing goes from 0 to 1. One that counts ends where its count ends, so that what is told
-    never goes back.
+    A tool that says nothing goes from 0 to 1. One that counts ends where its count ends, so that what is
+    reported never goes back.
     """
 
     def __init__(self, progress: Progress) -> None:

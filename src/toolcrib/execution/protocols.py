@@ -14,7 +14,7 @@ __all__ = ["Executor", "Middleware", "Next", "Observer", "Policy", "ProviderExec
 class Executor(Protocol):
     """Runs the tools of one kind of backend.
 
-    `call` returns the answer, or raises a `ToolError`: `ToolExecutionError` where the tool itself said no,
+    `call` returns the answer, or raises a `ToolError`: `ToolExecutionError` where the tool itself failed,
     `BackendUnavailableError` where it could not be reached or went away, with `sent=False` only where the
     call certainly never arrived, and `ToolCancelledError` where somebody other than the caller broke it off.
     Any other exception is a mistake of the executor, and is reported as a `ToolExecutionError`.
@@ -80,5 +80,5 @@ class Observer(Protocol):
     """
 
     def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
-        """Note that a call begins, and return what is to be told how it ended."""
+        """Note that a call begins, and return the callback for how it ended."""
         ...

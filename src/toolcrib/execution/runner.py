@@ -120,7 +120,7 @@ class Runner:
             policy: says whether a request may run.
             select: chooses among several backends of a tool.
             middleware: stands around each call to a backend, the first outermost.
-            observers: are told of the beginning and the end of each call.
+            observers: see the beginning and the end of each call.
             timeout: seconds that a call may take where nobody says otherwise.
             timeout_of: the same for the tools of one backend, None where there is nothing to say.
             prepare: is awaited with the reference before the tool is looked up, such as until it is there.
@@ -147,15 +147,15 @@ class Runner:
         tool_id: str | ToolId,
         args: Any = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, told apart from the caller's
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, distinct from the caller's
         progress: Progress | None = None,
         caller: str | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave.
 
-        `timeout` is in seconds, `math.inf` for none; `progress` is told `(progress, total, message)`, sync or
-        async; `defaults` fills in what the input schema declares for arguments that are missing.
+        `timeout` is in seconds, `math.inf` for none; `progress` is called with `(progress, total, message)`,
+        sync or async; `defaults` fills in what the input schema declares for arguments that are missing.
 
         Raises:
             ToolNotFoundError: no tool answers to the reference.

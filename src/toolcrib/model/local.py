@@ -90,7 +90,7 @@ class LocalTool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def replace(self, **options: Unpack[ToolOptions]) -> Self:
-        """Return the same function as a tool of which something else is said."""
+        """Return the same function as a tool with other options."""
         made = copy.copy(self)
         made.tool = replaced(self.tool, options)
         if "arguments" in options:
@@ -157,7 +157,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def check_options(options: Iterable[str]) -> None:
-    """Refuse what cannot be said of a tool.
+    """Refuse options that a tool does not have.
 
     Raises:
         TypeError: there is no such option.
@@ -216,7 +216,7 @@ def _make(
 
 
 def replaced(record: Tool, options: ToolOptions) -> Tool:
-    """Return a tool of which something else is said."""
+    """Return a tool with other options."""
     fields: dict[str, Any] = {**options}
     if "arguments" in fields:
         fields["input_schema"] = _light(fields.pop("arguments"))

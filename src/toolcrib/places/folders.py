@@ -98,7 +98,7 @@ def platform_folder(
 
 
 def home_folder(home: Path | None = None) -> Path:
-    """Return the home that is said, else that of the user.
+    """Return the home that is configured, else that of the user.
 
     Raises:
         RuntimeError: this user has none.

@@ -101,7 +101,7 @@ def _distrust(path: Path) -> str | None:
     try:
         link, file, folder = path.lstat(), path.stat(), path.parent.stat()
     except OSError:
-        return None  # whoever reads it is told
+        return None  # reading it reports the reason
     if not {link.st_uid, file.st_uid} <= {os.geteuid(), 0}:
         return "it belongs to another user"
     if _others_write(file):

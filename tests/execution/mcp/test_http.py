@@ -210,7 +210,7 @@ async def test_what_only_streamable_http_can_meet(page: Page, reason: str) -> No
         ),
         (
             Page(200, "text/event-stream", b": hello\n\n"),
-            "{address}/mcp ended the event stream before it said where to post",
+            "{address}/mcp ended the event stream before it named the address to post to",
         ),
         (
             Page(200, "text/event-stream", b"event: endpoint\ndata: http://elsewhere.invalid/x?a=b\n\n"),

@@ -34,7 +34,7 @@ _EVERY = 0.02
     metavar="SECONDS",
     default=30.0,
     show_default=True,
-    help="For how long servers may take to answer before it is said to be up.",
+    help="For how long servers may take to answer before it counts as up.",
 )
 @common
 @click.pass_obj

@@ -155,7 +155,7 @@ def _make_plain(parts: RawConfig, folder: Path | None) -> None:
         except RecursionError:
             message = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
             parts.problems.append(Problem(parts.places[name], "depth", message))
-            parts.servers[name] = {"command": name}  # what else is wrong is told too
+            parts.servers[name] = {"command": name}  # other problems are reported too
 
 
 def _foreign(server: Any) -> list[str]:

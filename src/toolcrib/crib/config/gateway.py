@@ -22,7 +22,7 @@ Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHi
 
 
 class ToolsetSettings(Section):
-    """Which tools belong together: those that everything said here admits; what is not said admits all."""
+    """Which tools belong together: those that every condition given here admits."""
 
     description: str = ""
     """What it is for; models and people read it."""
@@ -79,7 +79,7 @@ class GatewaySettings(Section):
     session_timeout: Seconds = 1800.0
     """After how many idle seconds one of them is closed."""
     shutdown_timeout: Seconds = 10.0
-    """For how many seconds calls may go on when the gateway is told to stop."""
+    """For how many seconds calls may go on when the gateway is asked to stop."""
 
     @field_validator("expose", mode="after")
     @classmethod

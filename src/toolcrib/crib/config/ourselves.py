@@ -27,7 +27,7 @@ _WITH_VALUE = frozenset({"--from", "--with", "--python", "-p", "--directory", "-
 
 
 def told_us(words: Sequence[str]) -> list[str] | None:
-    """Return what toolcrib is told on a command line; None where another program is started.
+    """Return the arguments of toolcrib on a command line; None where another program is started.
 
     >>> told_us(["uvx", "--from", "toolcrib[cli]", "toolcrib", "serve"])
     ['serve']

@@ -94,7 +94,7 @@ def depth_of(environ: Mapping[str, str] | None = None) -> int:
 
 
 def deeper(servers: Mapping[str, ServerConfig], depth: int) -> dict[str, ServerConfig]:
-    """Return servers that are told how deep they are."""
+    """Return servers whose environment says how deep they are nested."""
     return {
         name: server if server.command is None else server.replace(env={**server.env, DEPTH: str(depth + 1)})
         for name, server in servers.items()

@@ -197,7 +197,7 @@ class ToolLister:
                 if origin.name in self._answers:
                     await origin.taken.wait()
 
-    async def wait_all(self, timeout: float | None) -> None:  # noqa: ASYNC109 - what is missing then is told
+    async def wait_all(self, timeout: float | None) -> None:  # noqa: ASYNC109 - status says what is missing then
         """Wait until every origin has answered or failed.
 
         Raises:

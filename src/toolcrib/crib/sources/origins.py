@@ -72,7 +72,7 @@ class Absence(Record):
     state: Literal["starting", "failed", "missed"]
     """`starting` has not answered yet; `missed` did not in an earlier run, and has not yet in this one."""
     reason: str | None = None
-    """Why it failed, without what it wrote itself: a model may be told."""
+    """Why it failed, without what it wrote itself: a model may see it."""
     kept: bool = False
     """Whether its tools are there, as they were when it last answered."""
 

@@ -81,7 +81,7 @@ class Waiting:
 
         What was kept of an earlier run says that a tool is there, and not that one is missing: a server may
         have learnt it since, and in a process that runs one tool and ends nobody else would ask. So a name
-        that is mistyped costs a start of its server, once; after its first answer it is told at once.
+        that is mistyped costs a start of its server, once; after its first answer it is refused at once.
         """
         known = None
         while self._is_absent(tool_id):

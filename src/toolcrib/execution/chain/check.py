@@ -139,10 +139,10 @@ def check_chain(
     *,
     limits: ChainLimits | None = None,
 ) -> Chain:
-    """Return the chain that steps make, if it can work as far as can be told.
+    """Return the chain that steps make, if it can work as far as is known.
 
     Without a validator, only the steps and their tools are looked at. With one, so is whether arguments can
-    fit. What is told is certain: a step that it is told of fails whenever it runs, because results are
+    fit. A problem is certain: its step fails whenever it runs, because results are
     validated against the output schemas of their tools. Steps whose `on_error` says what to do are let be.
 
     Raises:

@@ -42,8 +42,8 @@ RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
 Around = Callable[[RunTool], RunTool]
 """Puts something around each call of a chain."""
 ChainProgress = Callable[[int, int, str], Any]
-"""Told how many steps are done, of how many, and what happened: `started`, `step_completed`, `step_skipped`,
-`step_error`; sync or async."""
+"""Called with how many steps are done, of how many, and what happened: `started`, `step_completed`,
+`step_skipped`, `step_error`; sync or async."""
 
 
 _LARGE = 1 << 20
@@ -55,7 +55,7 @@ async def run_chain(
     chain: Chain,
     run: RunTool,
     *,
-    timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the chain, told apart from the caller's
+    timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the chain, distinct from the caller's
     progress: ChainProgress | None = None,
     limits: ChainLimits | None = None,
     since: float | None = None,
@@ -272,7 +272,7 @@ class _Running:
         return _Done(_result(node, **facts, error=explained, structured=copy_json(node.fallback)))
 
     def _broken_off(self, node: StepNode, place: int, started: float) -> StepResult:
-        """Return what is told of a part that was cancelled while it ran."""
+        """Return the result of a part that was cancelled while it ran."""
         part = node.parts[place] if node.is_group else node
         reason = "it was broken off together with the step that it is a part of"
         error = ToolCancelledError(tool_id=self._underway(part), reason=reason)
@@ -370,7 +370,7 @@ async def _tell(progress: ChainProgress | None, done: int, total: int, message: 
 
 
 async def run_side_by_side(job: Callable[[int], Awaitable[bool]], count: int, width: int) -> int | None:
-    """Run the jobs from 0 to `count`, `width` at a time, and return which of them said False, if any.
+    """Run the jobs from 0 to `count`, `width` at a time, and return which of them returned False, if any.
 
     They begin in order. The first to say False, or to raise, ends the others; what it raised is raised here
     as it is.

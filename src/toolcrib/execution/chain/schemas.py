@@ -46,7 +46,7 @@ class Budget:
 
 
 class Schema:
-    """A whole schema, as far as its parts can be told apart."""
+    """A whole schema, as far as its parts are known."""
 
     def __init__(self, schema: Any, budget: Budget) -> None:
         self.schema = schema
@@ -98,7 +98,7 @@ class Schema:
         return {**kept, "allOf": [schema]}
 
     def follow(self, reference: Any) -> Any:
-        """Return what a reference within the schema leads to; None where it cannot be told."""
+        """Return what a reference within the schema leads to; None where it is unknown."""
         if not isinstance(reference, str) or not self._is_one_document:
             return None
         return self._references.find(reference)

@@ -148,7 +148,7 @@ class ChainStep(Record):
     parallel: tuple["ChainStep", ...] | None = None
     """Steps to run side by side, instead of a tool; the group gives the list of what they gave."""
     max_concurrency: _Width | None = None
-    """How many items, or steps of a group, run at a time; 8 where nothing is said."""
+    """How many items, or steps of a group, run at a time; 8 by default."""
     timeout: _Seconds | None = None
     """Seconds that each call of the tool may take."""
     on_error: _OnError = "stop"
@@ -259,7 +259,7 @@ def _as_written(problem: Problem, step: dict[str, Any], path: str) -> Problem:
 
 
 def _spelt(value: Any, path: str, problems: list[Problem], depth: int) -> dict[str, Any] | None:
-    """Return what is said of a step by the names of its fields; None where nothing can be made of it."""
+    """Return the fields of a step by their names; None where nothing can be made of it."""
     if type(value) is not dict:
         problems.append(Problem(path, "type", f"a step must be an object, not {shown(value)}"))
         return None
@@ -281,7 +281,7 @@ def _spelt(value: Any, path: str, problems: list[Problem], depth: int) -> dict[s
 
 
 def _member(field: str, value: Any, path: str, problems: list[Problem], depth: int) -> Any:
-    """Return what is said of one field, the steps of a group and arguments that came as text read."""
+    """Return the value of one field, the steps of a group and arguments that came as text read."""
     if field == "parallel" and type(value) is list:
         read = [
             _spelt(step, f"{path}/parallel/{index}", problems, depth + 1) for index, step in enumerate(value)

@@ -45,7 +45,7 @@ class _Told:
 
 
 class RunningCall(Context):
-    """The context of one call; what is told after the call has ended goes nowhere."""
+    """The context of one call; what it reports after the call has ended goes nowhere."""
 
     def __init__(self, call: Call) -> None:
         self.tool_id = call.tool_id

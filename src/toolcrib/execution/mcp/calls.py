@@ -146,7 +146,7 @@ async def _connected(upstream: Upstream, call: Call) -> Connection:
         if upstream.cancels:
             reason = upstream.closed or ""
             raise ToolCancelledError(tool_id=call.tool_id, backend=backend, reason=reason) from error
-        # What it wrote is for whoever runs it: it stays in the cause, and a model is not told.
+        # What it wrote is for whoever runs it: it stays in the cause, and a model does not see it.
         raise BackendUnavailableError(
             tool_id=call.tool_id, backend=backend, reason=hide_secrets(error.reason), sent=False
         ) from error

@@ -48,14 +48,14 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_A_HEADER = re.compile(r"[^\t\x20-\x7e]")
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OnTools = Callable[[str, tuple[Tool, ...]], None]
-"""Is told the tools of a server, by its name, after every complete listing; it must not block."""
+"""Called with the tools of a server, by its name, after every complete listing; it must not block."""
 OnInput = Callable[[Call, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Gives a server the input that it asks for in the middle of a call: takes its requests, by key, as MCP has
 them (`elicitation/create`, `sampling/createMessage`), and returns the responses, by the same keys."""
 
 
 def _fault(kind: Literal["type", "text", "name", "url"], message: str) -> PydanticCustomError:
-    return PydanticCustomError(kind, "{said}", {"said": message})
+    return PydanticCustomError(kind, "{message}", {"message": message})
 
 
 def _text(value: Any) -> str:
@@ -156,7 +156,7 @@ class ServerConfig(Record):
     timeout: Seconds | None = None
     """Seconds that one call may take, where the caller does not say; else the general `timeout`."""
     start_timeout: Seconds = 30.0
-    """Seconds within which it must be started and have said what it can do."""
+    """Seconds within which it must be started and have declared what it can do."""
     idle_timeout: Seconds | None = 600.0
     """Seconds without a call after which it is stopped until the next one; None keeps it running."""
     max_concurrency: Annotated[int, Field(ge=1)] = 64
@@ -281,7 +281,9 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
 
 
 def _detail(loc: tuple[str | int, ...], kind: str, message: str) -> InitErrorDetails:
-    return InitErrorDetails(type=PydanticCustomError(kind, "{said}", {"said": message}), loc=loc, input=None)
+    return InitErrorDetails(
+        type=PydanticCustomError(kind, "{message}", {"message": message}), loc=loc, input=None
+    )
 
 
 def _filled(value: Any, fill: Expansion, *, path: tuple[str | int, ...]) -> Any:

@@ -46,7 +46,8 @@ _CLIENT = types.Implementation(name="toolcrib", version=toolcrib.__version__)
 _ASKING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
 """What a client can do that has somebody to ask."""
 _MARGIN, _SHARE = 0.25, 0.1
-"""How many seconds before its own deadline a caller is told, and which part of its time that is at most."""
+"""How many seconds before its own deadline a caller gets its error, and which part of its time that is at
+most."""
 
 
 def transport_to(config: ServerConfig, *, name: str, stderr: StderrTail, dropped: DroppedMessages) -> Streams:
@@ -58,7 +59,7 @@ def transport_to(config: ServerConfig, *, name: str, stderr: StderrTail, dropped
 
 @dataclass(frozen=True, slots=True)
 class ConnectionListeners:
-    """Who is told what happens on a connection besides answers; none of them may wait for anything."""
+    """Callbacks for what happens on a connection besides answers; none of them may wait for anything."""
 
     lost: Callable[[], None]
     """The other side is gone."""
@@ -111,7 +112,7 @@ class Connection:
 
     @property
     def fault(self) -> Exception | None:
-        """Return what the transport last said was wrong."""
+        """Return the last fault of the transport."""
         return self._dispatcher.fault
 
     def is_forgotten(self, error: MCPError) -> bool:
@@ -303,7 +304,7 @@ class Start:
     async def wait(self, deadline: float) -> Connection | None:
         """Return the connection; None if there is neither one nor a failure at the deadline.
 
-        Whoever has a deadline of its own is told a moment before it, while that can still be heard.
+        Whoever has a deadline of its own gets its error a moment before it, while that can still be heard.
 
         Raises:
             ServerUnavailableError: the start has failed.

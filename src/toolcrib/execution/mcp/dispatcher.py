@@ -42,7 +42,7 @@ _SMALL = 4 * 2**10
 """How many bytes a pipe takes whole, or not at all."""
 
 OnAnswer = Callable[[JSONRPCResponse | JSONRPCError], bool]
-"""Is told of an answer before anybody else; returns whether nobody else need be."""
+"""Sees an answer before anybody else; returns whether nobody else needs it."""
 _CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 _COURTESY = 5.0
 """Seconds that it may take to tell the other side that nobody wants its answer any more."""

@@ -1,4 +1,4 @@
-"""Errors that answer a call, told as ours: whether the tool said no, or its server could not be reached.
+"""Errors that answer a call, as ours: whether the tool failed, or its server could not be reached.
 
 What comes over the wire is always the tool's own no, whatever it says. Only the errors that are made on this
 side tell of the connection: those of the transports, which are marked, and the SDK's.

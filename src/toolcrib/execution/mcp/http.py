@@ -190,7 +190,7 @@ async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], request: http
                 )
                 raise httpx2.SSEError(reason, request=request)
             return endpoint
-    reason = f"{place(request.url)} ended the event stream before it said where to post"
+    reason = f"{place(request.url)} ended the event stream before it named the address to post to"
     raise httpx2.SSEError(reason, request=request)
 
 

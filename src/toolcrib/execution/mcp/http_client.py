@@ -167,11 +167,12 @@ async def client_settings(config: ServerConfig) -> dict[str, Any]:
 
 
 class AnsweringClient(QuietClient):
-    """A client that answers a message which failed with a JSON-RPC error, as if the server had said it.
+    """A client that answers a message which failed with a JSON-RPC error, as if the server had sent it.
 
-    Otherwise one failed request would end the whole connection with all its calls, or all that could be told
-    of it would be that there was an error. The error's code is the one for a closed connection where the
-    server could not be reached, and its data, which no server can make, is what is known of the message.
+    Otherwise one failed request would end the whole connection with all its calls, or all that could be
+    reported of it would be that there was an error. The error's code is the one for a closed connection
+    where the server could not be reached, and its data, which no server can make, is what is known of the
+    message.
 
     With `tasks`, messages to which there is no answer are sent there, aside: the SDK sends them one after the
     other and all else behind them, so that a server which hangs would hold up the cancellation of its calls.

@@ -268,7 +268,7 @@ class _Watcher:
     """The watcher of this process, which is started when needed and again when it died.
 
     A process that is killed with SIGKILL cannot clean up, so a watcher does it: one tiny shell, started
-    with the first server. It holds one end of a socket, is told over it which process groups there are,
+    with the first server. It holds one end of a socket, learns over it which process groups there are,
     and kills them all when the other end closes, with the daemons that carry the mark of their servers. It
     lives in a session of its own, so that Ctrl-C and the closing of a terminal do not reach it.
 
@@ -300,7 +300,7 @@ class _Watcher:
             return self._shell.pid if self._shell is not None and self._shell.poll() is None else None
 
     def _say(self, text: str) -> bool:
-        """Return whether the watcher lives and has been told."""
+        """Return whether the watcher lives and knows the groups."""
         if self._line is None or self._shell is None or self._shell.poll() is not None:
             return False
         try:

@@ -47,9 +47,10 @@ class McpServers:
     long, is started again by the next call; one that cannot be started is left alone for a while. Each has a
     task of its own, so that none delays or breaks another.
 
-    `on_tools` is told the tools of a server, by its name, after every complete listing: the first after each
-    start, and those that follow when the server says that its tools have changed. `on_input` answers a server
-    of the stateless era that asks for input in the middle of a call; without it such a call fails.
+    `on_tools` is called with the tools of a server, by its name, after every complete listing: the first
+    after each start, and those that follow when the server says that its tools have changed. `on_input`
+    answers a server of the stateless era that asks for input in the middle of a call; without it such a call
+    fails.
     """
 
     def __init__(
@@ -274,7 +275,7 @@ def _load() -> "tuple[type[Upstream], type[ToolListWatcher]]":
 
 
 def _config(name: str, config: ServerConfig | Mapping[str, Any]) -> ServerConfig:
-    """Return the settings of a server; what is wrong with them is told with its name."""
+    """Return the settings of a server; problems are reported with its name."""
     if not name:
         raise ConfigError("mcpServers", (Problem("", "name", "the name of a server must not be empty"),))
     if isinstance(config, ServerConfig):

@@ -191,7 +191,7 @@ class _Link:
         self.outbox.break_off()
 
     async def hang_up(self) -> None:
-        """Stop listening, and let what the session said last reach the server."""
+        """Stop listening, and let the last messages of the session reach the server."""
         self.inbox.close()
         self.outbox.close()
         with anyio.move_on_after(_FLUSH):

@@ -89,7 +89,7 @@ class RateLimit:
     """Seconds."""
     _: KW_ONLY
     burst: int | None = None
-    """As many as `calls`, unless said otherwise."""
+    """As many as `calls`, by default."""
     key: Key = by_backend
     """Which calls share the rate."""
     clock: Callable[[], float] = time.monotonic

@@ -21,7 +21,7 @@ class Retry:
     """Tries again when a backend is unavailable, after pauses that grow.
 
     A call is repeated only if it certainly never arrived, or if its tool says that running it twice does no
-    more than running it once, and never after a part of its result has been told. A pause that would not end
+    more than running it once, and never after a part of its result has been sent. A pause that would not end
     before the deadline of the caller is not begun: the error is raised at once.
     """
 

@@ -51,7 +51,7 @@ class WebProvider:
             InputValidationError: an argument cannot be sent where it belongs.
             PolicyDeniedError: the address of the server is private, and not allowed.
             BackendUnavailableError: it could not be reached, went away, or cannot serve at the moment.
-            ToolExecutionError: it said no, or its answer cannot be read.
+            ToolExecutionError: it failed, or its answer cannot be read.
         """
         name = call.backend.tool_id if isinstance(call.backend, ProviderBackend) else ""
         if name not in self._tools:
@@ -90,7 +90,7 @@ def check_id(provider_id: str) -> None:
 
 
 def config_error(provider_id: str, path: str, reason: str) -> ConfigError:
-    """Return the error for something that a provider was told and cannot use."""
+    """Return the error for a setting that a provider cannot use."""
     return ConfigError(f"provider {provider_id!r}", (Problem(path, "provider", reason[:500]),))
 
 

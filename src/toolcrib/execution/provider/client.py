@@ -124,7 +124,7 @@ class HttpClient:
             InputValidationError: an argument cannot be sent where it belongs.
             PolicyDeniedError: the address of the server is private, and not allowed.
             BackendUnavailableError: it could not be reached, went away, or cannot serve now.
-            ToolExecutionError: it said no, or its answer cannot be read.
+            ToolExecutionError: it failed, or its answer cannot be read.
         """
         try:
             outgoing = assemble(plan, call.args, credentials)
@@ -148,7 +148,7 @@ class HttpClient:
     async def _response(
         self, call: Call, transport: "GuardedTransport", outgoing: Outgoing, progress: _Progress
     ) -> AsyncIterator["httpx.Response"]:
-        """Send a request and hold its response; whatever fails meanwhile is told as an error of the call."""
+        """Send a request and hold its response; what fails meanwhile is raised as an error of the call."""
         try:
             response = await transport.handle_async_request(self._request(outgoing, progress))
             try:

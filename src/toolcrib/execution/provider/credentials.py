@@ -1,4 +1,4 @@
-"""Secrets put where a security scheme wants them, and taken out of whatever is told to anyone."""
+"""Secrets put where a security scheme wants them, and removed from everything that is shown."""
 
 import base64
 import inspect

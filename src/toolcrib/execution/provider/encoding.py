@@ -113,7 +113,7 @@ def query_pairs(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
 
 
 def _separated(style: Style, value: Any, pairs: list[tuple[str, str]]) -> str:
-    """Return members in one text; a comma is told apart by its encoding, the other separators are not."""
+    """Return members in one text; a comma is escaped by its encoding, the other separators are not."""
     separator = _SEPARATORS.get(style, ",")
     texts = _flat(pairs, is_object=isinstance(value, dict), explode=False)
     if separator != ",":

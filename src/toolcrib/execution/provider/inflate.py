@@ -6,7 +6,7 @@ from collections.abc import Iterator
 __all__ = ["ACCEPTED", "Inflater", "UnreadableError"]
 
 ACCEPTED = "gzip, deflate"
-"""What a server is told it may compress with."""
+"""The compressions that a server is offered."""
 _PIECE = 64 * 1024
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 

@@ -101,7 +101,7 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
             try:
                 return _Stream(await connect(address))
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue  # the last one's failure is the one that is told
+                continue  # the last one's failure is the one that is reported
         return _Stream(await connect(addresses[-1]))
 
 

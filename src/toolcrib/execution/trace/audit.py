@@ -49,7 +49,7 @@ class AuditRecord(Record):
     protocol: ProtocolLevel
     """Whether an exchange took place, and was in order."""
     tool: ToolLevel
-    """What the tool itself said."""
+    """What the tool itself answered."""
     cached: bool = False
     """Whether the answer came from the cache."""
     error: str | None = None
@@ -130,7 +130,7 @@ class Audit:
             measure(shown)
         except ValidationError:
             return None
-        except Exception:  # noqa: BLE001 - a user's function, and what it would have hidden must not be told
+        except Exception:  # noqa: BLE001 - a user's function, and what it would have hidden must not be shown
             return "(redaction failed)"
         return shown
 

@@ -1,4 +1,4 @@
-"""How a call ended, told apart at three levels: transport, protocol and tool."""
+"""How a call ended, at three levels: transport, protocol and tool."""
 
 from typing import Literal, NamedTuple
 
@@ -49,7 +49,7 @@ class Levels(NamedTuple):
     protocol: ProtocolLevel
     """Whether an exchange took place, and was in order."""
     tool: ToolLevel
-    """What the tool itself said."""
+    """What the tool itself answered."""
 
 
 _ENDINGS: tuple[tuple[type[BaseException], Levels], ...] = (

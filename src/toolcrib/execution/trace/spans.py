@@ -77,7 +77,7 @@ class Spans:
         return end
 
     def begin_operation(self, tool_name: str) -> Callable[[BaseException | None], None]:
-        """Begin to measure a request to an MCP server, and return what is to be told how it ended."""
+        """Begin to measure a request to an MCP server, and return the callback for how it ended."""
         began = time.perf_counter()
 
         def end(error: BaseException | None) -> None:
@@ -163,7 +163,7 @@ def _type_of(outcome: Outcome) -> str:
 
 
 def _operation_error(error: BaseException) -> str:
-    """Return what the conventions call a failed request: the JSON-RPC code, or that the tool said no."""
+    """Return what the conventions call a failed request: the JSON-RPC code, or that the tool failed."""
     code = rpc_code(error)
     if code is not None:
         return str(code)

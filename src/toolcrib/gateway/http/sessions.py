@@ -202,7 +202,7 @@ async def answer_call(server: Server[Any], request: Request, send: Send, patienc
             try:
                 result = await runner.on_request(answer, call.method, call.params)
                 given = JSONRPCResponse(jsonrpc="2.0", id=call.id, result=result)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
                 given = JSONRPCError(jsonrpc="2.0", id=call.id, error=modern_error_data(error))
         if given is not None:  # else the client has left
             await answer.end(given)

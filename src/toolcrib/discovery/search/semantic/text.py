@@ -87,7 +87,7 @@ class DocumentText:
         return " ".join(word for word in words if word not in known), weight
 
     def _tail(self, document: Document) -> str:
-        """Return what else is said of a tool: each part after a full stop."""
+        """Return the rest of a tool's text: each part after a full stop."""
         parts = [document.summary if document.description else ""]
         if self.parameters and document.parameters:
             names = ", ".join(_spaced(clean(name, 100)) for name in document.parameters)

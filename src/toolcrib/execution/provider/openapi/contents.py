@@ -96,7 +96,7 @@ def _kind(media_type: str, schema: Any) -> tuple[BodyKind, str]:
 
 
 def _can_spread(schema: Any, *, required: bool) -> bool:
-    """Return whether properties can be arguments: an object, and nothing said that would be lost."""
+    """Return whether properties can be arguments: an object, and no keyword that would be lost."""
     return (
         isinstance(schema, dict)
         and set(schema) <= _SPREADABLE
@@ -122,7 +122,7 @@ def _parts(document: dict[str, Any], schemas: Schemas, schema: Any, media: Any) 
     return parts
 
 
-def _part(is_file: bool, encoding: dict[str, Any]) -> Part:  # noqa: FBT001 - what was found, beside what was said
+def _part(is_file: bool, encoding: dict[str, Any]) -> Part:  # noqa: FBT001 - what was found, beside its encoding
     media_type = encoding.get("contentType")
     if isinstance(media_type, str):
         media_type = media_type.partition(",")[0].strip()

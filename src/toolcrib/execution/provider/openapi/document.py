@@ -145,10 +145,10 @@ def _json_like(base: Any) -> Any:
 
 
 def _construct(name: str, pattern: re.Pattern[str], make: Any, reader: Any, node: Any) -> Any:
-    """Return the value of a scalar, whose type may have been said rather than seen."""
+    """Return the value of a scalar, whose type may be tagged rather than inferred."""
     text = reader.construct_scalar(node)
     if not pattern.fullmatch(text):
-        raise document_error("", f"{text!r:.80} is not of the type {name} that it is said to be")
+        raise document_error("", f"{text!r:.80} is not of the type {name} that its tag says")
     return make(text)
 
 

@@ -193,7 +193,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def read_output(document: dict[str, Any], schemas: Schemas, responses: Any) -> Any:
-    """Return the schema of what a successful call gives; None where it cannot be told.
+    """Return the schema of what a successful call gives; None where it is unknown.
 
     Each answer of status 2xx must be JSON with a schema, or have no content, which is null. Where an answer
     may be a stream, or is something else than JSON, there is none.

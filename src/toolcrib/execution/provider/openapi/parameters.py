@@ -19,7 +19,7 @@ _STYLES: dict[Place, tuple[Style, ...]] = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-"""What may be written where; the first is what is meant where nothing is said."""
+"""What may be written where; the first is the default."""
 _JSON = re.compile(r"[^;]*[/+]json\b.*", re.IGNORECASE)
 
 
@@ -115,7 +115,7 @@ def _schema(document: dict[str, Any], raw: dict[str, Any]) -> tuple[Any, bool]:
 
 
 def _described(schema: Any, raw: dict[str, Any]) -> Any:
-    """Return a schema with what is said of the parameter itself."""
+    """Return a schema with the description of the parameter itself."""
     extra = dict(_said(raw))
     return (
         {**(schema if isinstance(schema, dict) else {}), **extra} if extra and schema is not False else schema
