@@ -9,7 +9,8 @@ from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.reload import Reload
-from toolcrib.crib.view import SharedState, View, scope_of
+from toolcrib.crib.scoped import scope_of
+from toolcrib.crib.view import SharedState, View
 from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.errors.base import counted

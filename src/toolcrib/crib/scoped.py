@@ -3,6 +3,8 @@
 from typing import Protocol
 
 from toolcrib.crib.availability import AvailabilityResolver
+from toolcrib.crib.config.gateway import ToolsetSettings
+from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.learning import ShapeLearning
 from toolcrib.crib.sources.listing import ToolLister
@@ -10,11 +12,16 @@ from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DocStore, Index, IndexView, Scope
 from toolcrib.discovery.keys import namespace_of
+from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution import Runner
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.model import ToolId
+from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["EnginePart", "ScopedEngine"]
+__all__ = ["EnginePart", "ScopedEngine", "scope_of"]
+
+_NO_FILE = "settings"
+"""What stands for the file where there is none."""
 
 
 class EnginePart(Protocol):
@@ -161,3 +168,27 @@ class ScopedEngine:
         Where some are, one that is outside must look like one that nobody has.
         """
         return self._may_admit(ref) and namespace_of(ref) not in self._engine.discovery.index.namespaces()
+
+
+def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scope:
+    """Return what a toolset admits.
+
+    Raises:
+        ConfigError: no toolset is called that.
+    """
+    if isinstance(toolset, Scope):
+        return toolset
+    if isinstance(toolset, ToolsetSettings):
+        return _admitted(toolset)
+    source = settings.source or _NO_FILE
+    found = settings.toolsets.get(toolset)
+    if found is None:
+        names = ", ".join(sorted(settings.toolsets)) or "none"
+        hint = did_you_mean(toolset, settings.toolsets) or f"; there are {names}"
+        raise ConfigError(str(source), (Problem(f"/toolsets/{toolset}", "name", f"is not a toolset{hint}"),))
+    return _admitted(found)
+
+
+def _admitted(toolset: ToolsetSettings) -> Scope:
+    annotations = {str(hint): value for hint, value in toolset.annotations.items()}
+    return Scope(**toolset.model_dump(exclude={"description", "annotations"}), annotations=annotations)

@@ -10,7 +10,6 @@ from anyio import to_thread
 
 from toolcrib.crib.availability import Ref, id_of
 from toolcrib.crib.code import CodeMode, Named, Sandboxes, named_by
-from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ViewContent
 from toolcrib.crib.engine import Engine
@@ -21,7 +20,7 @@ from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DetailLevel, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import ConfigError, CribStateError, Problem
+from toolcrib.errors import CribStateError
 from toolcrib.errors.base import counted
 from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
@@ -37,19 +36,16 @@ from toolcrib.execution.mcp import (
 from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.execution.progress import Progress
 from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
-from toolcrib.model.suggest import did_you_mean
 from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
 
-__all__ = ["SharedState", "View", "scope_of"]
+__all__ = ["SharedState", "View"]
 
 _LARGE = 10_000
 """From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
 millisecond or more, a thread 0.1."""
-_NO_FILE = "settings"
-"""What stands for the file where there is none."""
 
 
 @dataclass(slots=True)
@@ -381,27 +377,3 @@ class View:
     def _check_open(self) -> None:
         if self._shared.state == "closed":
             raise CribStateError("this crib is closed; make another")
-
-
-def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scope:
-    """Return what a toolset admits.
-
-    Raises:
-        ConfigError: no toolset is called that.
-    """
-    if isinstance(toolset, Scope):
-        return toolset
-    if isinstance(toolset, ToolsetSettings):
-        return _admitted(toolset)
-    source = settings.source or _NO_FILE
-    found = settings.toolsets.get(toolset)
-    if found is None:
-        names = ", ".join(sorted(settings.toolsets)) or "none"
-        hint = did_you_mean(toolset, settings.toolsets) or f"; there are {names}"
-        raise ConfigError(str(source), (Problem(f"/toolsets/{toolset}", "name", f"is not a toolset{hint}"),))
-    return _admitted(found)
-
-
-def _admitted(toolset: ToolsetSettings) -> Scope:
-    annotations = {str(hint): value for hint, value in toolset.annotations.items()}
-    return Scope(**toolset.model_dump(exclude={"description", "annotations"}), annotations=annotations)

@@ -16,13 +16,16 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
 from pydantic import ValidationError as PydanticError
 
+from toolcrib.errors import ToolExecutionError
 from toolcrib.errors.base import shown
+from toolcrib.execution.records import Call
 from toolcrib.gateway.frontend import Confirmation, ConfirmationResult, InputNeeded
 from toolcrib.redaction import HIDDEN
 
-__all__ = ["CURRENT", "ConfirmationTokens", "RequestClient"]
+__all__ = ["CURRENT", "ConfirmationTokens", "RequestClient", "relay_input"]
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
@@ -32,6 +35,9 @@ _SEALED = 600.0
 _MAX_USED = 100_000
 """How many used tickets are remembered; beyond that no answer counts, for one could count twice."""
 
+_REQUEST: TypeAdapter[mcp_types.ElicitRequest | mcp_types.CreateMessageRequest] = TypeAdapter(
+    mcp_types.ElicitRequest | mcp_types.CreateMessageRequest
+)
 CURRENT: ContextVar["RequestClient | None"] = ContextVar("toolcrib_client", default=None)
 """The client whose request is being answered."""
 _FORM: dict[str, Any] = {
@@ -203,3 +209,35 @@ def _is_able(session: ServerSession, request: mcp_types.ServerRequest) -> bool:
         and capabilities is not None
         and capabilities.sampling is not None
     )
+
+
+async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what the client behind a call answers to the requests of a server, by their keys.
+
+    Raises:
+        ToolExecutionError: there is no client, or it cannot answer.
+    """
+    client = CURRENT.get()
+    if client is None:
+        raise _failure(call, "there is no client to ask")
+    return {key: await _answer(call, client, request) for key, request in asked.items()}
+
+
+async def _answer(call: Call, client: RequestClient, request: Any) -> dict[str, Any]:
+    method = str(request.get("method")) if isinstance(request, dict) else "nothing known"
+    try:
+        return await client.ask(_REQUEST.validate_python(request, by_name=False))
+    except PydanticError as error:
+        raise _failure(call, f"it asks for {method!r:.80}, which cannot be passed on") from error
+    except LookupError as error:
+        raise _failure(call, f"it asks for {method!r:.80}, and the client cannot be asked that") from error
+    except TimeoutError as error:
+        raise _failure(call, f"it asks for {method!r:.80}, and the client did not answer") from error
+    except MCPError as error:
+        raise _failure(call, f"it asks for {method!r:.80}, and the client refused: {error}") from error
+
+
+def _failure(call: Call, text: str) -> ToolExecutionError:
+    backend = f"mcp:{getattr(call.backend, 'server_name', '')}"
+    reason = f"the server needs input in the middle of the call: {text}"
+    return ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason)

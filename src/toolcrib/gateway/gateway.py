@@ -7,20 +7,16 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-import mcp_types
 from anyio import to_thread
-from mcp.shared.exceptions import MCPError
-from pydantic import TypeAdapter
-from pydantic import ValidationError as PydanticError
 
 from toolcrib.concurrency.background import Background
 from toolcrib.crib import Config, Crib, GatewaySettings, Reload, Settings, View, load
 from toolcrib.discovery import Embedder, Searcher, Store
-from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError, ToolExecutionError
+from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy
-from toolcrib.execution.records import Call, Request
+from toolcrib.execution.records import Request
 from toolcrib.execution.trace import AuditStatus
-from toolcrib.gateway.client import CURRENT, RequestClient
+from toolcrib.gateway.client import relay_input
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontend import Frontend
@@ -42,13 +38,10 @@ from toolcrib.runtime import Sandbox
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-__all__ = ["Gateway", "relay_input", "told_of"]
+__all__ = ["Gateway", "reload_summary"]
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _AT_START = frozenset({"host", "port", "watch", "request_bytes", "request_timeout", "sessions"})
-_REQUEST: TypeAdapter[mcp_types.ElicitRequest | mcp_types.CreateMessageRequest] = TypeAdapter(
-    mcp_types.ElicitRequest | mcp_types.CreateMessageRequest
-)
 
 
 class Gateway:
@@ -292,7 +285,7 @@ class Gateway:
             _LOG.error("the configuration stays as it was: %s", error)
             return
         after = self.crib.settings
-        different = told_of(before, after, result, self._started)
+        different = reload_summary(before, after, result, self._started)
         # What changed is worth a line at the level that is usual; that nothing did is not.
         _LOG.log(
             logging.INFO if different == _SAME else logging.WARNING,
@@ -319,7 +312,7 @@ _AT_START |= {"session_timeout", "shutdown_timeout"}
 """Settings of a gateway that hold, at least in part, from its start to its end."""
 
 
-def told_of(before: Settings, after: Settings, result: Reload, started: GatewaySettings) -> str:
+def reload_summary(before: Settings, after: Settings, result: Reload, started: GatewaySettings) -> str:
     """Return what is different, by name and without values, which may be secret.
 
     Args:
@@ -329,7 +322,7 @@ def told_of(before: Settings, after: Settings, result: Reload, started: GatewayS
         started: what the gateway was started with.
 
     >>> other = Settings(toolsets={"office": {"tags": ["mail"]}}, gateway={"confirm": False, "port": 1})
-    >>> told_of(Settings(), other, Reload(removed=("git",)), GatewaySettings())
+    >>> reload_summary(Settings(), other, Reload(removed=("git",)), GatewaySettings())
     'removed git; other toolsets: office; other gateway settings: confirm; after a restart: gateway.port'
     """
     later = [f"gateway.{name}" for name in sorted(_AT_START) if _differs(started, after.gateway, name)]
@@ -359,38 +352,6 @@ def _taken_up(before: GatewaySettings, after: GatewaySettings) -> Iterator[str]:
 
 def _differs(before: GatewaySettings, after: GatewaySettings, name: str) -> bool:
     return bool(getattr(before, name) != getattr(after, name))
-
-
-async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what the client behind a call answers to the requests of a server, by their keys.
-
-    Raises:
-        ToolExecutionError: there is no client, or it cannot answer.
-    """
-    client = CURRENT.get()
-    if client is None:
-        raise _failure(call, "there is no client to ask")
-    return {key: await _answer(call, client, request) for key, request in asked.items()}
-
-
-async def _answer(call: Call, client: RequestClient, request: Any) -> dict[str, Any]:
-    method = str(request.get("method")) if isinstance(request, dict) else "nothing known"
-    try:
-        return await client.ask(_REQUEST.validate_python(request, by_name=False))
-    except PydanticError as error:
-        raise _failure(call, f"it asks for {method!r:.80}, which cannot be passed on") from error
-    except LookupError as error:
-        raise _failure(call, f"it asks for {method!r:.80}, and the client cannot be asked that") from error
-    except TimeoutError as error:
-        raise _failure(call, f"it asks for {method!r:.80}, and the client did not answer") from error
-    except MCPError as error:
-        raise _failure(call, f"it asks for {method!r:.80}, and the client refused: {error}") from error
-
-
-def _failure(call: Call, text: str) -> ToolExecutionError:
-    backend = f"mcp:{getattr(call.backend, 'server_name', '')}"
-    reason = f"the server needs input in the middle of the call: {text}"
-    return ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason)
 
 
 def _both(first: Policy, second: Policy) -> Policy:

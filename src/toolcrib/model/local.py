@@ -164,8 +164,9 @@ def check_options(options: Iterable[str]) -> None:
     """
     for option in options:
         if option not in ToolOptions.__annotations__:
-            hint = did_you_mean(option, ToolOptions.__annotations__)
-            raise TypeError(f"a tool has no option {option!r}{hint}")
+            raise TypeError(
+                f"a tool has no option {option!r}{did_you_mean(option, ToolOptions.__annotations__)}"
+            )
 
 
 def _user() -> FrameType:
@@ -225,9 +226,8 @@ def replaced(record: Tool, options: ToolOptions) -> Tool:
 
 def _light(arguments: Any) -> dict[str, Any]:
     """Return a light argument schema as a JSON Schema."""
-    if isinstance(arguments, ArgSchema):
-        return arguments.to_json_schema()
-    return parse_arg_schema(dict(arguments) if isinstance(arguments, Mapping) else arguments).to_json_schema()
+    light = arguments if isinstance(arguments, ArgSchema) else parse_arg_schema(arguments)
+    return light.to_json_schema()
 
 
 def _without_context(
@@ -359,8 +359,7 @@ def _generate(adapter: TypeAdapter[Any], name: str, what: str, mode: JsonSchemaM
 
 
 def _no_schema(error: Exception, name: str, what: str) -> InvalidToolError:
-    reason = f"{what} must be JSON types, pydantic models or dataclasses: {_cause(error)}"
-    return _refusal(name, "", reason)
+    return _refusal(name, "", f"{what} must be JSON types, pydantic models or dataclasses: {_cause(error)}")
 
 
 def _cause(error: Exception) -> str:

@@ -10,8 +10,8 @@ from toolcrib.execution.mcp.content import (
     ResourceContents,
     ResourceTemplate,
 )
+from toolcrib.execution.mcp.server_health import ServerState, ServerStatus
 from toolcrib.execution.mcp.servers import McpServers
-from toolcrib.execution.mcp.status import ServerState, ServerStatus
 
 __all__ = [
     "Completion",

@@ -20,8 +20,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.mcp.config import OnInput, OnTools, ServerConfig
-from toolcrib.execution.mcp.server_health import Breaker
-from toolcrib.execution.mcp.status import ServerStatus
+from toolcrib.execution.mcp.server_health import Breaker, ServerStatus
 from toolcrib.execution.records import Answer, Call
 from toolcrib.model.backend import McpBackend, ToolBackend
 from toolcrib.model.plain import measure

@@ -20,8 +20,7 @@ from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, S
 from toolcrib.execution.mcp.errors import hung_up, is_exhausted, is_unreachable, reason_of
 from toolcrib.execution.mcp.lines import DroppedMessages
 from toolcrib.execution.mcp.process import StderrTail
-from toolcrib.execution.mcp.server_health import Breaker, ServerHealth
-from toolcrib.execution.mcp.status import ServerStatus
+from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
 from toolcrib.execution.mcp.updates import Updates, log_update
 from toolcrib.redaction import host_of
