@@ -162,11 +162,10 @@ def check_options(options: Iterable[str]) -> None:
     Raises:
         TypeError: there is no such option.
     """
+    known = ToolOptions.__annotations__
     for option in options:
-        if option not in ToolOptions.__annotations__:
-            raise TypeError(
-                f"a tool has no option {option!r}{did_you_mean(option, ToolOptions.__annotations__)}"
-            )
+        if option not in known:
+            raise TypeError(f"a tool has no option {option!r}{did_you_mean(option, known)}")
 
 
 def _user() -> FrameType:
@@ -226,8 +225,7 @@ def replaced(record: Tool, options: ToolOptions) -> Tool:
 
 def _light(arguments: Any) -> dict[str, Any]:
     """Return a light argument schema as a JSON Schema."""
-    light = arguments if isinstance(arguments, ArgSchema) else parse_arg_schema(arguments)
-    return light.to_json_schema()
+    return (arguments if isinstance(arguments, ArgSchema) else parse_arg_schema(arguments)).to_json_schema()
 
 
 def _without_context(
