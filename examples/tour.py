@@ -95,7 +95,7 @@ def main() -> None:
     discovery.register(order_total, doc={"notes": "Prices are in euros."})
     discovery.register_many([(convert, McpBackend(server_name="time")), (search, None)])
     for question in ("how much is the order?", "wich time zone is Tokyo in", "sing me a song"):
-        results = discovery.search(question, limit=1, min_confidence=0.05)
+        results = discovery.search(question, limit=1, min_confidence=0.04)
         print(f"   {question} -> {[result.summary.id for result in results] or 'nothing fits'}")
     print(f"   {discovery.describe('shop:order_total', 'full').notes}")
 

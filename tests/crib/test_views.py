@@ -10,8 +10,9 @@ from execution.mcp.calling import scripted
 from waiting import PATIENCE
 
 from toolcrib import Crib, Tool, tool
+from toolcrib.adapter import default_registry
 from toolcrib.crib import ToolsetSettings, View
-from toolcrib.crib.view import convert
+from toolcrib.crib.formats import convert
 from toolcrib.discovery import Index, IndexView, Scope, Summary
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -441,7 +442,7 @@ def test_a_conversion_is_of_what_is_left_where_a_tool_goes_in_between() -> None:
     index = Leaving()
     for name in ("a", "b", "c"):
         index.register(Tool(name=name, input_schema={"type": "object"}))
-    assert [made.tool_id for made in convert(index, "openai", None)] == ["c"]
+    assert [made.tool_id for made in convert(default_registry(), index, "openai", None)] == ["c"]
 
 
 async def test_what_a_view_tells_of_results_was_learnt_from_its_own_calls() -> None:

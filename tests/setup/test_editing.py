@@ -568,7 +568,7 @@ def test_what_a_killed_edit_left_behind_is_gone_after_the_next_one(tmp_path: Pat
     assert path.read_text() == JSONC
     assert len(list(tmp_path.iterdir())) > 2
     add_server(path, "time", UVX).write()
-    assert {each.name for each in tmp_path.iterdir()} == {"mcp.json", "mcp.json.bak", others.name}
+    assert {each.name for each in tmp_path.iterdir()} == {"mcp.json", "home", others.name}
 
 
 def test_a_server_in_json_is_written_as_other_clients_read_it() -> None:

@@ -143,7 +143,7 @@ async def test_one_small_chain_does_not_take_all_memory(kind: str) -> None:
     error = told["reply"]["error"]
     assert error["details"]["cause"]["code"] == "limit_exceeded"
     assert error["retryable"] is False
-    assert told["reply"]["results"][0]["tool_id"] == "echo"
+    assert told["reply"]["results"][0]["toolId"] == "echo"
 
 
 async def test_what_ran_of_a_step_that_failed_is_told_as_far_as_it_fits() -> None:

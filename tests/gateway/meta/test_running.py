@@ -201,7 +201,7 @@ async def test_a_chain_gives_what_each_step_gave() -> None:
     assert ran["final"] == [None, [1, 2, 3]]
     assert [step.get("toolId") for step in ran["results"]] == ["shop:order"] * 3 + [None]
     assert ran["results"][2]["structured"]["number"] == 4
-    assert [part["toolId"] for part in ran["results"][3]["parts"]] == ["nothing", "shop:prices"]
+    assert [part["toolId"] for part in ran["results"][3]["parts"]] == ["nothing", "shop:prices:1.2.0"]
     assert ran["results"][0]["durationMs"] >= 0
 
 

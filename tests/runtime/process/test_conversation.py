@@ -181,23 +181,23 @@ async def test_giving_up_a_call_that_is_answered_changes_nothing() -> None:
 VIOLATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "done with a call under way": (
         [call(1, "t.hang"), {"done": 1}],
-        "it said that it was done with 1 calls under way",
+        "it reported its end with 1 calls under way",
     ),
     "an error with a call under way": (
         [call(1, "t.hang"), {"error": {"reason": "x"}}],
-        "it said that it was done with 1 calls under way",
+        "it reported its end with 1 calls under way",
     ),
-    "two values": ([{"done": 1}, {"done": 2}], "it went on after it had said that it was done"),
-    "a call after the end": ([{"done": 1}, call(1)], "it went on after it had said that it was done"),
-    "an answer": ([{"answer": 1, "value": 2}], "it sent a message that is none: ['answer', 'value']"),
-    "a job": ([{"job": {}}], "it sent a message that is none: ['job']"),
-    "nothing": ([{}], "it sent a message that is none: []"),
-    "a value and an error": ([{"done": 1, "error": {}}], "it sent a message that is none: ['done', 'error']"),
+    "two values": ([{"done": 1}, {"done": 2}], "it went on after it had reported its end"),
+    "a call after the end": ([{"done": 1}, call(1)], "it went on after it had reported its end"),
+    "an answer": ([{"answer": 1, "value": 2}], "it sent an unknown message: ['answer', 'value']"),
+    "a job": ([{"job": {}}], "it sent an unknown message: ['job']"),
+    "nothing": ([{}], "it sent an unknown message: []"),
+    "a value and an error": ([{"done": 1, "error": {}}], "it sent an unknown message: ['done', 'error']"),
     "a call with more": (
         [call(1) | {"more": 1}],
-        "it sent a message that is none: ['args', 'call', 'kwargs', 'more', 'path']",
+        "it sent an unknown message: ['args', 'call', 'kwargs', 'more', 'path']",
     ),
-    "a call with less": ([{"call": 1, "path": "t.echo"}], "it sent a message that is none: ['call', 'path']"),
+    "a call with less": ([{"call": 1, "path": "t.echo"}], "it sent an unknown message: ['call', 'path']"),
     "the same number twice": (
         [call(1, "t.hang"), call(1, "t.hang")],
         "it sent a call whose number is not a higher one: 1",
@@ -209,14 +209,14 @@ VIOLATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "the number nought": ([call(0)], "it sent a call whose number is not a higher one: 0"),
     "a number that is true": ([call(True)], "it sent a call whose number is not a higher one: True"),
     "a number that is text": ([call("1")], "it sent a call whose number is not a higher one: '1'"),
-    "a path that is none": ([call(1, 1)], "it sent a call that is none"),
+    "a path that is none": ([call(1, 1)], "it sent a malformed call"),
     "arguments that are none": (
         [{"call": 1, "path": "t.echo", "args": {}, "kwargs": {}}],
-        "it sent a call that is none",
+        "it sent a malformed call",
     ),
     "names that are none": (
         [{"call": 1, "path": "t.echo", "args": [], "kwargs": []}],
-        "it sent a call that is none",
+        "it sent a malformed call",
     ),
     "giving up what never was": ([{"cancel": 1}], "it cancelled a call that it never made, or twice: 1"),
     "giving up what is no number": (
@@ -232,8 +232,8 @@ VIOLATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
         "it cancelled a call that it never made, or twice: 1",
     ),
     "a long path": ([call(1, "t." + "x" * 300)], "it called something whose name has 302 characters"),
-    "an error that is text": ([{"error": "x"}], "it sent an error that is none"),
-    "an error without a reason": ([{"error": {"line": 1}}], "it sent an error that is none"),
+    "an error that is text": ([{"error": "x"}], "it sent a malformed error"),
+    "an error without a reason": ([{"error": {"line": 1}}], "it sent a malformed error"),
 }
 
 

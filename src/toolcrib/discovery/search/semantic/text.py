@@ -17,7 +17,7 @@ MAX_QUERY = 8_000
 _FEWEST_ERRANDS, _MOST_ERRANDS = 3, 12
 _FEWEST_WORDS = 3
 _TOPICS = 2.0
-"""The weight of topics, divided by the square of how many words, stop words aside, the description has."""
+"""The weight of topics, divided by the fourth power of how many words the description has."""
 _PARTS = re.compile(r"[^-_.,;:!?/\s]+")
 """The words of a tag, a category or a kind of content: `issue-tracking`, `image/png`."""
 
@@ -83,7 +83,7 @@ class DocumentText:
         known = described | {word.lower() for word in split_identifier(document.name)}
         filed = (*document.tags, document.category or "", *document.modes)
         words = dict.fromkeys(word.lower() for topic in filed for word in _PARTS.findall(topic))
-        weight = _TOPICS / max(len(described - STOP_WORDS), 1) ** 2
+        weight = _TOPICS / max(len(described - STOP_WORDS), 1) ** 4
         return " ".join(word for word in words if word not in known), weight
 
     def _tail(self, document: Document) -> str:

@@ -40,8 +40,8 @@ FIELD_WEIGHTS = {
 }
 """What one occurrence of a word in a field counts; a `topic` is a tag, category or mode that stands in for
 a description which says next to nothing."""
-_FEW_WORDS = 3
-"""Up to how many words, stop words aside, a description says next to nothing."""
+_FEW_WORDS = 1
+"""Up to how many words, stop words aside, a description says next to nothing with."""
 
 _MAX_SUBSCHEMAS = 500
 _MAX_DEPTH = 12
