@@ -144,9 +144,13 @@ STEERING = "\x1b]0;title\x07\x1b[2J\x9b2J\x08"
     [
         (["--demo", "run", STEERING], 2),
         (["--demo", "--debug", "run", f"text:{STEERING}"], 2),
-        (["--demo", "serve", "--toolset", STEERING], 2),
-        (["status", "--config", f"{STEERING}.toml"], 2),
-        (["add", "time", "--dry-run", "--config", f"{STEERING}.toml", "--", "uvx"], 0),
+        pytest.param(["--demo", "serve", "--toolset", STEERING], 2, marks=pytest.mark.proof),
+        pytest.param(["status", "--config", f"{STEERING}.toml"], 2, marks=pytest.mark.proof),
+        pytest.param(
+            ["add", "time", "--dry-run", "--config", f"{STEERING}.toml", "--", "uvx"],
+            0,
+            marks=pytest.mark.proof,
+        ),
         (["add", "time", "--no-check", "--config", f"{STEERING}.toml", "--", "uvx"], 0),
     ],
     ids=["run", "debug", "serve", "status", "diff", "add"],
@@ -228,7 +232,11 @@ def serve_over_http(*args: str, **environ: str) -> list[str]:
     return told
 
 
-@pytest.mark.parametrize("is_on_path", [True, False], ids=["on the PATH", "not on the PATH"])
+@pytest.mark.parametrize(
+    "is_on_path",
+    [pytest.param(True, marks=pytest.mark.proof), False],
+    ids=["on the PATH", "not on the PATH"],
+)
 def test_the_command_to_try_works_in_the_shell_that_started_the_gateway(
     is_on_path: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
