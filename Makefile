@@ -26,7 +26,7 @@ test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run w
 	THOROUGH=0.3 $(SUITE) $(TESTS)
 
 proof: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the long proofs: whole suites, all attacks, long searches, storms.
-	THOROUGH=2 $(SUITE) -m "proof or hypothesis" --hypothesis-seed=$(SEED) --randomly-seed=$(SEED)
+	THOROUGH=1 $(SUITE) -m "proof or hypothesis" --hypothesis-seed=$(SEED) --randomly-seed=$(SEED)
 
 coverage: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the tests with branch coverage, which has a floor.
 	$(BIN)/coverage erase
