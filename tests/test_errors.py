@@ -11,6 +11,7 @@ import toolcrib.errors as module
 from toolcrib.errors import (
     ArgsTooLargeError,
     BackendUnavailableError,
+    CallUncertainError,
     ChainError,
     CodeError,
     ConfigError,
@@ -28,31 +29,39 @@ from toolcrib.errors import (
     InvalidToolIdError,
     InvalidVersionError,
     LimitExceededError,
+    LoginError,
+    LoginRequiredError,
     MissingExtraError,
     NoBackendError,
     NoCompatibleVersionError,
+    NotStraightLineError,
     OutputValidationError,
     PolicyDeniedError,
     Problem,
     PromptNotFoundError,
     RequestRefusedError,
     ResourceNotFoundError,
+    RunNotFoundError,
+    RunStateError,
     RuntimeUnavailableError,
     SandboxViolationError,
     SchemaTooComplexError,
     ServerUnavailableError,
+    SnapshotError,
     StoreError,
     StreamNotSupportedError,
     ToolCancelledError,
     ToolcribError,
     ToolError,
     ToolExecutionError,
+    ToolLoginRequiredError,
     ToolNotFoundError,
     ToolTimeoutError,
     UnknownMetaSchemaError,
     UnsupportedDialectError,
     UnsupportedPackageError,
     ValidationError,
+    VaultError,
 )
 
 BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
@@ -83,11 +92,14 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     ToolTimeoutError: (ToolError, TimeoutError),
     ToolCancelledError: (ToolError,),
     BackendUnavailableError: (ToolError, ConnectionError),
+    ToolLoginRequiredError: (BackendUnavailableError,),
     StreamNotSupportedError: (ToolError,),
     PolicyDeniedError: (ToolError, PermissionError),
     ChainError: (ToolcribError,),
     InvalidChainError: (ChainError, ValidationError),
     ServerUnavailableError: (ToolcribError, ConnectionError),
+    LoginRequiredError: (ServerUnavailableError,),
+    LoginError: (ToolcribError, PermissionError),
     ConfigError: (ToolcribError, ValueError),
     CribStateError: (ToolcribError, RuntimeError),
     RuntimeUnavailableError: (ToolcribError,),
@@ -95,7 +107,13 @@ BASES: dict[type[ToolcribError], tuple[type[BaseException], ...]] = {
     LimitExceededError: (ToolcribError,),
     CodeError: (ToolcribError,),
     EmbeddingError: (ToolcribError, RuntimeError),
+    RunNotFoundError: (ToolcribError, LookupError),
+    RunStateError: (ToolcribError, RuntimeError),
+    SnapshotError: (ToolcribError, ValueError),
+    CallUncertainError: (ToolcribError, RuntimeError),
+    NotStraightLineError: (ToolcribError, ValueError),
     StoreError: (ToolcribError, OSError),
+    VaultError: (StoreError,),
     MissingExtraError: (ToolcribError, ImportError),
     UnsupportedPackageError: (MissingExtraError,),
 }
@@ -185,6 +203,16 @@ TEXTS: list[tuple[ToolcribError, str]] = [
         "a:b: mcp:git is unavailable: it went away",
     ),
     (BackendUnavailableError(tool_id="a:b"), "a:b: its backend is unavailable"),
+    (
+        ToolLoginRequiredError(tool_id="a:b", backend="mcp:a", server="a", reason="it needs a login"),
+        "a:b: mcp:a is unavailable: it needs a login",
+    ),
+    (
+        ToolLoginRequiredError(
+            tool_id="a:b", backend="mcp:a", server="a", reason="it needs a login", url="https://x/connect/a"
+        ),
+        "a:b: mcp:a is unavailable: it needs a login; log in at https://x/connect/a and call again",
+    ),
     (StreamNotSupportedError(tool_id="a:b"), "a:b cannot stream; run it instead"),
     (
         StreamNotSupportedError(tool_id="a:b", backend="local:x"),
@@ -206,9 +234,18 @@ TEXTS: list[tuple[ToolcribError, str]] = [
     ),
     (
         ServerUnavailableError("git", "it exited with status 1", "no such module"),
-        "server 'git' is unavailable: it exited with status 1; its last words: no such module",
+        "server 'git' is unavailable: it exited with status 1; its stderr ends with: no such module",
     ),
     (ServerUnavailableError("git", "it is off"), "server 'git' is unavailable: it is off"),
+    (
+        LoginRequiredError("git", "it needs a login: toolcrib login git"),
+        "server 'git' is unavailable: it needs a login: toolcrib login git",
+    ),
+    (LoginError("git", "it was refused"), "no login to server 'git': it was refused"),
+    (
+        VaultError("/x/vault", "it is sealed with another key"),
+        "vault '/x/vault': it is sealed with another key",
+    ),
     (CribStateError("it is closed"), "it is closed"),
     (ConfigError("mcp.json", (TITLE, LABEL)), "mcp.json: /title: is required; /labels/2: must be a string"),
     (
@@ -223,6 +260,24 @@ TEXTS: list[tuple[ToolcribError, str]] = [
         StoreError("/x/store.db", "it is closed; open it again"),
         "store '/x/store.db': it is closed; open it again",
     ),
+    (RunNotFoundError("r1"), "no run 'r1'; `toolcrib runs` lists them"),
+    (
+        RunNotFoundError("r1", "/runs/a.db"),
+        (
+            "no run 'r1' in /runs/a.db; `toolcrib runs` lists them, and --config names another"
+            " configuration, which has runs of its own"
+        ),
+    ),
+    (RunStateError("r1", "it is running"), "run 'r1' cannot be resumed: it is running"),
+    (SnapshotError("r1", "it was changed"), "what is stored of run 'r1' is refused: it was changed"),
+    (
+        CallUncertainError("r1", {"3": "mail:send"}),
+        (
+            "run 'r1': call 3 of 'mail:send' may have run, and it may do harm to repeat; find out, then resume"
+            " with repeat=True to make it again, or with answers={key: value} to go on with that answer"
+        ),
+    ),
+    (NotStraightLineError("a loop", 3), "line 3: a loop"),
     (EmbeddingError("it gave no rows"), "embedding failed: it gave no rows"),
     (
         EmbeddingError("HTTP 401; check api_key", "'small' at http://localhost/v1", 401),
@@ -380,6 +435,14 @@ def test_a_problem_shows_its_place_first() -> None:
         (ToolTimeoutError(tool_id="a", timeout=1), {"code": "timeout", "retryable": True}),
         (ToolCancelledError(tool_id="a"), {"code": "cancelled"}),
         (BackendUnavailableError(tool_id="a"), {"code": "backend_unavailable", "retryable": True}),
+        (
+            ToolLoginRequiredError(tool_id="a", server="git", url="https://x"),
+            {
+                "code": "backend_unavailable",
+                "retryable": False,
+                "details": {"login": "git", "url": "https://x"},
+            },
+        ),
         (ServerUnavailableError("git", "gone"), {"code": "backend_unavailable", "retryable": True}),
         (StreamNotSupportedError(tool_id="a"), {"code": "stream_not_supported"}),
         (PolicyDeniedError(tool_id="a"), {"code": "denied", "op": "policy"}),
@@ -389,6 +452,8 @@ def test_a_problem_shows_its_place_first() -> None:
         (ValidationError((TITLE,)), {"code": "validation_input"}),
         (InvalidCursorError("x"), {"code": "validation_input"}),
         (StoreError("x", "y"), {"code": "internal"}),
+        (LoginError("git", "y"), {"code": "denied", "retryable": False}),
+        (LoginRequiredError("git", "y"), {"code": "backend_unavailable", "retryable": False}),
     ],
     ids=name_of,
 )

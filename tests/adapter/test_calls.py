@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from adapter import oracles
 from adapter.support import CALL_ID, REGISTRY, accept_call, convert, obj
-from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
 from toolcrib.adapter import Bundle, Conversion, ToolCall
 from toolcrib.adapter.portability import TARGETS
@@ -275,6 +274,8 @@ def test_a_bundle_is_for_one_provider_and_one_api() -> None:
 
 
 def test_a_call_may_be_an_object_of_the_vendor_s_sdk() -> None:
+    from openai.types.chat import ChatCompletionMessageFunctionToolCall  # noqa: PLC0415 - takes a second
+
     converted = REGISTRY.convert(RAW, source="mcp", target="openai")
     function = {"name": converted.name, "arguments": "{}"}
     given = ChatCompletionMessageFunctionToolCall.model_validate(

@@ -12,6 +12,7 @@ TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}
 NUMBER = {"type": "number"}
 NULL = {"type": "null"}
+LEAF = {"$ref": "#/$defs/leaf"}
 DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
 TUPLE_OF_DRAFT_7: dict[str, Any] = {"type": "array", "items": [{}], "additionalItems": False}
 OBJECT_AND_MAP = {"allOf": [obj(x=WHOLE), {"type": "object", "additionalProperties": NUMBER}]}
@@ -140,6 +141,43 @@ FOUND: dict[str, tuple[dict[str, Any], Any]] = {
     "one of anything and of what nothing fits": (
         obj(a={"oneOf": [{}, {"$ref": "#/$defs/none"}]}) | {"$defs": {"none": {"allOf": [NUMBER, TEXT]}}},
         {"a": True},
+    ),
+    "an object constant with a property that another alternative declares": (
+        {
+            "properties": {"x": {}},
+            "anyOf": [{"properties": {"b": {"type": "boolean"}}}, {"enum": [{"b": {}}]}],
+        },
+        {"b": {}},
+    ),
+    "one of anything and of a reference to what nothing fits, beside a choice of types": (
+        obj(a={"oneOf": [{}, {"$ref": "#/$defs/none"}], "anyOf": [TEXT, {"type": "boolean"}]})
+        | {"$defs": {"none": {"allOf": [NUMBER, TEXT]}}},
+        {"a": True},
+    ),
+    "a list constant with what only texts may be bound by": (
+        obj(a={"type": "array", "const": [1, 2], "maxLength": 3, "pattern": "x"}),
+        {"a": [1, 2]},
+    ),
+    "a map with what only lists may be bound by": (
+        obj(a={"type": "object", "additionalProperties": WHOLE, "minItems": 1, "maxItems": 1}),
+        {"a": {"x": 1, "y": 2}},
+    ),
+    "a list or null that is a constant, with what only texts may be bound by": (
+        obj(a={"type": ["array", "null"], "enum": [[1, 2], None], "maxLength": 3}),
+        {"a": [1, 2]},
+    ),
+    "one of anything and of what nothing fits, beside a choice of types": (
+        obj(a={"anyOf": [TEXT, {"type": "boolean"}], "oneOf": [{}, {"allOf": [NUMBER, TEXT]}]}),
+        {"a": True},
+    ),
+    "an object that holds itself or null, and must be an object": (
+        obj(x=LEAF) | {"$defs": {"leaf": obj(b={"allOf": [{"type": "object"}, {"anyOf": [LEAF, NULL]}]})}},
+        {"x": {"b": {"b": {}}}},
+    ),
+    "an object that holds itself as a text, with other annotations than the text has": (
+        obj(x=LEAF)
+        | {"$defs": {"leaf": obj(b={"allOf": [TEXT | {"x-a": 1}, {"anyOf": [LEAF, NULL]}], "x-a": 2})}},
+        {"x": {}},
     ),
 }
 

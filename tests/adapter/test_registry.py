@@ -1,5 +1,6 @@
 """The adapters by name, the options they take, and the names that tools get from them."""
 
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -351,6 +352,22 @@ def test_what_a_format_supports_depends_on_its_mode(
     name: str, options: dict[str, Any], feature: SchemaFeature, supported: bool
 ) -> None:
     assert REGISTRY.get(name).supports_feature(feature, **options) is supported
+
+
+@pytest.mark.parametrize("name", ["mcp", "openai", "anthropic", "gemini", "a2a"])
+@pytest.mark.parametrize(
+    ("feature", "message"),
+    [
+        ("patern", "'patern' is not a SchemaFeature; did you mean 'pattern'?"),
+        ([], "'[]' is not a SchemaFeature"),
+    ],
+    ids=["misspelt", "of another type"],
+)
+def test_a_feature_that_does_not_exist_is_neither_supported_nor_not(
+    name: str, feature: Any, message: str
+) -> None:
+    with pytest.raises(ConversionError, match=re.escape(message)):
+        REGISTRY.get(name).supports_feature(feature)
 
 
 REFERENCE = (

@@ -3,9 +3,10 @@
 from math import inf, nan
 from typing import Any
 
+import anyio
 import pytest
 
-from toolcrib.concurrency.deadlines import checked_timeout
+from toolcrib.concurrency.deadlines import PausableDeadline, checked_timeout
 from toolcrib.errors import ValidationError
 
 
@@ -24,3 +25,14 @@ def test_anything_else_is_refused(given: Any) -> None:
     (problem,) = caught.value.problems
     assert problem.path == "/timeout"
     assert problem.message.startswith("must be a positive number of seconds, not ")
+
+
+@pytest.mark.anyio
+async def test_a_deadline_stands_still_while_it_is_paused() -> None:
+    with anyio.move_on_after(0.01) as scope:
+        deadline = PausableDeadline(scope)
+        with deadline.paused(), deadline.paused():
+            await anyio.sleep(0.05)
+        assert scope.deadline < anyio.current_time() + 1
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught

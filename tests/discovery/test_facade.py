@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import mcp_types
 import pytest
 from discovery.doubles import MemoryTexts, Shelf
 from discovery.index.support import GITHUB, ISSUE, MAIL, MERGE, MIRROR, SHELF, ids, make
@@ -368,3 +369,19 @@ def test_what_was_derived_from_replaced_definitions_goes_when_the_store_is_close
     with SqliteStore(path) as store:
         assert Index(store=store).prune() == 0
         assert store.prune_derived(()) == 1
+
+
+def test_the_object_of_the_mcp_sdk_is_registered_with_its_documentation() -> None:
+    theirs = mcp_types.Tool(name="add", description="Add numbers.", input_schema={"type": "object"})
+    other = theirs.model_copy(update={"name": "subtract"})
+    found = Discovery()
+    found.register(theirs, GITHUB, doc={"notes": "Whole numbers only."})
+    found.register_many([(other, GITHUB)])
+    assert found.describe("add", "full").notes == "Whole numbers only."
+    assert [one.id for one in found.tools()] == ["add", "subtract"]
+
+
+@pytest.mark.parametrize("given", [5, [5], [("add", None)]], ids=repr)
+def test_many_tools_that_are_none_are_refused(given: Any) -> None:
+    with pytest.raises(ValidationError, match="must be "):
+        Discovery().register_many(given)

@@ -51,7 +51,7 @@ def test_pages_are_values() -> None:
     assert page == Page.of_checked(items=(RESULT,), total=1)
     assert page != Page(items=(RESULT,), total=2)
     assert page.replace(total=2).items == (RESULT,)
-    assert "Does." in repr(page)
+    assert repr(page).count("Does.") == 1
     assert pickle.loads(pickle.dumps(page)) == page  # noqa: S301 - our own bytes
     with pytest.raises(ValueError, match="frozen"):
         page.total = 3  # type: ignore[misc]

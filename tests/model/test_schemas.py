@@ -130,6 +130,9 @@ def test_a_tool_takes_a_built_schema() -> None:
             lambda: s.object_({"title": s.string()}, required=["titel"]),
             "'titel' is not a property; did you mean",
         ),
+        (lambda: s.object_(["title"]), "/properties: must map names to schemas, not be list"),  # type: ignore[arg-type]
+        (lambda: s.object_(required=None), "/required: must be a list of names"),  # type: ignore[arg-type]
+        (lambda: s.object_({}, required=[{}]), "/required: must be a list of names"),  # type: ignore[list-item]
         (lambda: s.array("string"), "/items"),  # type: ignore[arg-type]
         (s.one_of, "/oneOf"),
         (lambda: s.string(default=object()), "/default"),

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from collections import ChainMap
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,23 @@ class Issue(BaseModel):
 @dataclass
 class Point:
     x: int
+
+
+class _Colliding:
+    """Has the hash of a keyword, and comparing it fails."""
+
+    def __hash__(self) -> int:
+        return hash("type")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+
+class _Unreadable(dict[str, Any]):
+    """Cannot be iterated over."""
+
+    def items(self) -> Any:
+        raise RuntimeError
 
 
 def make(**fields: Any) -> Tool:
@@ -232,10 +250,14 @@ def test_a_schema_may_be_given_as_json_text(text: Any) -> None:
     [
         ("{", "the schema is not JSON: "),
         (bytearray(b"{}"), "must be an object, JSON text or bytes, not bytearray; use bytes(...)"),
+        (ChainMap({}), "must be an object, JSON text or bytes, not ChainMap; use dict(...)"),
+        ({1: {"type": "string"}}, "the value has a key that is a Python int"),
+        ({_Colliding(): {"type": "string"}}, "the value has a key that is a Python _Colliding"),
+        (_Unreadable(type="object"), "the value is a Python _Unreadable, which is not plain JSON"),
     ],
-    ids=["malformed", "bytearray"],
+    ids=["malformed", "bytearray", "mapping", "key of another type", "key that compares badly", "unreadable"],
 )
-def test_a_schema_that_is_no_json_text_is_refused_with_the_reason(value: Any, message: str) -> None:
+def test_a_schema_that_is_no_json_is_refused_with_the_reason(value: Any, message: str) -> None:
     [(path, found)] = problems_of(input_schema=value)
     assert path == "/input_schema"
     assert found.startswith(message)
@@ -268,6 +290,7 @@ def test_a_map_of_arguments_is_refused_as_a_json_schema(schema: dict[str, Any]) 
     assert path == "/input_schema"
     assert "ArgSchema" in message
     assert "parse_arg_schema" in message
+    assert problems_of(input_schema=json.dumps(schema)) == [(path, message)]
     assert make(input_schema=parse_arg_schema(schema)).input_schema["properties"]
 
 

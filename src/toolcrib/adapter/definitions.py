@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from toolcrib.adapter.loss import Losses, Part, step
+from toolcrib.adapter.protocol import SchemaFeature
 from toolcrib.adapter.rewrite import Rewritten, SchemaTooLargeError, rewrite
 from toolcrib.adapter.rules import SchemaRules
 from toolcrib.errors import ConversionError, InvalidToolError, ValidationError
@@ -24,6 +25,7 @@ __all__ = [
     "one_of",
     "read_definition",
     "read_examples",
+    "read_feature",
     "read_options",
     "refuse_foreign",
     "write_head",
@@ -128,6 +130,20 @@ def read_options(options: type[O], given: Mapping[str, Any], adapter: str) -> O:
     except ValueError as error:
         raise ConversionError(str(error), adapter, "from_canonical") from error
     return made
+
+
+def read_feature(feature: Any, adapter: str) -> SchemaFeature:
+    """Return a feature that is given as such, or as its keyword.
+
+    Raises:
+        ConversionError: there is no such feature, with the nearest one.
+    """
+    try:
+        return SchemaFeature(feature)
+    except ValueError as error:
+        hint = did_you_mean(str(feature)[:80], [known.value for known in SchemaFeature])
+        reason = f"{str(feature)[:80]!r} is not a SchemaFeature{hint}"
+        raise ConversionError(reason, adapter, "from_canonical") from error
 
 
 @lru_cache(maxsize=256, typed=True)

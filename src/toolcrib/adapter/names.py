@@ -60,10 +60,10 @@ def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:
     order. The same id twice is distinguished by its place.
     """
     names = [rule.fit(rule.own(tool)) for tool in tools]
-    names = _told_apart(
+    names = _distinguished(
         names, [rule.fit(f"{tool.namespace}_{tool.name}" if tool.namespace else tool.name) for tool in tools]
     )
-    names = _told_apart(
+    names = _distinguished(
         names, [rule.mark(name, id_text(tool)) for name, tool in zip(names, tools, strict=True)]
     )
     taken, seen, counts = set(names), set[str](), Counter[str]()
@@ -77,7 +77,7 @@ def unique_names(tools: Sequence[CanonicalTool], rule: NameRule) -> list[str]:
     return names
 
 
-def _told_apart(names: list[str], longer: list[str]) -> list[str]:
+def _distinguished(names: list[str], longer: list[str]) -> list[str]:
     """Return the longer names for those that are not unique."""
     count = Counter(names)
     return [other if count[name] > 1 else name for name, other in zip(names, longer, strict=True)]

@@ -8,9 +8,9 @@ __all__ = ["InFlight"]
 class InFlight:
     """Counts those within its `with` blocks.
 
-    >>> visits = InFlight()
-    >>> with visits:
-    ...     len(visits)
+    >>> in_flight = InFlight()
+    >>> with in_flight:
+    ...     len(in_flight)
     1
     """
 

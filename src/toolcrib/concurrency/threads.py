@@ -113,7 +113,11 @@ class OwnedThreads:
             finally:
                 _tell(self._ended, done, token)
 
-        future = self._executor.submit(work)
+        try:
+            future = self._executor.submit(work)
+        except RuntimeError:  # the program ends, and no pool takes anything any more
+            self._free.release()
+            return function(*args)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         await done.wait()

@@ -5,12 +5,13 @@ from typing import Any, Self, Unpack
 
 from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
 from toolcrib.discovery.index import Change, FilterOptions, Index
+from toolcrib.discovery.index.arguments import AnyTool, pairs, read_pair
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.discovery.store import Store
 from toolcrib.errors import Problem, ToolNotFoundError, ValidationError
-from toolcrib.model import LocalTool, Tool, ToolBackend, ToolDoc, ToolExample, ToolId
+from toolcrib.model import ToolBackend, ToolDoc, ToolExample, ToolId
 
 __all__ = ["Discovery", "ListOptions", "SearchOptions"]
 
@@ -74,7 +75,7 @@ class Discovery:
 
     def register(
         self,
-        tool: Tool | LocalTool[..., Any],
+        tool: AnyTool,
         backend: ToolBackend | None = None,
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
     ) -> None:
@@ -95,9 +96,9 @@ class Discovery:
         else:
             self.register_doc(_id_of(tool), checked)
 
-    def register_many(self, tools: Iterable[tuple[Tool | LocalTool[..., Any], ToolBackend | None]]) -> None:
+    def register_many(self, tools: Iterable[tuple[AnyTool, ToolBackend | None]]) -> None:
         """Add many tools: all of them, or, where one is refused, none."""
-        listed = list(tools)
+        listed = list(pairs(tools))
         self.index.register_many(listed)
         for tool, _ in listed:
             self._search_known_examples(_id_of(tool))
@@ -164,14 +165,14 @@ class Discovery:
         is_one_meant = asked.count(":") == _COLONS
         for version in self.index.versions(asked):
             if version == asked or not is_one_meant:
-                self.index.set_examples(version, self._said_by_examples(version))
+                self.index.set_examples(version, self._example_texts(version))
 
     def _search_known_examples(self, tool_id: ToolId) -> None:
         """Let a tool be found by the examples that it had before it came."""
-        if examples := self._said_by_examples(tool_id):
+        if examples := self._example_texts(tool_id):
             self.index.set_examples(tool_id, examples)
 
-    def _said_by_examples(self, tool_id: str | ToolId) -> list[str]:
+    def _example_texts(self, tool_id: str | ToolId) -> list[str]:
         try:
             examples = self.docs.examples(tool_id)
         except ToolNotFoundError:  # the documentation may know other tools than the index
@@ -179,5 +180,5 @@ class Discovery:
         return [text for example in examples for text in (example.title, example.description) if text]
 
 
-def _id_of(tool: Tool | LocalTool[..., Any]) -> ToolId:
-    return (tool.tool if isinstance(tool, LocalTool) else tool).id
+def _id_of(tool: AnyTool) -> ToolId:
+    return read_pair(tool, None)[0].id

@@ -85,14 +85,14 @@ def summary_text(tool: Tool, limit: int) -> str:
     That is `_meta.summary`, else the description, else a title.
     """
     annotated = tool.annotations.title if tool.annotations else None
-    candidates = (_said(tool, "summary", _text), tool.description, tool.title, annotated)
+    candidates = (_stated(tool, "summary", _text), tool.description, tool.title, annotated)
     shortened = (short(text, limit) for text in candidates if text)
     return next(filter(None, shortened), "")
 
 
 def category(tool: Tool) -> str | None:
     """Return the category that `_meta` names."""
-    found = _said(tool, "category", _text)
+    found = _stated(tool, "category", _text)
     return short(found, _MAX_LABEL) if found else None
 
 
@@ -113,19 +113,21 @@ def aliases(tool: Tool) -> tuple[str, ...]:
 
 def examples_of(tool: Tool) -> tuple[str, ...]:
     """Return questions that a tool answers, as its maker wrote them."""
-    found = (*(_said(tool, "examples", _texts) or ()), *(_said(tool, "exampleQueries", _texts) or ()))
+    found = (*(_stated(tool, "examples", _texts) or ()), *(_stated(tool, "exampleQueries", _texts) or ()))
     return _distinct(found, _MAX_QUESTION)
 
 
 def security_summary(tool: Tool) -> str | None:
     """Return the names of the security schemes that a tool asks for: `apiKey, oauth`."""
-    names = _said(tool, "securityRequirements", _required) or _said(tool, "securitySchemes", _keys)
+    names = _stated(tool, "securityRequirements", _required) or _stated(tool, "securitySchemes", _keys)
     return cut(", ".join(sorted(set(names))), _MAX_SECURITY) if names else None
 
 
-def _said(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
+def _stated(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
     """Return what `_meta`, or else a field that MCP does not know, says under a key, if it can be read."""
     meta, beside = tool.meta or {}, tool.model_extra or {}
+    if not meta and not beside:
+        return None
     found = (meta.get(f"toolcrib/{key}"), meta.get(key), beside.get(key))
     return next(filter(None, map(read, found)), None)
 
@@ -149,7 +151,7 @@ def _required(value: Any) -> list[str]:
 
 
 def _labels(tool: Tool, key: str) -> tuple[str, ...]:
-    return _distinct(_said(tool, key, _texts) or (), _MAX_LABEL)
+    return _distinct(_stated(tool, key, _texts) or (), _MAX_LABEL)
 
 
 def _distinct(texts: Iterable[str], limit: int) -> tuple[str, ...]:
@@ -279,12 +281,15 @@ def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
 
 def title_of(tool: Tool) -> str | None:
     """Return the title for people, of the tool or of its annotations."""
-    return tool.title or (tool.annotations.title if tool.annotations else None)
+    return _text(tool.title) or _text(tool.annotations and tool.annotations.title) or None
 
 
 def own_summary(tool: Tool) -> str:
     """Return the summary, where it says something that title and description do not."""
-    summary = summary_text(tool, _MAX_SUMMARY)
+    stated = _stated(tool, "summary", _text)
+    if not stated:
+        return ""
+    summary = short(stated, _MAX_SUMMARY)
     known = " ".join(f"{title_of(tool) or ''} {tool.description or ''}".split())
     return "" if summary[:-1] in known else summary
 

@@ -1,5 +1,6 @@
 """Records of summaries, search results and pages."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Generic, Literal, TypeVar, overload
 
 from pydantic import Field
@@ -44,6 +45,12 @@ class Summary(Record):
     def description(self) -> str:
         """The short description."""
         return self.short_description
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield what a person is shown: the fields that say something, and each text once."""
+        for name, value in super().__repr_args__():
+            if value and name != "summary":
+                yield name, value
 
 
 class Result(Record):
@@ -182,4 +189,4 @@ class Document(Record):
         """
         tags = tuple(sorted({tag.strip().lower() for tag in self.tags} - {""}))
         parts = (self.name, self.description, self.summary, *self.modes, *tags)
-        return self.replace(tags=tags, text=" ".join(part for part in parts if part))
+        return self.model_copy(update={"tags": tags, "text": " ".join(filter(None, parts))})

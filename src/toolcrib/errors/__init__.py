@@ -7,12 +7,12 @@ own message from them: what was wrong, then what to do.
     ├── InvalidVersionError, InvalidConstraintError, InvalidToolError, InvalidToolIdError,
     │   InvalidBackendError, ArgsTooLargeError, InvalidCursorError      (ValueError)
     ├── NoCompatibleVersionError, ToolNotFoundError, ResourceNotFoundError,
-    │   PromptNotFoundError                                             (LookupError)
+    │   PromptNotFoundError, RunNotFoundError                           (LookupError)
     ├── InvalidSchemaError                                              (ValueError)
     │   ├── UnsupportedDialectError, ExternalRefError, SchemaTooComplexError
     │   └── UnknownMetaSchemaError      (UnsupportedDialectError, ExternalRefError)
     ├── ValidationError                                                 (ValueError)
-    ├── ConversionError                                                 (ValueError)
+    ├── ConversionError, SnapshotError, NotStraightLineError            (ValueError)
     ├── ToolError
     │   ├── NoBackendError, ToolExecutionError, ToolCancelledError, StreamNotSupportedError
     │   ├── InputValidationError, OutputValidationError                 (ValidationError)
@@ -21,11 +21,15 @@ own message from them: what was wrong, then what to do.
     ├── ChainError
     │   └── InvalidChainError                                           (ValidationError)
     ├── ServerUnavailableError                                          (ConnectionError)
+    │   └── LoginRequiredError
+    ├── LoginError                                                      (PermissionError)
     ├── RequestRefusedError
     ├── ConfigError                                                     (ValueError)
     ├── RuntimeUnavailableError, SandboxViolationError, LimitExceededError, CodeError
     ├── StoreError                                                      (OSError)
-    ├── EmbeddingError, CribStateError                                  (RuntimeError)
+    │   └── VaultError
+    ├── EmbeddingError, CribStateError, RunStateError,
+    │   CallUncertainError                                              (RuntimeError)
     └── MissingExtraError                                               (ImportError)
         └── UnsupportedPackageError
 """
@@ -51,6 +55,13 @@ from toolcrib.errors.definitions import (
     UnsupportedDialectError,
     ValidationError,
 )
+from toolcrib.errors.durable import (
+    CallUncertainError,
+    NotStraightLineError,
+    RunNotFoundError,
+    RunStateError,
+    SnapshotError,
+)
 from toolcrib.errors.explain import explain
 from toolcrib.errors.running import (
     BackendUnavailableError,
@@ -62,6 +73,8 @@ from toolcrib.errors.running import (
     InputValidationError,
     InvalidChainError,
     LimitExceededError,
+    LoginError,
+    LoginRequiredError,
     MissingExtraError,
     NoBackendError,
     Op,
@@ -76,13 +89,16 @@ from toolcrib.errors.running import (
     ToolCancelledError,
     ToolError,
     ToolExecutionError,
+    ToolLoginRequiredError,
     ToolTimeoutError,
     UnsupportedPackageError,
+    VaultError,
 )
 
 __all__ = [
     "ArgsTooLargeError",
     "BackendUnavailableError",
+    "CallUncertainError",
     "ChainError",
     "CodeError",
     "ConfigError",
@@ -100,9 +116,12 @@ __all__ = [
     "InvalidToolIdError",
     "InvalidVersionError",
     "LimitExceededError",
+    "LoginError",
+    "LoginRequiredError",
     "MissingExtraError",
     "NoBackendError",
     "NoCompatibleVersionError",
+    "NotStraightLineError",
     "Op",
     "OutputValidationError",
     "PolicyDeniedError",
@@ -110,15 +129,19 @@ __all__ = [
     "PromptNotFoundError",
     "RequestRefusedError",
     "ResourceNotFoundError",
+    "RunNotFoundError",
+    "RunStateError",
     "RuntimeUnavailableError",
     "SandboxViolationError",
     "SchemaTooComplexError",
     "ServerUnavailableError",
+    "SnapshotError",
     "StoreError",
     "StreamNotSupportedError",
     "ToolCancelledError",
     "ToolError",
     "ToolExecutionError",
+    "ToolLoginRequiredError",
     "ToolNotFoundError",
     "ToolTimeoutError",
     "ToolcribError",
@@ -126,6 +149,7 @@ __all__ = [
     "UnsupportedDialectError",
     "UnsupportedPackageError",
     "ValidationError",
+    "VaultError",
     "explain",
 ]
 

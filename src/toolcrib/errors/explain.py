@@ -12,6 +12,7 @@ from toolcrib.errors.definitions import (
     ToolNotFoundError,
     ValidationError,
 )
+from toolcrib.errors.durable import CallUncertainError, RunNotFoundError, RunStateError, SnapshotError
 from toolcrib.errors.running import (
     BackendUnavailableError,
     ChainError,
@@ -19,6 +20,8 @@ from toolcrib.errors.running import (
     InputValidationError,
     InvalidChainError,
     LimitExceededError,
+    LoginError,
+    LoginRequiredError,
     NoBackendError,
     OutputValidationError,
     PolicyDeniedError,
@@ -30,6 +33,7 @@ from toolcrib.errors.running import (
     ToolCancelledError,
     ToolError,
     ToolExecutionError,
+    ToolLoginRequiredError,
     ToolTimeoutError,
 )
 
@@ -38,7 +42,11 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (NoCompatibleVersionError, "tool_not_found"),
     (ResourceNotFoundError, "tool_not_found"),
     (PromptNotFoundError, "tool_not_found"),
+    (RunNotFoundError, "tool_not_found"),
     (RequestRefusedError, "execution_failed"),
+    (RunStateError, "execution_failed"),
+    (CallUncertainError, "execution_failed"),
+    (SnapshotError, "denied"),
     (NoBackendError, "no_backends"),
     (ChainError, "chain_step_failed"),
     (OutputValidationError, "validation_output"),
@@ -50,6 +58,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (StreamNotSupportedError, "stream_not_supported"),
     (PolicyDeniedError, "denied"),
     (SandboxViolationError, "denied"),
+    (LoginError, "denied"),
     (RuntimeUnavailableError, "backend_unavailable"),
     (CodeError, "execution_failed"),
     (LimitExceededError, "limit_exceeded"),
@@ -95,6 +104,8 @@ def _is_retryable(error: ToolcribError) -> bool:
         cause = error.__cause__
     if isinstance(cause, RuntimeUnavailableError):
         return cause.retry_after is not None
+    if isinstance(cause, LoginRequiredError | ToolLoginRequiredError):
+        return False
     return isinstance(cause, BackendUnavailableError | ServerUnavailableError | ToolTimeoutError)
 
 
@@ -102,6 +113,24 @@ def _has_run(results: Sequence[Any]) -> bool:
     """Return whether anything of a chain ran but for the call that failed, as the last of its results."""
     begun = [result for result in results if not getattr(result, "skipped", False)]
     return len(begun) > 1 or any(_has_run(getattr(result, "parts", ())) for result in begun)
+
+
+def _own_facts(error: ToolcribError) -> dict[str, Any]:
+    """Return what errors of one kind know beside the others."""
+    match error:
+        case LoginRequiredError() | ToolLoginRequiredError():
+            return {"login": error.server} | ({"url": error.url} if error.url else {})
+        case PolicyDeniedError(rule=str(rule)):
+            return {"rule": rule}
+        case RuntimeUnavailableError(retry_after=float() | int() as seconds):
+            return {"retry_after": seconds}
+        case LimitExceededError():
+            return {"limit": error.limit}
+        case CodeError():
+            line = {} if error.line is None else {"line": error.line}
+            return line | ({"unsupported": True} if error.unsupported else {})
+        case _:
+            return {}
 
 
 def _details(error: ToolcribError) -> dict[str, Any]:
@@ -116,13 +145,7 @@ def _details(error: ToolcribError) -> dict[str, Any]:
         details["suggestions"] = list(error.suggestions)
     if isinstance(error, ToolError) and error.backend:
         details["backend"] = error.backend
-    if isinstance(error, RuntimeUnavailableError) and error.retry_after is not None:
-        details["retry_after"] = error.retry_after
-    if isinstance(error, LimitExceededError):
-        details["limit"] = error.limit
-    if isinstance(error, CodeError):
-        details |= {"line": error.line} if error.line is not None else {}
-        details |= {"unsupported": True} if error.unsupported else {}
+    details |= _own_facts(error)
     ran = getattr(getattr(error, "result", None), "tool_calls", None)
     if ran is not None:
         details["tool_calls"] = len(ran)

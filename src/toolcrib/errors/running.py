@@ -105,6 +105,21 @@ class BackendUnavailableError(ToolError, ConnectionError):
 
 
 @dataclass(eq=False, kw_only=True)
+class ToolLoginRequiredError(BackendUnavailableError):
+    """The server of a tool wants a login, of everybody or of whoever calls; the tool was not run."""
+
+    server: str
+    """The name of the server in the configuration."""
+    url: str | None = None
+    """Where whoever calls can log in with a browser, where there is such a page; it is for them alone."""
+    sent: bool = False
+
+    def __str__(self) -> str:
+        where = f"; log in at {self.url} and call again" if self.url else ""
+        return f"{BackendUnavailableError.__str__(self)}{where}"
+
+
+@dataclass(eq=False, kw_only=True)
 class StreamNotSupportedError(ToolError):
     """The tool's backend cannot stream; run it instead."""
 
@@ -120,9 +135,13 @@ class PolicyDeniedError(ToolError, PermissionError):
     """The policy refused this call; or, where `op` is `execute`, it would have gone where it may not."""
 
     op: Op = "policy"
+    rule: str | None = None
+    """The name of the rule that refused it, where a rule did."""
 
     def __str__(self) -> str:
         message = "was not sent" if self.op == "execute" else "was refused by the policy"
+        if self.rule is not None:
+            message = f"was refused by the rule {self.rule!r}"
         return f"{self.tool_id} {message}{': ' if self.reason else ''}{self.reason}"
 
 
@@ -170,8 +189,33 @@ class ServerUnavailableError(ToolcribError, ConnectionError):
     """The last lines that it wrote to its standard error."""
 
     def __str__(self) -> str:
-        last = f"; its last words: {self.stderr}" if self.stderr else ""
+        last = f"; its stderr ends with: {self.stderr}" if self.stderr else ""
         return f"server {self.server!r} is unavailable: {self.reason}{last}"
+
+
+@dataclass(eq=False)
+class LoginRequiredError(ServerUnavailableError):
+    """An MCP server that wants a login, and has none, or one that has ended."""
+
+    url: str | None = None
+    """Where whoever asks can log in with a browser, where there is such a page; it is for them alone."""
+
+    def __str__(self) -> str:
+        where = f"; log in at {self.url} and ask again" if self.url else ""
+        return f"{ServerUnavailableError.__str__(self)}{where}"
+
+
+@dataclass(eq=False)
+class LoginError(ToolcribError, PermissionError):
+    """A login to an MCP server that failed."""
+
+    server: str
+    """The name of the server in the configuration."""
+    reason: str
+    """Why."""
+
+    def __str__(self) -> str:
+        return f"no login to server {self.server!r}: {self.reason}"
 
 
 @dataclass(eq=False)
@@ -225,11 +269,13 @@ class RuntimeUnavailableError(ToolcribError):
     """What to install or change."""
     retry_after: float | None = field(default=None, kw_only=True)
     """In how many seconds to try again, where it is busy; None where that would not help."""
+    where: str = field(default="here", kw_only=True)
+    """For what it is unavailable, where it is not for all code on this machine."""
 
     def __str__(self) -> str:
         if self.retry_after is not None:
             return f"the {self.kind!r} sandbox is busy: {self.remedy}; try again in {self.retry_after:g} s"
-        return f"the {self.kind!r} sandbox is not available here: {self.remedy}"
+        return f"the {self.kind!r} sandbox is not available {self.where}: {self.remedy}"
 
 
 @dataclass(eq=False)
@@ -292,6 +338,14 @@ class StoreError(ToolcribError, OSError):
 
     def __str__(self) -> str:
         return f"store {self.path!r}: {self.reason}"
+
+
+@dataclass(eq=False)
+class VaultError(StoreError):
+    """The vault of credentials, where it is damaged or cannot be opened."""
+
+    def __str__(self) -> str:
+        return f"vault {self.path!r}: {self.reason}"
 
 
 @dataclass(eq=False)

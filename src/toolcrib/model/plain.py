@@ -23,6 +23,7 @@ __all__ = [
     "copy_json",
     "count_size",
     "count_wide",
+    "is_large",
     "longest_key",
     "measure",
     "parse_json",
@@ -43,6 +44,8 @@ _MAX_INT_BITS = 14_000
 MAX_INT, MIN_INT = (1 << 63) - 1, -(1 << 63)
 """Integers beyond these are wide: engines compare and divide them slowly."""
 _CONTAINERS = {dict, list}
+_LARGE_NODES, _LARGE_CHARS = 10_000, 1_000_000
+"""From here on it takes long enough to look at a value that an event loop should not wait for it."""
 
 
 def measure(value: Any, *, max_depth: int = MAX_DEPTH) -> tuple[int, int, int, int]:  # noqa: C901, PLR0912 - see below
@@ -121,6 +124,23 @@ def count_size(value: Any) -> tuple[int, int]:
         elif type(member) is dict:
             chars += sum(map(len, member))
     return nodes, chars
+
+
+def is_large(value: Any) -> bool:
+    """Return whether an event loop should not wait while somebody looks at all of a value."""
+    pending = [value if type(value) in _CONTAINERS else [value]]
+    nodes = chars = 0
+    for container in pending:
+        nodes += len(container) + 1
+        if nodes > _LARGE_NODES:
+            return True
+        for member in container.values() if type(container) is dict else container:
+            kind = type(member)
+            if kind is str:
+                chars += len(member)
+            elif kind is dict or kind is list:
+                pending.append(member)
+    return chars > _LARGE_CHARS
 
 
 def longest_key(value: Any) -> int:

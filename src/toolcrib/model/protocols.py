@@ -1,13 +1,13 @@
 """Protocols between packages that do not know each other."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from toolcrib.model.backend import ToolBackend
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["Resolver", "ToolGateway"]
+__all__ = ["AnsweredCall", "Journal", "Resolver", "ToolGateway"]
 
 
 @runtime_checkable
@@ -52,5 +52,70 @@ class ToolGateway(Protocol):
         """Run tools one after another and return what each gave.
 
         One that also takes `around`, as `Runner.run_chain` does, lets whoever asks follow each call.
+        """
+        ...
+
+
+class AnsweredCall(Protocol):
+    """A call that was made before, and what came of it."""
+
+    @property
+    def key(self) -> str:
+        """What distinguishes it from the other calls of the run."""
+        ...
+
+    @property
+    def tool_id(self) -> str:
+        """The tool that was asked for."""
+        ...
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Its arguments."""
+        ...
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        ...
+
+    @property
+    def result(self) -> Any:
+        """What it gave; None where it failed."""
+        ...
+
+    @property
+    def error(self) -> Exception | None:
+        """How it failed, if it did."""
+        ...
+
+
+class Journal(Protocol):
+    """The journal of one run."""
+
+    @property
+    def run_id(self) -> str:
+        """What the run is resumed by."""
+        ...
+
+    @property
+    def state(self) -> bytes | None:
+        """What a sandbox left to go on from; None at the beginning."""
+        ...
+
+    def answered(self) -> Iterable[AnsweredCall]:
+        """Return the calls that were made before, in the order in which they were begun."""
+        ...
+
+    def suspend(self, state: bytes) -> None:
+        """Take what the run goes on from, which is kept with the next call."""
+        ...
+
+    async def call(
+        self, key: str, tool_id: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Return what a call gives: it is written down, made, and its answer written down.
+
+        One that was made before is not made again. What cannot be written down is a `SnapshotError`.
         """
         ...

@@ -141,8 +141,10 @@ class Record(BaseModel):
         """Return whether a field says nothing: it is None, or empty where that is the default."""
         if value is None:
             return field.annotation is not Any or name not in self.model_fields_set
-        default = field.get_default(call_default_factory=True)
-        return isinstance(default, tuple | dict) and not default and value == default
+        if value or not isinstance(value, tuple | dict):
+            return False
+        default = _blank(type(self))[name]
+        return isinstance(default, tuple | dict) and value == default
 
     @classmethod
     def _refuse_twice(cls, data: dict[str, Any]) -> None:
@@ -165,6 +167,9 @@ class OpenRecord(Record):
     __pydantic_extra__: dict[Text, Json] = Field(init=False)
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 @cache
 def _aliases(record: type[Record]) -> dict[str, str]:
     """Return the fields of a record that are called otherwise in JSON, by their Python names."""
@@ -180,6 +185,8 @@ def _blank(record: type[Record]) -> dict[str, Any]:
 
 def _json(value: Any) -> Any:
     """Return a field's value in JSON."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, Record):
         return value.to_json()
     if isinstance(value, tuple):

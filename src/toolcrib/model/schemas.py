@@ -12,7 +12,7 @@ alternatives are given one by one, or as one list.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, NoReturn, TypedDict, Unpack
 
 from pydantic.alias_generators import to_camel
 
@@ -123,15 +123,18 @@ def object_(
     Raises:
         InvalidSchemaError: a required name is not among the properties, or as for all builders.
     """
+    if not isinstance(properties, Mapping | None):
+        _refuse("/properties", f"must map names to schemas, not be {type(properties).__name__}")
     known = dict(properties or {})
-    names = list(dict.fromkeys([required] if isinstance(required, str) else required))
+    given = [required] if isinstance(required, str) or not isinstance(required, Iterable) else list(required)
+    if not all(isinstance(name, str) for name in given):
+        _refuse("/required", "must be a list of names")
+    names = list(dict.fromkeys(given))
     if unknown := [name for name in names if name not in known]:
         raise InvalidSchemaError(
             "invalid schema",
             tuple(
-                Problem(
-                    "/required", "required", f"{name!r} is not a property{did_you_mean(str(name), known)}"
-                )
+                Problem("/required", "required", f"{name!r} is not a property{did_you_mean(name, known)}")
                 for name in unknown
             ),
         )
@@ -163,6 +166,10 @@ def any_of(*schemas: JsonSchema | bool | list[JsonSchema], **keywords: Unpack[_C
 def one_of(*schemas: JsonSchema | bool | list[JsonSchema], **keywords: Unpack[_Common]) -> JsonSchema:
     """Return the schema of values that fit exactly one of the schemas."""
     return _schema({"oneOf": _alternatives(schemas, keywords)}, _Common, keywords)
+
+
+def _refuse(path: str, message: str) -> NoReturn:
+    raise InvalidSchemaError("invalid schema", (Problem(path, "type", message),))
 
 
 def _listed(given: tuple[Any, ...]) -> list[Any]:

@@ -1,7 +1,7 @@
 """The canonical tool record: MCP's `Tool` plus namespace, version, tags and backend."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -66,24 +66,33 @@ def _schema(value: Any, info: ValidationInfo) -> Any:
     """Return a schema written as JSON text, as a light argument schema, or as a Python type, in JSON."""
     if isinstance(value, ArgSchema):
         return value.to_json_schema()
-    if isinstance(value, bytearray | memoryview):
-        raise _schema_error(
-            f"must be an object, JSON text or bytes, not {type(value).__name__}; use bytes(...)"
-        )
-    is_kept = info.field_name in (info.context or ())
-    if isinstance(value, dict) and not is_kept and is_argument_map(value):
-        raise _schema_error(
-            "is a light argument schema, which as JSON Schema would check nothing: "
-            "pass parse_arg_schema(...), which returns an ArgSchema"
-        )
     if value is None or isinstance(value, dict | list | tuple | int | float):
         return value
-    if is_kept and isinstance(value, str | bytes):  # JSON in JSON is a mistake of whoever sent it
+    if isinstance(value, bytearray | memoryview | Mapping):
+        remedy = "dict" if isinstance(value, Mapping) else "bytes"
+        raise _schema_error(
+            f"must be an object, JSON text or bytes, not {type(value).__name__}; use {remedy}(...)"
+        )
+    if _is_kept(info) and isinstance(value, str | bytes):  # JSON in JSON is a mistake of whoever sent it
         return value
     try:
         return read_schema(value)
     except InvalidSchemaError as error:
         raise _schema_error(str(error).partition(". Set ")[0]) from None
+
+
+def _refuse_argument_map(schema: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    if not _is_kept(info) and is_argument_map(schema):
+        raise _schema_error(
+            "is a light argument schema, which as JSON Schema would check nothing: "
+            "pass parse_arg_schema(...), which returns an ArgSchema"
+        )
+    return schema
+
+
+def _is_kept(info: ValidationInfo) -> bool:
+    """Return whether a field came over the wire, or stays as it was in a record that is replaced."""
+    return info.field_name in (info.context or ())
 
 
 def _schema_error(reason: str) -> PydanticCustomError:
@@ -96,7 +105,7 @@ def _named(value: str) -> str:
     return value
 
 
-_Schema = Annotated[JsonObject, BeforeValidator(_schema)]
+_Schema = Annotated[JsonObject, BeforeValidator(_schema), AfterValidator(_refuse_argument_map)]
 _Name = Annotated[str, AfterValidator(_named)]
 _Tags = Annotated[
     tuple[str, ...],

@@ -3,26 +3,36 @@
 from toolcrib.places.folders import (
     HOME,
     anchored,
+    audit_key,
     catalogue_file,
     data_folder,
     home_folder,
     path_fault,
     platform_folder,
+    runs_file,
+    runs_key,
     runtime_folder,
 )
 from toolcrib.places.locating import config_folder, find_config, project_config, user_config
+from toolcrib.places.replacing import SCRATCH, locked, replace_file
 
 __all__ = [
     "HOME",
+    "SCRATCH",
     "anchored",
+    "audit_key",
     "catalogue_file",
     "config_folder",
     "data_folder",
     "find_config",
     "home_folder",
+    "locked",
     "path_fault",
     "platform_folder",
     "project_config",
+    "replace_file",
+    "runs_file",
+    "runs_key",
     "runtime_folder",
     "user_config",
 ]

@@ -13,11 +13,14 @@ from toolcrib.errors import ConfigError, Problem, StoreError
 __all__ = [
     "HOME",
     "anchored",
+    "audit_key",
     "catalogue_file",
     "data_folder",
     "home_folder",
     "path_fault",
     "platform_folder",
+    "runs_file",
+    "runs_key",
     "runtime_folder",
 ]
 
@@ -108,11 +111,30 @@ def home_folder(home: Path | None = None) -> Path:
 
 def catalogue_file(source: str | Path, environ: Mapping[str, str] | None = None) -> Path:
     """Return the file that keeps the catalogue of a configuration file: one for each, wherever it lies."""
+    return data_folder(environ) / "catalogues" / f"{_digest(source)}.db"
+
+
+def runs_file(source: str | Path | None, environ: Mapping[str, str] | None = None) -> Path:
+    """Return the file that keeps the durable runs of a configuration file, or of programs without one."""
+    name = "program" if source is None else _digest(source)
+    return data_folder(environ) / "runs" / f"{name}.db"
+
+
+def runs_key(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the file of the key that signs durable runs."""
+    return data_folder(environ) / "runs.key"
+
+
+def _digest(source: str | Path) -> str:
     path = Path(source)
     with suppress(OSError, RuntimeError):  # of a folder that is gone, or links in a circle, the name must do
         path = path.resolve()
-    digest = sha256(os.fsencode(path)).hexdigest()[:24]
-    return data_folder(environ) / "catalogues" / f"{digest}.db"
+    return sha256(os.fsencode(path)).hexdigest()[:24]
+
+
+def audit_key(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the file of the key that signs audits."""
+    return data_folder(environ) / "audit.key"
 
 
 def path_fault(path: str) -> str | None:

@@ -254,6 +254,12 @@ def test_what_is_no_tool_is_refused(given: Any) -> None:
     assert len(index) == 0
 
 
+@pytest.mark.parametrize("given", ["{}", b"{}", {"name": "a"}], ids=repr)
+def test_json_in_place_of_a_tool_is_refused_with_the_way_to_read_it(given: Any) -> None:
+    with pytest.raises(ValidationError, match=r"Tool\.from_json\(\.\.\.\) reads one from JSON"):
+        Index().register(given)
+
+
 @pytest.mark.parametrize("given", ["github", {"kind": "mcp"}, 5, True, ToolBackend(kind="mcp"), LocalBackend])
 def test_what_is_no_backend_is_refused(given: Any) -> None:
     index = Index()

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher, OnnxEmbedder
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, load_set
+from toolcrib.discovery.search.hybrid import default_searcher
 from toolcrib.errors import StoreError, ValidationError
 
 CATALOGUE = [
@@ -24,6 +26,16 @@ CATALOGUE = [
     make("create_issue", "Open an issue in a repository"),
     make("book_flight", "Reserve a seat on a plane 预订机票 билет"),
 ]
+CLOSE = [
+    make("git_show", "Shows the contents of a commit"),
+    make("git_diff", "Shows differences between branches or commits"),
+    make("git_log", "Shows the commit logs"),
+    make("git_diff_staged", "Shows changes that are staged for commit"),
+    make("git_commit", "Records changes to the repository"),
+    make("git_branch", "List Git branches"),
+    make("git_status", "Shows the working tree status"),
+]
+"""Tools that are about as near to a question for the last commits, of which one answers it."""
 FOREIGN = [
     "今天的天气预报",
     "погода и письмо",
@@ -147,6 +159,18 @@ def test_what_shares_a_word_or_is_near_is_found_and_scores_are_finite_and_fall(
     assert found.total == len(expected)
     assert len(found) == min(limit, len(expected))
     assert {hit.id for hit in found} <= expected
+
+
+def test_the_first_hits_are_ordered_by_their_confidence_too_on_every_page() -> None:
+    searcher = default_searcher()
+    searcher.update(CLOSE)
+    whole = searcher.search("show the last commits", limit=len(CLOSE))
+    assert [hit.id for hit in whole][:1] == ["git_log"]
+    assert [hit.confidence for hit in whole][:1] == [max(hit.confidence for hit in whole)]
+    for limit in range(1, len(CLOSE)):
+        assert searcher.search("show the last commits", limit=limit) == whole[:limit]
+    assert len({hit.id for hit in whole}) == len(CLOSE)
+    assert all(above.score > below.score for above, below in pairwise(whole))
 
 
 def test_a_tool_is_trusted_the_same_in_whatever_company_it_is_asked_for() -> None:

@@ -4,13 +4,13 @@ import gc
 import os
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import warnings
 from pathlib import Path
 
 import pytest
 from contracts.store import stored
+from servers.launch import python
 from waiting import PATIENCE
 
 from toolcrib.discovery import SqliteStore, StoredTool
@@ -40,7 +40,7 @@ def held(path: Path) -> list[StoredTool]:
 
 def run(code: str, *args: object) -> str:
     """Run Python code in a process of its own, and return what it printed."""
-    command = [sys.executable, "-c", code, *map(str, args)]
+    command = python("-c", code, *map(str, args))
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 

@@ -1,6 +1,7 @@
 """Hostile arguments and schemas, answered within about a second of CPU time."""
 
 import random
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,6 +49,25 @@ def shared(levels: int) -> list[Any]:
     for _ in range(levels):
         value = [value] * 10
     return value
+
+
+class _Unreadable(UserDict[str, Any]):
+    """A mapping whose members cannot be had."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError(key)
+
+
+def test_a_schema_that_holds_itself_many_times_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    schema |= {"a": schema, "b": schema}
+    with pytest.raises(SchemaTooComplexError, match="send a smaller one"):
+        parse_arg_schema(schema)
+
+
+def test_a_mapping_that_cannot_be_read_is_refused_with_the_reason() -> None:
+    with pytest.raises(InvalidSchemaError, match=r"a mapping in it cannot be read \(RuntimeError: q\)"):
+        parse_arg_schema({"a": _Unreadable(q={"type": "string"})})
 
 
 FIELDS: list[dict[str, Any]] = [

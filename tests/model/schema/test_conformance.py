@@ -57,11 +57,13 @@ def cases(suite: Path, draft: str, pattern: str = "*.json") -> Iterator[tuple[st
 def verdict(validator: DefaultValidator, schema: Any, data: Any) -> bool | ToolcribError:
     try:
         validator.validate(schema, data)
+        valid = True
     except ValidationError:
-        return False
+        valid = False
     except ToolcribError as error:
         return error
-    return True
+    assert validator.fits(schema, data) is valid
+    return valid
 
 
 @pytest.mark.parametrize("draft", list(DIALECTS))

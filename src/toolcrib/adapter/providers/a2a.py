@@ -13,6 +13,7 @@ from toolcrib.adapter.definitions import (
     description_of,
     note_lost,
     read_definition,
+    read_feature,
     read_options,
 )
 from toolcrib.adapter.loss import Losses, Part
@@ -116,6 +117,7 @@ class A2AAdapter:
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
         """Return False: a skill has no schema."""
         read_options(A2AOptions, options, self.name)
+        read_feature(feature, self.name)
         return False
 
 

@@ -33,7 +33,7 @@ class A2ACalls:
         message = _message(read_message(payload))
         part, args = _arguments(message["parts"])
         known = message.get("messageId")
-        name = _said_skill(message) or _said_skill(part)
+        name = _named_skill(message) or _named_skill(part)
         return WireCall(name, args, known if isinstance(known, str) and known else None)
 
     def write_call(self, call: WireCall) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _arguments(parts: list[Any]) -> tuple[dict[str, Any], Any]:
     raise PayloadError(f"no part of the message holds arguments; {_NO_ARGUMENTS}")
 
 
-def _said_skill(holder: dict[str, Any]) -> str | None:
+def _named_skill(holder: dict[str, Any]) -> str | None:
     metadata = holder.get("metadata")
     ids = [metadata.get(key) for key in ("skillId", "skill_id")] if isinstance(metadata, dict) else []
     return next((one for one in ids if isinstance(one, str) and one), None)

@@ -76,7 +76,7 @@ def provider_from_card(card: Any) -> CanonicalProvider:
     except ConversionError as error:
         raise ConversionError(error.reason, error.adapter, "to_canonical_provider") from error
     provider = CanonicalProvider(source_format=_SKILLS.name, **_fields(data))
-    kept = _said(provider, Losses(_SKILLS.name))
+    kept = _card_fields(provider, Losses(_SKILLS.name))
     rest = {
         key: value
         for key, value in data.items()
@@ -154,7 +154,7 @@ def card_from_provider(
         ConversionError: the card would lack a part that it must have; all of them are listed.
     """
     losses = Losses(_SKILLS.name)
-    card = _said(provider, losses)
+    card = _card_fields(provider, losses)
     _restore(card, provider, losses)
     if url:
         interface = {"url": url, "protocolBinding": binding, "protocolVersion": protocol_version}
@@ -168,7 +168,7 @@ def card_from_provider(
     return CardConversion(card, losses.warnings() + warnings)
 
 
-def _said(provider: CanonicalProvider, losses: Losses) -> dict[str, Any]:
+def _card_fields(provider: CanonicalProvider, losses: Losses) -> dict[str, Any]:
     """Return what the fields of a provider, its skills aside, say as a card."""
     card: dict[str, Any] = {key: getattr(provider, key) for key in _TEXTS}
     card["capabilities"] = _capabilities(provider, losses)
@@ -241,8 +241,8 @@ def _write_skills(tools: Tools, entries: Entries) -> tuple[list[Any], tuple[Feat
     skills: list[Any] = []
     warnings: list[FeatureLossWarning] = []
     for index, (known, tool) in enumerate(tools):
-        is_said = _schemas(entries, known) == (tool.input_schema, tool.output_schema)
-        bare = tool.replace(input_schema=dict(OPEN), output_schema=None) if is_said else tool
+        is_kept = _schemas(entries, known) == (tool.input_schema, tool.output_schema)
+        bare = tool.replace(input_schema=dict(OPEN), output_schema=None) if is_kept else tool
         try:
             conversion = _SKILLS.translate(bare, name=known)
         except ConversionError as error:

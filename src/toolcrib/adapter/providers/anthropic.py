@@ -13,6 +13,7 @@ from toolcrib.adapter.definitions import (
     note_lost,
     read_definition,
     read_examples,
+    read_feature,
     read_options,
     write_head,
 )
@@ -144,7 +145,7 @@ class AnthropicAdapter:
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
         """Return whether the schema of a tool, strict or not, can have a keyword."""
         wanted = read_options(AnthropicOptions, options, self.name)
-        return (ANTHROPIC_STRICT if wanted.strict else ANTHROPIC).takes(feature)
+        return (ANTHROPIC_STRICT if wanted.strict else ANTHROPIC).takes(read_feature(feature, self.name))
 
 
 class _Calls:

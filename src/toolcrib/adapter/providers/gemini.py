@@ -13,6 +13,7 @@ from toolcrib.adapter.definitions import (
     note_lost,
     one_of,
     read_definition,
+    read_feature,
     read_options,
     refuse_foreign,
     write_head,
@@ -115,7 +116,7 @@ class GeminiAdapter:
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
         """Return whether a schema in one of Gemini's two styles can have a keyword."""
         wanted = read_options(GeminiOptions, options, self.name)
-        return _RULES[wanted.style].takes(feature)
+        return _RULES[wanted.style].takes(read_feature(feature, self.name))
 
 
 def _camel(key: str) -> str:

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from toolcrib.adapter.conversion import Conversion
-from toolcrib.adapter.definitions import canonical, convert_schema, note_lost, read_definition, read_options
+from toolcrib.adapter.definitions import (
+    canonical,
+    convert_schema,
+    note_lost,
+    read_definition,
+    read_feature,
+    read_options,
+)
 from toolcrib.adapter.loss import Losses
 from toolcrib.adapter.names import NameRule, id_text
 from toolcrib.adapter.protocol import SchemaFeature
@@ -153,6 +160,7 @@ class McpAdapter:
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
         """Return True: MCP takes all of JSON Schema."""
         read_options(McpOptions, options, self.name)
+        read_feature(feature, self.name)
         return True
 
 

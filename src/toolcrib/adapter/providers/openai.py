@@ -15,6 +15,7 @@ from toolcrib.adapter.definitions import (
     note_lost,
     one_of,
     read_definition,
+    read_feature,
     read_options,
     refuse_foreign,
     write_head,
@@ -168,10 +169,10 @@ class OpenAIAdapter:
     def supports_feature(self, feature: SchemaFeature, **options: Any) -> bool:
         """Return whether the schema of a function tool, strict or not, can have a keyword."""
         wanted = read_options(OpenAIOptions, options, self.name)
-        return (OPENAI_STRICT if wanted.strict else OPENAI).takes(feature)
+        return (OPENAI_STRICT if wanted.strict else OPENAI).takes(read_feature(feature, self.name))
 
 
-def _said(outcome: ToolOutput) -> str:
+def _result_text(outcome: ToolOutput) -> str:
     """Return a result as text, which has no other way to say that it is an error."""
     return f"Error: {outcome.text}" if outcome.is_error else outcome.text
 
@@ -199,7 +200,7 @@ class _ChatCalls:
         return {"id": need_id(call.call_id), "type": "function", "function": function}
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
-        return {"role": "tool", "tool_call_id": need_id(call_id), "content": _said(outcome)}
+        return {"role": "tool", "tool_call_id": need_id(call_id), "content": _result_text(outcome)}
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
         return list(payloads)
@@ -231,7 +232,7 @@ class _ResponsesCalls:
         return {"type": "function_call", "call_id": call_id, **payload}
 
     def write_result(self, name: str, outcome: ToolOutput, call_id: str | None) -> dict[str, Any]:
-        output: Any = _said(outcome)
+        output: Any = _result_text(outcome)
         if any(block["type"] == "image" for block in outcome.blocks):
             output = [_item(block) for block in outcome.blocks]
         return {"type": "function_call_output", "call_id": need_id(call_id), "output": output}

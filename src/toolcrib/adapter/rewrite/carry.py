@@ -25,12 +25,12 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
     rules = walk.rules
     found: dict[str, Any] = {}
     given = walk.leftovers.pop(path, [])
+    is_same = True
     for word, value in node.items():
         if rules.takes(word) and walk.may_stay(word, value):
             known = _weakened(walk)
             found[word] = _inside(walk, word, value, path)
-            if word == "oneOf" and "anyOf" not in node:
-                _exclude(walk, found, path, is_same=_weakened(walk) == known)
+            is_same = is_same and (word != "oneOf" or _weakened(walk) == known)
         elif word == "const":
             walk.losses.note(word, path, "is an enum of one value")
             found["enum"] = [copy_json(value)]
@@ -44,6 +44,8 @@ def carry(walk: "Walk", node: dict[str, Any], path: str) -> dict[str, Any]:
         walk.losses.note("additionalProperties", path, "is kept only in the description, as the patterns are")
     if given:
         found["description"] = describe(found.get("description"), given)
+    if "oneOf" in found:
+        _exclude(walk, found, path, is_same=is_same)
     _complete(walk, found, path)
     return found
 
@@ -70,6 +72,11 @@ def widen_exclusive(walk: "Walk") -> None:
 
 
 def _widen(walk: "Walk", found: dict[str, Any], path: str) -> None:
+    """Keep `oneOf` without its exclusion, since its alternatives exclude one another less than they did."""
+    if "anyOf" in found:
+        found["description"] = describe(found.get("description"), [("oneOf", found.pop("oneOf"))])
+        walk.losses.note("oneOf", path, "is kept only in the description, since anyOf stands beside it")
+        return
     found["anyOf"] = found.pop("oneOf")
     walk.losses.note("oneOf", path, "is anyOf: more than one alternative may fit, as they are written")
 

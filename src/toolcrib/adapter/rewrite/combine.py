@@ -184,7 +184,14 @@ def _members(word: str, value: Any) -> list[Any]:
 def _collect(walk: "Walk", schemas: list[Any], path: str, declared: dict[str, list[Any]]) -> None:
     """Collect the properties that subschemas and what they refer to declare."""
     for schema in _inside(walk, schemas, path):
-        for name, found in schema.get("properties", {}).items():
+        given = [schema["const"]] if "const" in schema else schema.get("enum", ())
+        members = [
+            (name, {"enum": [member]})
+            for value in given
+            if type(value) is dict
+            for name, member in value.items()
+        ]
+        for name, found in (*schema.get("properties", {}).items(), *members):
             known = declared.setdefault(name, [])
             walk.spend(len(known))
             if found is not False and found not in known:

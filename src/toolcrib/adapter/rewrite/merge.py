@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from toolcrib.adapter.rewrite.source import identity
 
-__all__ = ["merge"]
+__all__ = ["are_disjoint", "merge"]
 
 _FIRST_WINS: Final = frozenset({"description", "title", "default", "examples", "$comment", "$schema", "$id"})
 _LARGEST: Final = frozenset(
@@ -40,6 +40,11 @@ def merge(schemas: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     return merged
 
 
+def are_disjoint(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether no value is of the types of both."""
+    return "type" in one and "type" in other and _join_types(one["type"], other["type"]) is None
+
+
 def _closes_over(schema: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether a schema says something about properties that only the other one names."""
     strangers = other.get("properties", {}).keys() - schema.get("properties", {}).keys()
@@ -67,7 +72,7 @@ def _in_map(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _both(word: str, one: Any, other: Any) -> tuple[Any] | None:
     """Return what two values of a keyword say together, in a tuple of its own."""
-    if word in _FIRST_WINS:
+    if word in _FIRST_WINS or word.startswith("x-"):
         return (one,)
     if word in _LARGEST:
         return (max(one, other),)

@@ -17,6 +17,7 @@ __all__ = [
     "MAP_OF_SCHEMAS",
     "OBJECT_WORDS",
     "ONE_SCHEMA",
+    "ONLY_FOR",
     "SCALARS",
     "TYPES",
     "Source",
@@ -42,6 +43,15 @@ ARRAY_WORDS: Final = frozenset(
     {"items", "prefixItems", "contains", "minContains", "maxContains", "minItems", "maxItems"}
     | {"uniqueItems", "unevaluatedItems"}
 )
+ONLY_FOR: Final[Mapping[str, frozenset[str]]] = {
+    "object": OBJECT_WORDS,
+    "array": ARRAY_WORDS,
+    "string": frozenset(
+        {"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"}
+    ),
+    "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
+}
+"""The keywords that say something about one JSON type alone."""
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})

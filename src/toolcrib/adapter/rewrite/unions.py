@@ -7,12 +7,13 @@ from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import Codec, NullableCodec
 from toolcrib.adapter.rewrite.combine import hoist, only_adds, resolved
 from toolcrib.adapter.rewrite.describe import add_text
-from toolcrib.adapter.rewrite.merge import merge
+from toolcrib.adapter.rewrite.merge import are_disjoint, merge
 from toolcrib.adapter.rewrite.object_codecs import Field, ObjectCodec
 from toolcrib.adapter.rewrite.source import (
     ANNOTATIONS,
     ARRAY_WORDS,
     OBJECT_WORDS,
+    ONLY_FOR,
     TYPES,
     is_of,
     kinds_of,
@@ -46,15 +47,7 @@ _ASSERTING: Final = (
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 )
 """The keywords that say what a value must be; the others stay outside of a union."""
-_ONLY_FOR: Final = {
-    "object": OBJECT_WORDS,
-    "array": ARRAY_WORDS,
-    "string": frozenset(
-        {"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"}
-    ),
-    "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
-}
-_ONLY_FOR_SOME: Final = frozenset().union(*_ONLY_FOR.values())
+_ONLY_FOR_SOME: Final = frozenset().union(*ONLY_FOR.values())
 _NULL: Final = {"type": "null"}
 _PLAIN_UNION: Final = _ANNOTATIONS | {"anyOf"}
 _PAIR: Final = 2
@@ -72,7 +65,7 @@ def split_types(walk: "Walk", node: dict[str, Any], kinds: list[str], path: str)
 
 def _only(kind: str, node: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a subschema says about one JSON type; None where it leaves no value of it."""
-    own = _ONLY_FOR.get("number" if kind == "integer" else kind, frozenset())
+    own = ONLY_FOR.get("number" if kind == "integer" else kind, frozenset())
     foreign = (_ONLY_FOR_SOME - own) | _ANNOTATIONS
     only = {word: value for word, value in node.items() if word not in foreign} | {"type": kind}
     if "enum" in only:
@@ -162,11 +155,13 @@ def _alternatives(walk: "Walk", base: dict[str, Any], members: list[Any], path: 
     merged: list[Any] = []
     for member in members:
         target = resolved(walk, member, path) if type(member) is dict else {}
-        is_said = type(target) is dict and base.keys() == {"type"} and target.get("type") == base["type"]
-        both = member if is_said else merge([base, target]) if type(target) is dict else None
+        is_same = type(target) is dict and base.keys() == {"type"} and target.get("type") == base["type"]
+        both = member if is_same else merge([base, target]) if type(target) is dict else None
+        if type(target) is dict and are_disjoint(base, target):
+            continue
         if both is None:
             return None
-        merged.append(both if is_said else walk.source.in_own_words(_of_own_types(both)))
+        merged.append(both if is_same else walk.source.in_own_words(_of_own_types(both)))
     return merged
 
 
@@ -191,7 +186,7 @@ def _could_be_mistaken(
         if kind == "object" and _names_differ(walk, [found[index] for index in alike]):
             return True
         originals = {index: resolved(walk, members[index], path) for index in alike}
-        if not hiding.isdisjoint(alike) and (kind != "object" or not _are_told_apart(originals, hiding)):
+        if not hiding.isdisjoint(alike) and (kind != "object" or not _are_distinct(originals, hiding)):
             return True
     return False
 
@@ -213,7 +208,7 @@ def _names_differ(walk: "Walk", found: list["Found"]) -> bool:
     return not absent.isdisjoint(nulls)
 
 
-def _are_told_apart(members: dict[int, Any], hiding: set[int]) -> bool:
+def _are_distinct(members: dict[int, Any], hiding: set[int]) -> bool:
     """Return whether some property, required in all, has values in those that hide that no other has."""
     if not all(type(member) is dict for member in members.values()):
         return False

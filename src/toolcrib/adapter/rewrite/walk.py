@@ -18,6 +18,7 @@ from toolcrib.adapter.rewrite.scalars import rewrite_scalar
 from toolcrib.adapter.rewrite.source import (
     ANNOTATIONS,
     DEFINITIONS,
+    ONLY_FOR,
     SCALARS,
     Source,
     is_of,
@@ -279,8 +280,12 @@ class Walk:
         """Add to a converted subschema the other keywords of its original, as they are or described."""
         given = self.leftovers.pop(path, []) if self.leftovers else []
         rules = self.rules
+        foreign = _of_other_type(found, codec)
         for word, value in node.items():
             if word in used or word in found:
+                continue
+            if word in foreign:
+                self.losses.note(word, path, "means nothing for values of this type, and is left out")
                 continue
             if word in rules.plain or (word in rules.checked and self.may_stay(word, value)):
                 if word == "default" and codec is not None:
@@ -317,6 +322,14 @@ class Walk:
             self.losses.note("default", path, "does not fit its own schema, and is left out")
         else:
             self.losses.note("default", path, "is converted with its schema")
+
+
+def _of_other_type(found: dict[str, Any], codec: Codec | None) -> frozenset[str]:
+    """Return the keywords that would bind the other type that values are passed as, and not the values."""
+    if codec is None or not codec.opaque:
+        return frozenset()
+    kinds = found.get("type", "")
+    return ONLY_FOR.get(kinds if type(kinds) is str else kinds[0], frozenset())
 
 
 def looks_around(pattern: str) -> bool:

@@ -242,8 +242,8 @@ class Phrases:
         if name == "array":
             return self._array(schema, level)
         form = schema.get("format")
-        is_told = name == "string" and isinstance(form, str) and _FORMAT.fullmatch(form)
-        return f"string ({form})" if is_told else name
+        has_format = name == "string" and isinstance(form, str) and _FORMAT.fullmatch(form)
+        return f"string ({form})" if has_format else name
 
     def _array(self, schema: dict[str, Any], level: int) -> str:
         members = [

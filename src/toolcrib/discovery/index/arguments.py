@@ -1,6 +1,6 @@
 """Validates the arguments of index queries."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any
 
@@ -8,7 +8,13 @@ from pydantic import BaseModel
 
 from toolcrib.discovery.protocols import Embedder, Searcher
 from toolcrib.discovery.store import Store
-from toolcrib.errors import InvalidBackendError, InvalidSchemaError, Problem, ValidationError
+from toolcrib.errors import (
+    InvalidBackendError,
+    InvalidSchemaError,
+    Problem,
+    ToolcribError,
+    ValidationError,
+)
 from toolcrib.errors.base import shown
 from toolcrib.model import (
     LocalBackend,
@@ -20,9 +26,11 @@ from toolcrib.model import (
     ToolBackend,
 )
 from toolcrib.model.record import Record
+from toolcrib.redaction import error_text
 
 __all__ = [
     "MAX_LIMIT",
+    "AnyTool",
     "check_asked",
     "check_count",
     "check_parts",
@@ -32,6 +40,8 @@ __all__ = [
     "read_pair",
 ]
 
+AnyTool = Tool | LocalTool[..., Any] | BaseModel
+"""What can be registered: our own record, a function made a tool, or the MCP SDK's `Tool`."""
 MAX_LIMIT = 1_000
 """How many items a page holds at most; a larger limit gives a page of so many."""
 _MAX_COUNT = 2**31 - 1
@@ -60,19 +70,24 @@ def check_asked(*, limit: int, query: str = "", min_confidence: float = 0.0) -> 
     return min(limit, MAX_LIMIT)
 
 
-def check_parts(searcher: Any, store: Any) -> None:
-    """Refuse to build an index of what is no searcher or no store.
+def check_parts(searcher: Any, store: Any, validator: Any) -> None:
+    """Refuse to build an index of what is no searcher, no store or no validator.
 
     Raises:
-        ValidationError: with both, if both are wrong.
+        ValidationError: with every one that is wrong.
     """
+    parts = (
+        ("searcher", Searcher, searcher),
+        ("store", Store, store),
+        ("validator", SchemaValidator, validator),
+    )
     problems = [
         Problem(
             f"/{name}",
             "type",
             f"must be a {kind.__name__}, not {type(given).__name__}{_instead(name, given)}",
         )
-        for name, kind, given in (("searcher", Searcher, searcher), ("store", Store, store))
+        for name, kind, given in parts
         if given is not None and not isinstance(given, kind)
     ]
     if problems:
@@ -132,6 +147,8 @@ def read_pair(tool: Any, backend: Any) -> tuple[Tool, ToolBackend | None]:
         record = Tool.from_json(record)
     if not isinstance(record, Tool):
         message = f"must be a Tool or a function made one with @tool, not {type(tool).__name__}"
+        if isinstance(tool, Mapping | str | bytes):
+            message += "; Tool.from_json(...) reads one from JSON"
         raise ValidationError((Problem("/tool", "type", message),))
     if backend is not None and not isinstance(backend, McpBackend | ProviderBackend | LocalBackend):
         raise InvalidBackendError(
@@ -158,3 +175,8 @@ def compile_schemas(validator: SchemaValidator, tool: Tool) -> None:
             continue
         except InvalidSchemaError as error:
             raise type(error)(f"{tool.id}, {part} schema: {error.reason}", error.problems) from error
+        except ToolcribError:
+            raise
+        except Exception as error:  # anybody's validator
+            reason = f"{tool.id}, {part} schema: the validator failed: {error_text(error)}"
+            raise InvalidSchemaError(reason) from error

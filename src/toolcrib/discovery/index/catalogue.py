@@ -1,10 +1,11 @@
 """All tools of an index, and the ways to them."""
 
 from bisect import bisect_left, insort
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 
 from toolcrib.discovery.index.entry import Entry
-from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Filter
+from toolcrib.discovery.index.filters import ID, NAMESPACE, NONE_OF, Admission, Filter
 from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named, Names
 from toolcrib.discovery.keys import is_exact, without_version
@@ -13,6 +14,8 @@ __all__ = ["EntryTable", "Selection", "Selections"]
 
 _FEW = 1_000
 """Up to how many ids are put in their places one by one; more are sorted in."""
+_ADMISSIONS = 64
+"""How many admissions are kept up with; one that is used again is filed anew."""
 _KEPT = 64
 _MENDED = 1_000
 """Up to how many changes a selection is mended; after more it is made anew."""
@@ -27,6 +30,7 @@ class EntryTable(Lookup):
         self._versions: dict[str, set[str]] = {}
         self._selections = Selections(self._meant)
         self._names = Names()
+        self._admissions: OrderedDict[str, Admission] = OrderedDict()
 
     def get(self, tool_id: str) -> Entry | None:
         """Return an entry, or None."""
@@ -76,6 +80,26 @@ class EntryTable(Lookup):
         """Return those among some tools that a question names, and how directly."""
         return self._names.named_in(question, among)
 
+    def admit(self, admission: Admission) -> None:
+        """File the tools that an admission lets pass under its facet, if that is not done yet."""
+        if admission.key in self._admissions:
+            self._admissions.move_to_end(admission.key)
+            return
+        if len(self._admissions) >= _ADMISSIONS:
+            _, oldest = self._admissions.popitem(last=False)
+            for tool_id in self._selections.having(oldest.facet):
+                self._selections.remove(tool_id, [oldest.facet])
+        self._admissions[admission.key] = admission
+        for entry in self._entries.values():
+            if admission.admits(entry.id, entry.keys):
+                self._selections.add(entry.id, [admission.facet])
+        self._selections.forget(admission.facet)
+
+    def _keys(self, entry: Entry) -> list[str]:
+        """Return what an entry is filed under."""
+        admitting = (one for one in self._admissions.values() if one.admits(entry.id, entry.keys))
+        return [*entry.keys, *(one.facet for one in admitting)]
+
     def _meant(self, tool_id: str) -> Collection[str]:
         """Return the tools that an id stands for: all versions, where it has none."""
         if is_exact(tool_id):
@@ -84,13 +108,13 @@ class EntryTable(Lookup):
 
     def _put_in(self, entry: Entry) -> None:
         self._entries[entry.id] = entry
-        self._selections.add(entry.id, entry.keys)
+        self._selections.add(entry.id, self._keys(entry))
         self._versions.setdefault(without_version(entry.id), set()).add(entry.id)
         self._names.add(entry)
 
     def _take_out(self, entry: Entry) -> None:
         name = without_version(entry.id)
-        self._selections.remove(entry.id, entry.keys)
+        self._selections.remove(entry.id, self._keys(entry))
         self._versions[name].discard(entry.id)
         if not self._versions[name]:
             del self._versions[name]
@@ -170,6 +194,17 @@ class Selections:
                 del self._by_facet[facet]
                 if facet.startswith(NAMESPACE):
                     self._namespaces.remove(facet.removeprefix(NAMESPACE))
+
+    def having(self, facet: str) -> frozenset[str]:
+        """Return the tools that are filed under a facet."""
+        return frozenset(self._by_facet.get(facet, ()))
+
+    def forget(self, facet: str) -> None:
+        """Make filters anew that ask for a facet."""
+        for conditions in [
+            conditions for conditions in self._kept if any(facet in one for one in conditions)
+        ]:
+            del self._kept[conditions]
 
     def note(self, changed: Collection[str]) -> None:
         """Remember that tools were added, removed or filed anew."""

@@ -4,7 +4,8 @@ Every tool has facets, such as `tag=issues` and `backend=mcp`. A filter is a lis
 hold, each a set of facets of which one is enough, or, where `NONE_OF` is among them, one is too many.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypedDict
 
@@ -14,16 +15,20 @@ from toolcrib.model import Tool, ToolBackend, normalize_tags
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = [
+    "ADMITTED",
     "ID",
     "NAMESPACE",
     "NONE_OF",
+    "Admission",
     "Filter",
     "FilterOptions",
     "backend_facets",
     "combined",
     "filter_text",
     "hint_name",
+    "hints_among",
     "read_filter",
+    "tags_of",
     "tool_facets",
 ]
 
@@ -43,10 +48,27 @@ NAMESPACE = "namespace="
 """How the facet begins that every tool has one of."""
 ID = "id="
 """How the facet begins that a tool has for its id, and one for all its versions; these are not filed."""
+ADMITTED = "admitted="
+"""How the facet begins of a tool that an admission lets pass."""
 NONE_OF = "none of"
 """What stands among the facets of a condition that holds where a tool has none of them."""
 
 Filter = tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who may see a tool, by its id and facets: a condition that a program makes, such as of its policy."""
+
+    key: str
+    """Two with the same key let the same tools pass."""
+    admits: Callable[[str, Collection[str]], bool] = field(compare=False)
+    """Says whether the tool of an id, with these facets, may be seen; always the same of the same tool."""
+
+    @property
+    def facet(self) -> str:
+        """The facet of the tools that it lets pass."""
+        return ADMITTED + self.key
 
 
 class FilterOptions(TypedDict, total=False):
@@ -81,6 +103,21 @@ def tool_facets(tool: Tool) -> tuple[str, ...]:
         *(f"alias={alias}" for alias in aliases(tool)),
         *(f"{hint}={hints[hint]}" for hint in _HINTS.values() if hint in hints),
     )
+
+
+def tags_of(facets: Collection[str]) -> set[str]:
+    """Return the tags among some facets."""
+    return {facet.removeprefix("tag=") for facet in facets if facet.startswith("tag=")}
+
+
+def hints_among(facets: Collection[str]) -> dict[str, bool]:
+    """Return the hints among some facets, by the names of their fields.
+
+    >>> hints_among({"readOnlyHint=True", "namespace=git"})
+    {'read_only_hint': True}
+    """
+    known = ((name, hint, value) for name, hint in _HINTS.items() for value in (True, False))
+    return {name: value for name, hint, value in known if f"{hint}={value}" in facets}
 
 
 def backend_facets(backends: Sequence[ToolBackend]) -> frozenset[str]:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from os import urandom
 from typing import Any
 
-from pydantic import BaseModel
-
 from toolcrib.discovery.index.arguments import (
+    AnyTool,
     check_count,
     check_parts,
     check_texts,
@@ -20,6 +19,7 @@ from toolcrib.discovery.index.arguments import (
 from toolcrib.discovery.index.catalogue import EntryTable
 from toolcrib.discovery.index.changes import Change, ChangeKind, Listeners
 from toolcrib.discovery.index.entry import Entry, changed_fields, readable
+from toolcrib.discovery.index.filters import Admission
 from toolcrib.discovery.index.reading import IndexReader, SharedReads
 from toolcrib.discovery.index.references import not_found
 from toolcrib.discovery.index.scope import Scope
@@ -29,7 +29,7 @@ from toolcrib.discovery.protocols import Searcher
 from toolcrib.discovery.search.hybrid import default_searcher
 from toolcrib.discovery.store import Store
 from toolcrib.errors import InvalidBackendError, StoreError, ToolcribError
-from toolcrib.model import DefaultValidator, LocalTool, SchemaValidator, Tool, ToolBackend, ToolId
+from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend, ToolId
 
 __all__ = ["Batch", "Index"]
 
@@ -141,7 +141,7 @@ class Index(IndexReader):
         Raises:
             StoreError: the store cannot be read.
         """
-        check_parts(searcher, store)
+        check_parts(searcher, store, validator)
         self._searcher: Searcher = default_searcher(store) if searcher is None else searcher
         self._catalogue = EntryTable()
         super().__init__(self._catalogue, SharedReads(self._searcher), urandom(16))
@@ -168,9 +168,7 @@ class Index(IndexReader):
         """Where the catalogue is kept."""
         return self._store
 
-    def register(
-        self, tool: Tool | LocalTool[..., Any] | BaseModel, backend: ToolBackend | None = None
-    ) -> None:
+    def register(self, tool: AnyTool, backend: ToolBackend | None = None) -> None:
         """Add a tool, or what is different about one that is there: its definition, or one more backend.
 
         A model of another library, such as the MCP SDK's `Tool`, is read as `Tool.from_json` reads it.
@@ -181,9 +179,7 @@ class Index(IndexReader):
         """
         self.register_many([(tool, backend)])
 
-    def register_many(
-        self, tools: Iterable[tuple[Tool | LocalTool[..., Any] | BaseModel, ToolBackend | None]]
-    ) -> None:
+    def register_many(self, tools: Iterable[tuple[AnyTool, ToolBackend | None]]) -> None:
         """Add many tools: all of them, or, where one is refused, none.
 
         Raises:
@@ -217,9 +213,12 @@ class Index(IndexReader):
         texts = check_texts(questions)
         self._change(lambda batch: batch.set_examples(key_of(tool_id), texts))
 
-    def view(self, scope: Scope) -> IndexView:
-        """Return the part of the catalogue that a scope admits, which follows every change of the whole."""
-        return IndexView(self._catalogue, self._shared, self._key, scope, self._listeners.add)
+    def view(self, scope: Scope, admission: Admission | None = None) -> IndexView:
+        """Return the part of the catalogue that a scope admits, which follows every change of the whole.
+
+        An admission narrows it further, by what a program knows of whoever looks.
+        """
+        return IndexView(self._catalogue, self._shared, self._key, scope, self._listeners.add, admission)
 
     def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
         """Call back after every change; returns what stops that.

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from toolcrib.discovery.index.catalogue import EntryTable
 from toolcrib.discovery.index.changes import Change
 from toolcrib.discovery.index.entry import Entry
-from toolcrib.discovery.index.filters import Filter, combined, filter_text
+from toolcrib.discovery.index.filters import Admission, Filter, combined, filter_text
 from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named
 from toolcrib.discovery.index.reading import IndexReader, SharedReads
@@ -38,14 +38,22 @@ class IndexView(IndexReader):
     """
 
     def __init__(
-        self, catalogue: EntryTable, shared: SharedReads, key: bytes, scope: Scope, subscribe: Subscribe
+        self,
+        catalogue: EntryTable,
+        shared: SharedReads,
+        key: bytes,
+        scope: Scope,
+        subscribe: Subscribe,
+        admission: Admission | None = None,
     ) -> None:
         """See a part of a catalogue; `Index.view` does this."""
         if not isinstance(scope, Scope):
             message = f"must be a Scope, not {type(scope).__name__}"
             raise ValidationError((Problem("/scope", "type", message),))
-        own = blake2b(filter_text(scope.conditions).encode(errors="surrogatepass"), key=key, digest_size=16)
-        super().__init__(FilteredLookup(catalogue, scope.conditions), shared, own.digest())
+        lookup = FilteredLookup(catalogue, scope.conditions, admission)
+        text = filter_text(lookup.conditions)
+        own = blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=16)
+        super().__init__(lookup, shared, own.digest())
         self._scope = scope
         self._subscribe = subscribe
 
@@ -97,9 +105,13 @@ class IndexView(IndexReader):
 class FilteredLookup(Lookup):
     """A part of a catalogue; it follows the catalogue at the cost of the tools that have changed."""
 
-    def __init__(self, whole: EntryTable, conditions: Filter) -> None:
+    def __init__(self, whole: EntryTable, conditions: Filter, admission: Admission | None = None) -> None:
         self._whole = whole
-        self._conditions = conditions
+        self._admission = admission
+        self.conditions = (
+            conditions if admission is None else combined((*conditions, frozenset({admission.facet})))
+        )
+        """What a tool must pass."""
         self._spaces: tuple[frozenset[str], list[str]] | None = None
 
     def get(self, tool_id: str) -> Entry | None:
@@ -138,4 +150,6 @@ class FilteredLookup(Lookup):
         return self._whole.named_in(question, among)
 
     def _both(self, conditions: Filter) -> Filter:
-        return combined((*self._conditions, *conditions)) if conditions else self._conditions
+        if self._admission is not None:
+            self._whole.admit(self._admission)
+        return combined((*self.conditions, *conditions)) if conditions else self.conditions

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
+from math import log
 from threading import Lock
 from time import monotonic
 from typing import Any, Literal
@@ -37,6 +38,11 @@ _PARTS = 2
 _PARTS_SHARE = 0.4
 _DEPTH = 64
 """How many of the best of either way are compared."""
+_JUDGED = 5
+"""How many of the first are ordered by their confidence too."""
+_VERDICT = 0.4
+"""How many standard deviations a tool is ahead of one with a confidence e times lower."""
+_ABOVE = 1e-6
 _NEVER = 2.0
 """A cosine that none has."""
 _FOREIGN_SHARE = 0.3
@@ -74,7 +80,7 @@ class Candidates:
         )
 
     @property
-    def unsaid(self) -> int:
+    def without_shared_words(self) -> int:
         """How many share no word with the question."""
         return int((self.words == 0).sum())
 
@@ -247,9 +253,11 @@ class HybridSearcher:
         # What is far down both lists follows by its cosine alone, so that every page continues the last.
         left = {one: cosine for one, cosine in left.items() if one not in first}
         rest = Candidates.of(left, words, _NEVER if few else -1.0)
-        chosen, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, limit)
-        total = look.total + both.unsaid if few else near.total
-        return Ranking(map(Hit, chosen.ids, scores, self._confidences(asked, look, chosen)), total)
+        # The first are the same however many are asked for, so that every page continues the last.
+        chosen, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, max(limit, _JUDGED))
+        total = look.total + both.without_shared_words if few else near.total
+        hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, look, chosen)))
+        return Ranking([*_judged(hits[:_JUDGED]), *hits[_JUDGED:]][:limit], total)
 
     def _confidences(self, asked: "_Asked", look: Look, candidates: Candidates) -> list[float]:
         """Return how far each of some tools can be trusted to fit."""
@@ -283,6 +291,14 @@ class _Asked:
             np.atleast_2d(self.vector)[0],
             self.documents.vectors(candidates.ids),
         )
+
+
+def _judged(first: Sequence[Hit]) -> list[Hit]:
+    """Return the first hits in the order of their scores and confidences together, above all that follow."""
+    scores = [hit.score + _VERDICT * log(hit.confidence) for hit in first]
+    lift = first[-1].score - min(scores) + _ABOVE if first else 0.0
+    judged = [hit._replace(score=score + lift) for hit, score in zip(first, scores, strict=True)]
+    return sorted(judged, key=lambda hit: (-hit.score, hit.id))
 
 
 def default_searcher(cache: Derived | None = None) -> HybridSearcher:

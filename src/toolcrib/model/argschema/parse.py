@@ -1,7 +1,7 @@
 """Reading a schema, in either shape, into one record."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, get_args
 
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
@@ -91,7 +91,11 @@ def _plain(schema: Any) -> dict[str, Any]:
             schema = parse_json(schema)
         except ValueError as error:
             _raise_problems([Problem("", "json", f"it is not JSON: {error}"[:500])])
-    schema = _as_dicts(schema)
+    try:
+        schema = _as_dicts(schema, iter(range(_MAX_VALUES)))
+    except Exception as error:  # anybody's mapping
+        message = f"a mapping in it cannot be read ({type(error).__name__}: {error})"[:500]
+        raise InvalidSchemaError("invalid argument schema", (Problem("", "type", message),)) from error
     if type(schema) is not dict:
         message = f"an argument schema must be an object, not {type(schema).__name__[:40]}"
         _raise_problems([Problem("", "type", message)])
@@ -107,10 +111,10 @@ def _plain(schema: Any) -> dict[str, Any]:
     return plain
 
 
-def _as_dicts(value: Any, depth: int = 0) -> Any:
-    """Return a value with the mappings of other types that it is made of as dicts."""
-    if isinstance(value, Mapping) and depth < _MAX_DEPTH:
-        return {key: _as_dicts(member, depth + 1) for key, member in value.items()}
+def _as_dicts(value: Any, room: Iterator[int], depth: int = 0) -> Any:
+    """Return a value with mappings of other types in it as dicts; beyond the limits it is left as it is."""
+    if isinstance(value, Mapping) and depth < _MAX_DEPTH and next(room, None) is not None:
+        return {key: _as_dicts(member, room, depth + 1) for key, member in value.items()}
     return value
 
 

@@ -108,6 +108,21 @@ class CompiledSchema:
             pass
         self._explain(value)
 
+    def fits(self, value: Any) -> bool:
+        """Return whether the value fits, without the time that it takes to say why not.
+
+        Raises:
+            SchemaTooComplexError: as for `validate`.
+        """
+        try:
+            nodes, levels, chars, wide = measure(value)
+        except ValidationError:
+            return False
+        per_node, per_char = self._bounds[levels]
+        if nodes * per_node + chars * per_char > MAX_STEPS or wide:
+            self._cost.meter(value, levels)
+        return self._engine.is_valid(value)
+
     def _explain(self, value: Any) -> NoReturn:
         """Say what is wrong with a value that the engine refused."""
         if self._cost.looks(value) <= _MAX_LISTED and longest_key(value) <= _MAX_KEY:

@@ -87,12 +87,17 @@ class DefaultValidator:
 
     def validate(self, schema: Any, instance: Any) -> None:
         """Check a value against a schema given as dict, boolean, JSON text, or Python type."""
+        self._compiled(schema).validate(instance)
+
+    def fits(self, schema: Any, instance: Any) -> bool:
+        """Return whether `validate` would let a value pass, sooner where it would not."""
+        return self._compiled(schema).fits(instance)
+
+    def _compiled(self, schema: Any) -> CompiledSchema:
         plain = plain_schema(read_schema(schema))
         content = marshal.dumps(plain, 2)  # faster than any digest; version 2 is the same for equal values
         compiled = self._by_content.get(content)
-        if compiled is None:
-            compiled = self._by_content.keep(content, CompiledSchema(plain, self._documents))
-        compiled.validate(instance)
+        return compiled or self._by_content.keep(content, CompiledSchema(plain, self._documents))
 
     def validate_input(self, tool: Tool | None, args: Any) -> None:
         """Check arguments against a tool's input schema."""

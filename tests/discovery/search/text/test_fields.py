@@ -118,6 +118,8 @@ def test_what_was_said_already_is_no_summary(fields: dict[str, Any]) -> None:
 def test_a_title_that_only_the_annotations_have_is_read_once(description: str | None) -> None:
     made = tool(annotations={"title": "Bug report"}, description=description)
     assert [field for field, text in searched(made) if text == "Bug report"] == ["title"]
+    blank = tool(annotations={"title": "Bug report"}, title=" ", description=description)
+    assert [text for field, text in searched(blank) if field == "title"] == ["Bug report"]
     both = tool(annotations={"title": "Bug report"}, title="New issue", description=description)
     assert [text for field, text in searched(both) if field == "title"] == ["New issue"]
 

@@ -132,11 +132,11 @@ class OnnxEmbedder:
         options.log_severity_level = 4  # what goes wrong is raised, and need not be printed as well
         # Threads that spin between texts cost twice the processor time and save none.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        with _told(self._name, f"{_TOKENIZER!r} is no tokenizer"):
+        with _as_embedding_error(self._name, f"{_TOKENIZER!r} is no tokenizer"):
             tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / _TOKENIZER))
             tokenizer.no_padding()
             tokenizer.enable_truncation(self._max_tokens)
-        with _told(self._name, f"{_MODEL!r} is no model that can be run"):
+        with _as_embedding_error(self._name, f"{_MODEL!r} is no model that can be run"):
             session = onnxruntime.InferenceSession(
                 self._folder / _MODEL, options, providers=["CPUExecutionProvider"]
             )
@@ -169,7 +169,7 @@ class _Model:
 
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text, at least one."""
-        with _told(self.name, "a text could not be split into tokens"):
+        with _as_embedding_error(self.name, "a text could not be split into tokens"):
             return list(self.tokenizer.encode(text).ids) or [0]
 
     def run(self, batch: list[list[int]]) -> NDArray[np.float32]:
@@ -180,7 +180,7 @@ class _Model:
         ids[mask] = np.concatenate(batch)
         whole_input = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         given = {name: whole_input[name].astype(kind) for name, kind in self.inputs.items()}
-        with _told(self.name, "the model could not be run; a smaller max_tokens may help"):
+        with _as_embedding_error(self.name, "the model could not be run; a smaller max_tokens may help"):
             rows = np.asarray(self.session.run([self.output], given)[0], np.float32)
         if rows.ndim == _TOKENS and rows.shape[:2] == mask.shape:
             rows = (rows * mask[:, :, None]).sum(axis=1)
@@ -202,7 +202,7 @@ def _output(ranks: dict[str, int], name: str) -> str:
 
 
 @contextmanager
-def _told(name: str, what: str) -> Iterator[None]:
+def _as_embedding_error(name: str, what: str) -> Iterator[None]:
     """Tell what went wrong inside onnxruntime or tokenizers, whose errors have no base but Exception."""
     try:
         yield

@@ -78,7 +78,10 @@ class DocumentText:
         That is the words of tags, category and modes which the text does not have. They name a field of work
         rather than an action, and many tools share them: the more the description says, the less they weigh.
         """
-        document = document_of(indexed.tool, indexed.examples)
+        tool = indexed.tool
+        if not (tool.tags or tool.meta or tool.model_extra):
+            return "", 0.0
+        document = document_of(tool)
         described = {word.lower() for word in _PARTS.findall(document.description)}
         known = described | {word.lower() for word in split_identifier(document.name)}
         filed = (*document.tags, document.category or "", *document.modes)

@@ -100,8 +100,9 @@ def analyse(document: SearchDoc) -> Analysis:
 
 
 def _field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
-    summary, filed = own_summary(tool), category(tool)
-    is_terse = _is_terse(f"{tool.description or ''} {summary}")
+    summary, filed, kinds = own_summary(tool), category(tool), modes(tool)
+    has_topics = bool(filed or kinds or tool.tags)
+    is_terse = has_topics and _is_terse(f"{tool.description or ''} {summary}")
     yield "name", tool.name
     for field, text in (
         ("namespace", tool.namespace),
@@ -114,7 +115,7 @@ def _field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
             yield field, text
     yield from (("alias", alias) for alias in aliases(tool))
     yield from (("topic" if is_terse else "tag", tag) for tag in tool.tags)
-    yield from (("topic" if is_terse else "mode", mode) for mode in modes(tool))
+    yield from (("topic" if is_terse else "mode", mode) for mode in kinds)
     yield from (("example", example) for example in dict.fromkeys(chain(examples_of(tool), examples)))
     yield from _schema_texts(tool.input_schema)
 

@@ -1,0 +1,90 @@
+"""Files replaced as a whole, and locks against other processes."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+__all__ = ["SCRATCH", "locked", "replace_file"]
+
+SCRATCH = "toolcrib-"
+"""In the names of files that are being written: `.NAME.toolcrib-…`."""
+_TIME = 10.0
+"""For how many seconds another process is waited for."""
+_PAUSE = 0.02
+
+
+def replace_file(target: Path, content: bytes, *, rights: int, like: Path) -> None:
+    """Put content in the place of a file; whoever reads it meanwhile sees the one or the other."""
+    import tempfile  # noqa: PLC0415 - light commands ask where files are, and write none
+
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.{SCRATCH}")
+    made = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if hasattr(os, "chown") and like.exists():
+            known = like.stat()
+            with suppress(PermissionError):  # only root may give files away
+                os.chown(made, known.st_uid, known.st_gid)
+        made.chmod(rights)
+        made.replace(target)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def locked(path: Path, *, within: float = _TIME) -> Iterator[None]:
+    """Hold the lock of a folder or a file, against other processes and threads that ask for it.
+
+    Raises:
+        TimeoutError: another process holds it, and goes on holding it.
+        OSError: it cannot be opened.
+    """
+    handle = _open(path)
+    try:
+        deadline = time.monotonic() + within
+        while not _take(handle):
+            if time.monotonic() > deadline:
+                raise TimeoutError("another process is changing it, and does not end")
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(handle)  # which gives the lock back
+
+
+if sys.platform == "win32":
+    import msvcrt
+    import tempfile
+
+    def _open(path: Path) -> int:
+        name = f"toolcrib-{sha256(os.fsencode(path)).hexdigest()[:24]}.lock"
+        return os.open(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT)
+
+    def _take(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _open(path: Path) -> int:
+        return os.open(path, os.O_RDONLY)
+
+    def _take(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # some network file systems know no locks of folders: what is read twice must do
+            return True
+        return True
