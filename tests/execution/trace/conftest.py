@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.execution import Answer, Outcome, Request
+from toolcrib.execution import Answer, Outcome, Principal, Request
 from toolcrib.model import McpBackend, Tool
 
 
@@ -21,12 +21,12 @@ def outcome() -> Callable[..., Outcome]:
         error = fields.get("error")
         given = {
             "tool_id": "github:star",
-            "request": Request(tool=record, args=args, caller="ann"),
+            "request": Request(tool=record, args=args, principal=Principal(subject="ann")),
             "backend": McpBackend(server_name="github"),
             "answer": Answer(structured={"stars": 1}) if error is None else None,
             "error": None,
             "duration": 0.25,
-            "caller": "ann",
+            "principal": Principal(subject="ann"),
             "raw_args": args,
         }
         return Outcome(**given | fields)

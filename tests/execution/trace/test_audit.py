@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     ToolNotFoundError,
 )
-from toolcrib.execution import Answer, Outcome, Runner
+from toolcrib.execution import Answer, Outcome, Principal, Runner
 from toolcrib.execution.middleware import FROM_CACHE, Cache
 from toolcrib.execution.trace import Audit, AuditRecord
 from toolcrib.model import ToolAnnotations, tool
@@ -34,16 +35,19 @@ def recorded(outcome: Outcome, **options: Any) -> AuditRecord:
 def test_a_record_says_who_what_where_how_and_how_much(outcome: Callable[..., Outcome]) -> None:
     assert recorded(outcome()).to_json() == {
         "time": "2025-12-31T23:59:59.999Z",
-        "caller": "ann",
-        "toolId": "github:star",
-        "backend": "mcp:github",
-        "transport": "ok",
-        "protocol": "ok",
-        "tool": "ok",
-        "cached": False,
-        "duration": 0.25,
-        "argsBytes": len('{"repo":"secret"}'),
-        "resultBytes": len('{"stars":1}'),
+        "gen_ai.operation.name": "execute_tool",
+        "user.id": "ann",
+        "gen_ai.tool.name": "github:star",
+        "toolcrib.policy.effect": "allow",
+        "toolcrib.backend": "mcp:github",
+        "toolcrib.transport": "ok",
+        "toolcrib.protocol": "ok",
+        "toolcrib.tool": "ok",
+        "toolcrib.cached": False,
+        "toolcrib.duration": 0.25,
+        "toolcrib.arguments.bytes": len('{"repo":"secret"}'),
+        "toolcrib.arguments.sha256": sha256(b'{"repo":"secret"}').hexdigest(),
+        "toolcrib.result.bytes": len('{"stars":1}'),
     }
 
 
@@ -146,7 +150,7 @@ async def test_every_call_of_a_runner_leaves_one_record() -> None:
     calls += [("math:half", {"number": "x"}), ("math:none", {})]
     for ref, args in calls:
         try:
-            await runner.run(ref, args, caller="ann")
+            await runner.run(ref, args, principal=Principal(subject="ann"))
         except ToolcribError:
             continue
     assert [(each.transport, each.protocol, each.tool, each.error) for each in records] == [
@@ -156,7 +160,7 @@ async def test_every_call_of_a_runner_leaves_one_record() -> None:
         ("none", "invalid", "none", "validation_input"),
         ("none", "refused", "none", "tool_not_found"),
     ]
-    assert {each.caller for each in records} == {"ann"}
+    assert {each.subject for each in records} == {"ann"}
     assert records[0].backend == "local:math:half"
 
 

@@ -51,7 +51,9 @@ def test_records_are_written_in_their_order(tmp_path: Path) -> None:
     for number in range(100):
         audit.write(record(f"t{number}"))
     assert audit.flush(PATIENCE)
-    assert [line["toolId"] for line in lines(tmp_path / "audit.jsonl")] == [f"t{n}" for n in range(100)]
+    assert [line["gen_ai.tool.name"] for line in lines(tmp_path / "audit.jsonl")] == [
+        f"t{n}" for n in range(100)
+    ]
     assert audit.status.to_json() == {"lost": 0, "waiting": 0}
 
 
@@ -78,8 +80,8 @@ def test_a_line_says_how_many_records_are_missing_in_its_place(
     audit.write(record("second"))
     assert audit.flush(PATIENCE)
     gap, *rest = lines(disk)
-    assert (list(gap), gap["lost"]) == (["time", "lost"], 3)
-    assert [line["toolId"] for line in rest] == ["first", "second"]
+    assert (list(gap)[:2], gap["lost"]) == (["time", "lost"], 3)
+    assert [line["gen_ai.tool.name"] for line in rest] == ["first", "second"]
     assert (audit.status.lost, audit.status.fault) == (3, None)
     assert "written to" in caplog.records[-1].message
     assert "3 were lost" in caplog.records[-1].message
@@ -94,7 +96,7 @@ def test_where_records_are_required_none_is_lost(disk: Path) -> None:
     assert not audit.flush(0)
     make_room(disk)
     assert audit.flush(PATIENCE)
-    assert [line["toolId"] for line in lines(disk)] == ["t0", "t1", "t2"]
+    assert [line["gen_ai.tool.name"] for line in lines(disk)] == ["t0", "t1", "t2"]
     assert audit.status.fault is None
 
 
@@ -118,7 +120,7 @@ async def test_where_records_are_required_calls_are_refused_until_they_can_be_wr
         wait_until(lambda: crib.audit_status and not crib.audit_status.fault)
         await crib.run("work", {"name": "after"})
     assert ran == ["before it is known", "after"]
-    assert [line.get("error") for line in lines(disk)] == [None, "denied", None]
+    assert [line.get("error.type") for line in lines(disk)] == [None, "denied", None]
 
 
 def test_a_pipe_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_a_reader_that_is_slow_loses_nothing(pipe: tuple[Path, int]) -> None:
 
     wait_until(all_read)
     assert audit.status.lost == 0
-    assert all(json.loads(line)["toolId"] == "x" * 1000 for line in heard.splitlines())
+    assert all(json.loads(line)["gen_ai.tool.name"] == "x" * 1000 for line in heard.splitlines())
 
 
 def test_what_waits_when_a_process_ends_is_written(tmp_path: Path) -> None:

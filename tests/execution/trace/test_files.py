@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from servers.launch import python
 
 from toolcrib.errors import StoreError
 from toolcrib.execution.trace import AuditRecord, JsonLines
@@ -31,7 +32,7 @@ def test_each_record_is_a_line_at_the_end_of_the_file(tmp_path: Path) -> None:
         sink = JsonLines(path)
         sink(record(f"é{number}\n"))
         assert sink.lost == 0
-    assert [line["toolId"] for line in lines(path)] == ["é0\n", "é1\n"]
+    assert [line["gen_ai.tool.name"] for line in lines(path)] == ["é0\n", "é1\n"]
     assert path.read_bytes().endswith(b"}\n")
 
 
@@ -72,7 +73,7 @@ def test_a_file_may_be_moved_away(tmp_path: Path) -> None:
     sink(record("a"))
     path.rename(tmp_path / "old.jsonl")
     sink(record("b"))
-    assert [line["toolId"] for line in lines(path)] == ["b"]
+    assert [line["gen_ai.tool.name"] for line in lines(path)] == ["b"]
 
 
 def test_a_line_that_cannot_be_written_is_counted_and_the_next_one_is_written(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_a_line_that_cannot_be_written_is_counted_and_the_next_one_is_written(tm
     path.rmdir()
     sink(record("b"))
     assert sink.lost == 1
-    assert [line["toolId"] for line in lines(path)] == ["b"]
+    assert [line["gen_ai.tool.name"] for line in lines(path)] == ["b"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -105,14 +106,14 @@ def test_what_cannot_be_written_as_text_is_counted(tmp_path: Path) -> None:
 def test_a_line_that_broke_off_does_not_run_into_the_next(tmp_path: Path) -> None:
     """A limit on the size of files breaks a line off, as a full disk does."""
     program = """
-import resource, signal, sys
+import os, resource, signal, sys
 from toolcrib.execution.trace import AuditRecord, JsonLines
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 record = lambda tool_id: AuditRecord(time="", tool_id=tool_id, duration=1, transport="ok", protocol="ok", tool="ok")
 sink = JsonLines(sys.argv[1])
 sink(record("a"))
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-resource.setrlimit(resource.RLIMIT_FSIZE, (150, hard))
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1]) + 50, hard))
 sink(record("b" * 100))
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 sink(record("c"))
@@ -122,8 +123,8 @@ print(sink.lost)
     lost = subprocess.check_output([sys.executable, "-c", program, path], text=True)
     assert int(lost) == 1
     first, torn, last = path.read_text().splitlines()
-    assert json.loads(first)["toolId"] == "a"
-    assert json.loads(last)["toolId"] == "c"
+    assert json.loads(first)["gen_ai.tool.name"] == "a"
+    assert json.loads(last)["gen_ai.tool.name"] == "c"
     with pytest.raises(json.JSONDecodeError):
         json.loads(torn)
 
@@ -133,7 +134,9 @@ def test_many_threads_may_write_to_one_file(tmp_path: Path) -> None:
     sink = JsonLines(path)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: sink(record(f"t{number}")), range(400)))
-    assert sorted(line["toolId"] for line in lines(path)) == sorted(f"t{number}" for number in range(400))
+    assert sorted(line["gen_ai.tool.name"] for line in lines(path)) == sorted(
+        f"t{number}" for number in range(400)
+    )
 
 
 def test_several_processes_may_share_a_file(tmp_path: Path) -> None:
@@ -146,9 +149,9 @@ for number in range(200):
     sink(AuditRecord(time="", tool_id=sys.argv[2] + "x" * 5000, duration=number, **levels))
 """
     path = tmp_path / "audit.jsonl"
-    children = [subprocess.Popen([sys.executable, "-c", program, path, name]) for name in "abc"]
+    children = [subprocess.Popen(python("-c", program, str(path), name)) for name in "abc"]
     assert [child.wait() for child in children] == [0, 0, 0]
-    seen = [(str(line["toolId"])[0], line["duration"]) for line in lines(path)]
+    seen = [(str(line["gen_ai.tool.name"])[0], line["toolcrib.duration"]) for line in lines(path)]
     assert sorted(seen) == [(name, number) for name in "abc" for number in range(200)]
 
 
@@ -156,7 +159,7 @@ def test_a_stream_gets_the_same_lines_at_once() -> None:
     stream = io.StringIO()
     sink = JsonLines(stream)
     sink(record("a"))
-    assert json.loads(stream.getvalue())["toolId"] == "a"
+    assert json.loads(stream.getvalue())["gen_ai.tool.name"] == "a"
     stream.close()
     sink(record("b"))
     assert sink.lost == 1
@@ -166,4 +169,4 @@ def test_a_stream_is_flushed() -> None:
     read, write = os.pipe()
     with os.fdopen(read) as reader, os.fdopen(write, "w") as writer:
         JsonLines(writer)(record("a"))
-        assert json.loads(reader.readline())["toolId"] == "a"
+        assert json.loads(reader.readline())["gen_ai.tool.name"] == "a"

@@ -2,11 +2,11 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.launch import python
 from waiting import PATIENCE
 
 PROGRAM = Path(__file__).with_name("traced_calls.py")
@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).with_name("traced_calls.py")
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
     """Return what a process of its own saw, because the SDK traces to the provider of the process."""
-    said: dict[str, Any] = json.loads(subprocess.check_output([sys.executable, PROGRAM], timeout=PATIENCE))
+    said: dict[str, Any] = json.loads(subprocess.check_output(python(str(PROGRAM)), timeout=PATIENCE))
     return said
 
 

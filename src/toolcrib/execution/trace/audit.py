@@ -1,19 +1,24 @@
 """One record for each call: who, what, where, how it ended, how long and how large."""
 
+import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
 from pydantic_core import to_json
 
 from toolcrib.errors import (
     ConfigError,
     Op,
     OutputValidationError,
+    PolicyDeniedError,
     Problem,
     ToolError,
     ToolExecutionError,
@@ -21,6 +26,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.middleware.cache import FROM_CACHE
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.records import Outcome
 from toolcrib.execution.selection import label
 from toolcrib.execution.trace.levels import ProtocolLevel, ToolLevel, TransportLevel, code_of, levels_of
@@ -29,6 +35,12 @@ from toolcrib.model.record import Record
 
 __all__ = ["Audit", "AuditRecord", "Redact", "args_of", "json_size", "json_text", "result_of"]
 
+_DEPTH = 32
+_HIDDEN = "(hidden)"
+_SECRET_NAME = re.compile(
+    r"pass(?:word|wd|phrase)|secret|token(?!s\b|_count|s_)|api[_-]?key|authorization|credential|private[_-]?key",
+    re.IGNORECASE,
+)
 Redact = Callable[[str, Any], Any]
 """Takes a tool id and its arguments, which are a copy, and returns what may be written of them."""
 
@@ -38,31 +50,45 @@ class AuditRecord(Record):
 
     time: str
     """When it began, in UTC: `2026-01-31T23:59:59.999Z`."""
-    caller: str | None = None
+    operation: Literal["execute_tool"] = Field(default="execute_tool", alias="gen_ai.operation.name")
+    """What was done."""
+    issuer: str | None = Field(default=None, alias="toolcrib.issuer")
+    """Who vouches for the subject, where somebody does."""
+    subject: str | None = Field(default=None, alias="user.id")
     """Who asked, where that is known."""
-    tool_id: str
+    groups: tuple[str, ...] | None = Field(default=None, alias="user.roles")
+    """The groups that they are in."""
+    client: str | None = Field(default=None, alias="toolcrib.client")
+    """The program that asked for them."""
+    tool_id: str = Field(alias="gen_ai.tool.name")
     """The id of the tool, or the reference that no tool answers to."""
-    backend: str | None = None
+    effect: Literal["allow", "deny"] | None = Field(default=None, alias="toolcrib.policy.effect")
+    """What the policy decided, where it came to that."""
+    rule: str | None = Field(default=None, alias="toolcrib.policy.rule")
+    """The rule that decided, where a rule did."""
+    backend: str | None = Field(default=None, alias="toolcrib.backend")
     """`kind:name` of the last one that was tried."""
-    transport: TransportLevel
+    transport: TransportLevel = Field(alias="toolcrib.transport")
     """These three are explained at `Levels`."""
-    protocol: ProtocolLevel
+    protocol: ProtocolLevel = Field(alias="toolcrib.protocol")
     """Whether an exchange took place, and was in order."""
-    tool: ToolLevel
+    tool: ToolLevel = Field(alias="toolcrib.tool")
     """What the tool itself answered."""
-    cached: bool = False
+    cached: bool = Field(default=False, alias="toolcrib.cached")
     """Whether the answer came from the cache."""
-    error: str | None = None
+    error: str | None = Field(default=None, alias="error.type")
     """The code that `toolcrib.errors.explain` gives."""
-    op: Op | None = None
+    op: Op | None = Field(default=None, alias="toolcrib.op")
     """What was being done when it failed."""
-    duration: float
+    duration: float = Field(alias="toolcrib.duration")
     """Seconds."""
-    args_bytes: int | None = None
+    args_bytes: int | None = Field(default=None, alias="toolcrib.arguments.bytes")
     """As JSON; None where the arguments are not."""
-    result_bytes: int | None = None
+    args_digest: str | None = Field(default=None, alias="toolcrib.arguments.sha256")
+    """The SHA-256 of the arguments as canonical JSON, by which two calls can be compared."""
+    result_bytes: int | None = Field(default=None, alias="toolcrib.result.bytes")
     """As JSON; None where there was none, or it is not."""
-    args: Any | None = None
+    args: Any | None = Field(default=None, alias="gen_ai.tool.call.arguments")
     """Only where they were asked for."""
 
 
@@ -70,8 +96,9 @@ class AuditRecord(Record):
 class Audit:
     """An observer that gives a record of each call to a sink: `JsonLines`, or a list's `append`.
 
-    Arguments are recorded only with `include_args`, after `redact` has had its say; if that fails, or they
-    are not JSON, they are left out. `sizes=False` spares the time to measure large values.
+    Arguments are recorded only with `include_args`: without the values that the schema of the tool calls
+    secret (`writeOnly`, `format: password`) or whose names do, and after `redact` has had its say; if that
+    fails, or they are not JSON, they are left out. `sizes=False` spares the time to measure large values.
 
     Raises:
         ConfigError: the sink cannot be called.
@@ -94,16 +121,22 @@ class Audit:
             message = f"must be a function that takes a record{_advice(self.sink)}"
             raise ConfigError("Audit", (Problem("/sink", "type", message),))
 
-    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
         """Note the time, and return what makes the record."""
         return partial(self._end, self.clock())
 
     def _end(self, began: float, outcome: Outcome) -> None:
         transport, protocol, tool = levels_of(outcome)
         error = outcome.error
+        who = outcome.principal or Principal()
         record = AuditRecord.of_checked(
             time=_utc(began),
-            caller=outcome.caller,
+            issuer=who.issuer or None,
+            subject=who.subject or None,
+            groups=tuple(sorted(who.groups)) or None,
+            client=who.client or None,
+            effect=_effect(outcome),
+            rule=outcome.rule or getattr(error, "rule", None),
             tool_id=outcome.tool_id,
             backend=None if outcome.backend is None else label(outcome.backend),
             transport=transport,
@@ -114,6 +147,7 @@ class Audit:
             op=_op(error),
             duration=outcome.duration,
             args_bytes=json_size(args_of(outcome)) if self.sizes else None,
+            args_digest=_args_digest(args_of(outcome)) if self.sizes else None,
             result_bytes=json_size(result_of(outcome)) if self.sizes else None,
             args=self._args(outcome) if self.include_args else None,
         )
@@ -124,15 +158,63 @@ class Audit:
         args = args_of(outcome)
         try:
             measure(args)
+            schema = {} if outcome.request is None else outcome.request.tool.input_schema
+            shown = _without_secrets(copy_json(args), schema)
             if self.redact is None:
-                return copy_json(args)
-            shown = self.redact(outcome.tool_id, copy_json(args))
+                return shown
+            shown = self.redact(outcome.tool_id, shown)
             measure(shown)
         except ValidationError:
             return None
         except Exception:  # noqa: BLE001 - a user's function, and what it would have hidden must not be shown
             return "(redaction failed)"
         return shown
+
+
+def _effect(outcome: Outcome) -> Literal["allow", "deny"] | None:
+    """Return what the policy decided: nothing where it was not asked, or something failed before."""
+    if isinstance(outcome.error, PolicyDeniedError) and outcome.error.op == "policy":
+        return "deny"
+    return None if outcome.request is None else "allow"
+
+
+def _args_digest(args: Any) -> str | None:
+    text = canonical_text(args)
+    return None if text is None else sha256(text).hexdigest()
+
+
+def canonical_text(value: Any) -> bytes | None:
+    """Return a value as JSON in the one form that equal values share; None where it is not JSON."""
+    try:
+        measure(value)
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
+            errors="surrogatepass"
+        )
+    except (ValidationError, ValueError, TypeError):
+        return None
+
+
+def _without_secrets(value: Any, schema: Any, depth: int = _DEPTH) -> Any:
+    """Return a value without what its schema, or the name of a member, calls secret."""
+    if not isinstance(value, dict) or depth == 0:
+        if isinstance(value, list) and depth:
+            items = schema.get("items") if isinstance(schema, dict) else None
+            return [_without_secrets(item, items, depth - 1) for item in value]
+        return value
+    declared = schema.get("properties") if isinstance(schema, dict) else None
+    known = declared if isinstance(declared, dict) else {}
+    return {
+        name: _HIDDEN
+        if _is_secret(name, known.get(name))
+        else _without_secrets(each, known.get(name), depth - 1)
+        for name, each in value.items()
+    }
+
+
+def _is_secret(name: str, schema: Any) -> bool:
+    declared = schema if isinstance(schema, dict) else {}
+    is_declared = declared.get("writeOnly") is True or declared.get("format") == "password"
+    return is_declared or _SECRET_NAME.search(name) is not None
 
 
 def _advice(sink: Any) -> str:

@@ -4,6 +4,7 @@ import atexit
 import logging
 import time
 from collections import deque
+from contextlib import suppress
 from datetime import UTC, datetime
 from os import PathLike
 from threading import Condition, Thread
@@ -11,7 +12,7 @@ from threading import Condition, Thread
 from toolcrib.errors import PolicyDeniedError
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
-from toolcrib.execution.trace.files import JsonLines
+from toolcrib.execution.trace.chained import ChainedLines, Sign
 from toolcrib.model.record import Record
 
 __all__ = ["AuditFile", "AuditStatus", "LostRecords"]
@@ -48,7 +49,7 @@ class LostRecords(Record):
 
 
 class AuditFile:
-    """Appends records to a file in a thread of its own, from a bounded queue; see `JsonLines`.
+    """Appends records to a file in a thread of its own, from a bounded queue; see `ChainedLines`.
 
     A record that cannot be written is counted, a line in the file says how many are missing there, and the
     log says once why. With `required` it is kept and tried again instead, and as a middleware this refuses
@@ -63,17 +64,19 @@ class AuditFile:
         path: str | PathLike[str],
         *,
         required: bool = False,
+        sign: Sign | None = None,
+        max_bytes: int | None = None,
         capacity: int = _CAPACITY,
         patience: float = _PATIENCE,
     ) -> None:
-        self._lines = JsonLines(path)
+        self._lines = ChainedLines(path, sign=sign, max_bytes=max_bytes)
         self._path, self.required = path, required
         self._capacity, self._patience = capacity, patience
         self._waiting: deque[Record] = deque()
         self._changed = Condition()
         self._thread: Thread | None = None
         self._writing_since: float | None = None
-        self._lost = self._told = 0
+        self._lost = self._reported = 0
         self._fault: str | None = None
 
     @property
@@ -101,6 +104,7 @@ class AuditFile:
         """Wait until everything is written, and return whether it is; what is not may be lost."""
         with self._changed:
             if self._changed.wait_for(lambda: not self._waiting, within):
+                self._sign_off()
                 return True
             _LOG.error("%d records were not written to %s", len(self._waiting), self._path)
             return False
@@ -130,16 +134,22 @@ class AuditFile:
         while True:
             with self._changed:
                 if not self._changed.wait_for(lambda: self._waiting, _IDLE):
+                    self._sign_off()
                     self._thread = None
                     atexit.unregister(self.flush)
                     return
-                record, missing = self._waiting[0], self._lost - self._told
+                record, missing = self._waiting[0], self._lost - self._reported
                 self._writing_since = time.monotonic()
             fault = self._tell_lost(missing) if missing else None
             lasting, fault = (True, fault) if fault else self._tried(record)
             with self._changed:
                 self._writing_since = None
                 self._settle(fault, keep=self.required and lasting)
+
+    def _sign_off(self) -> None:
+        """Sign what was written before a silence; where that fails, the next record shows it."""
+        with suppress(OSError):
+            self._lines.checkpoint()
 
     def _settle(self, fault: str | None, *, keep: bool) -> None:
         """Note what became of the first record that waits; one to keep is tried again in a moment."""
@@ -177,7 +187,7 @@ class AuditFile:
         _, fault = self._tried(LostRecords(time=f"{moment}Z", lost=count))
         if fault is None:
             with self._changed:
-                self._told += count
+                self._reported += count
         return fault
 
     def _lose(self, fault: str) -> None:

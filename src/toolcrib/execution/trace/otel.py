@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import MissingExtraError
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call, Outcome
 from toolcrib.model.backend import McpBackend
@@ -63,7 +64,7 @@ class OpenTelemetry:
             tracer_provider, meter_provider, include_args=include_args, include_results=include_results
         )
 
-    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - callers are people, and stay out of traces
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - callers are people, and stay out of traces
         """Begin a span, make it the current one, and return what ends it."""
         return self._spans.begin(tool_id)
 

@@ -1,0 +1,175 @@
+"""The verbs about the audit: `audit verify`, `audit show` and `audit key`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from toolcrib.cli.exits import FailedError
+from toolcrib.cli.screen import note, show_json, show_table, show_text
+from toolcrib.cli.state import State, common
+from toolcrib.errors.base import counted
+
+__all__ = ["audit"]
+
+_MAX_SHOWN = 20
+_FILES = click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, dir_okay=False))
+
+
+@click.group()
+@common
+def audit() -> None:
+    """Verify and show the audit of calls.
+
+    Each line of an audit names the one before by its digest, and some are signatures of all lines so far. So
+    a line that is changed, taken out or put in shows.
+
+    Example: toolcrib audit verify
+    """
+
+
+@audit.command()
+@_FILES
+@click.option(
+    "--key", metavar="TEXT", help="The public key, as `audit key` shows it; else that of this user."
+)
+@common
+@click.pass_obj
+def verify(state: State, files: tuple[str, ...], key: str | None) -> None:
+    """Say whether the lines of an audit are as they were written.
+
+    Where no FILE is given it is what `audit.path` names, and the rotated files beside it. Several are read
+    as one, in their order: those that were rotated first, the newest last; lines that are missing before the
+    first are told. If anything is wrong the exit code is 1.
+
+    Example: toolcrib audit verify
+    """
+    from toolcrib.execution.trace.chained import FIRST, read_chain  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution.trace.signing import public_key, verifier  # noqa: PLC0415
+    from toolcrib.places import audit_key  # noqa: PLC0415
+
+    own = audit_key()
+    key = public_key(own) if key is None and own.exists() else key
+    report = read_chain(
+        _lines(_paths(state, files, with_rotated=True)), None if key is None else verifier(key)
+    )
+    if state.json:
+        problems = [{"line": line, "problem": problem} for line, problem in report.problems]
+        facts = {"lines": report.lines, "checkpoints": report.checkpoints, "unsigned": report.unsigned}
+        ends = {"whole": report.first == FIRST, "first": report.first, "last": report.last}
+        show_json({"intact": not problems, **facts, "problems": problems, **ends})
+    else:
+        for line, problem in report.problems[:_MAX_SHOWN]:
+            note(f"line {line}: {problem}")
+        if report.first != FIRST:
+            note(f"what was written before line 1 is not here; that ends with the digest {report.first}")
+        signed = f"{counted(report.checkpoints, 'signature')} right, {report.unsigned} lines after the last"
+        found = counted(len(report.problems), "problem") if report.problems else "all as they were written"
+        show_text(
+            f"{counted(report.lines, 'line')}: {found}; {signed if key else 'no key, no signature checked'}"
+        )
+    if report.problems:
+        raise FailedError(1)
+
+
+@audit.command()
+@_FILES
+@click.option("--tool", metavar="ID", help="Calls of this tool alone.")
+@click.option("--subject", metavar="NAME", help="Calls of this subject alone.")
+@click.option("--failed", is_flag=True, help="Calls that failed or were refused.")
+@click.option(
+    "-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest."
+)
+@common
+@click.pass_obj
+def show(
+    state: State,
+    files: tuple[str, ...],
+    tool: str | None,
+    subject: str | None,
+    failed: bool,  # noqa: FBT001 - as above
+    count: int,
+) -> None:
+    """Show the newest calls that were written down.
+
+    Example: toolcrib audit show --failed -n 50
+    """
+    wanted = {"gen_ai.tool.name": tool, "user.id": subject}
+    found = [
+        record
+        for record in _records(_paths(state, files))
+        if all(record.get(name) == value for name, value in wanted.items() if value is not None)
+        and not (failed and "error.type" not in record)
+    ][-count:]
+    if state.json:
+        show_json({"calls": found})
+        return
+    rows = [
+        (
+            str(record.get("time", "")),
+            str(record.get("user.id") or record.get("toolcrib.client") or "-"),
+            str(record.get("gen_ai.tool.name", "")),
+            str(record.get("error.type", "ok")),
+            str(record.get("toolcrib.policy.rule") or "-"),
+        )
+        for record in found
+    ]
+    show_table(("TIME", "WHO", "TOOL", "OUTCOME", "RULE"), rows)
+
+
+@audit.command("key")
+@common
+@click.pass_obj
+def key_(state: State) -> None:
+    """Show the public key that the signatures of this user's audits are checked with.
+
+    Keep it elsewhere: whoever can change an audit here could make another key too.
+
+    Example: toolcrib audit key
+    """
+    from toolcrib.execution.trace.signing import public_key  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.places import audit_key  # noqa: PLC0415
+
+    shown = public_key(audit_key())
+    if state.json:
+        show_json({"key": shown})
+    else:
+        show_text(shown)
+
+
+def _paths(state: State, files: tuple[str, ...], *, with_rotated: bool = False) -> list[Path]:
+    """Return the files that are meant: those given, or that of the configuration, after the rotated ones."""
+    if files:
+        return [Path(each) for each in files]
+    from toolcrib.crib import load  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution.trace.chained import rotated_files  # noqa: PLC0415
+
+    settings = load(state.source())
+    if settings.audit is None:
+        raise click.UsageError("the configuration has no [audit], and no FILE is given")
+    path = Path(settings.audit.path).expanduser()
+    rotated = rotated_files(path) if with_rotated else []
+    found = [*rotated, *([path] if path.exists() else ())]
+    if not found:
+        raise click.UsageError(f"nothing is written at {str(path)!r} yet")
+    return found
+
+
+def _lines(paths: list[Path]) -> Iterator[str]:
+    for path in paths:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            for line in file:
+                yield line.rstrip("\n")
+
+
+def _records(paths: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the records of calls; what is no record is not shown, and `verify` tells of it."""
+    for line in _lines(paths):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and "gen_ai.tool.name" in record:
+            yield record

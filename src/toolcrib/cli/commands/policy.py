@@ -1,0 +1,270 @@
+"""The verbs about rules: `policy check`, `policy explain` and `policy simulate`."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.exits import USAGE, FailedError
+from toolcrib.cli.inputs import read_args, read_file
+from toolcrib.cli.naming import resolve_ids, tell_absent
+from toolcrib.cli.screen import note, show_json, show_table, show_text, waiting
+from toolcrib.cli.state import State, common, shared, wait_for
+from toolcrib.errors.base import counted
+
+if TYPE_CHECKING:
+    from toolcrib.crib import View
+    from toolcrib.execution import Principal, Rule
+    from toolcrib.execution.policy import Rules
+    from toolcrib.model import Tool
+
+__all__ = ["policy"]
+
+_TOOL = "gen_ai.tool.name"
+_NO_RULES = "there are no rules: everybody may run everything; rules are [[policy]] tables"
+_NO_TOOLS = (
+    "no tools are known, so that what the rules name could not be compared with them; `toolcrib status` shows"
+    " which servers there are and what became of them"
+)
+_GONE = "`toolcrib list` shows the tools, `toolcrib status` the servers that did not answer"
+_NAMED = 8
+"""How many tools that are not there any more are explained."""
+
+
+@click.group()
+@common
+def policy() -> None:
+    """Check, explain and simulate the rules of who may run what.
+
+    Rules are the `[[policy]]` tables of the configuration. The first that fits decides; once there is a rule,
+    what no rule allows is refused.
+
+    Example: toolcrib policy check
+    """
+
+
+@policy.command()
+@shared
+@click.pass_obj
+def check(state: State) -> None:
+    """Find rules that never take effect.
+
+    Such a rule comes after one that covers the same callers and tools, or fits no known tool. If there are
+    any, the exit code is 1. Where no tools are known, the tools that rules name are not compared with any,
+    and a note says so.
+
+    Example: toolcrib policy check
+    """
+
+    async def work() -> "tuple[tuple[Rule, ...], list[tuple[str, str]], dict[str, Any]]":
+        async with state.view() as view:
+            with waiting("asking the servers"):
+                await view.tools(limit=1)
+            rules = view.settings.policy
+            if not isinstance(rules, tuple):
+                raise _UnusableError("policies in Cedar are checked when the configuration is read")
+            tools = [view.index.get(each.id) for each in view.index.every()]
+            unknown = {"note": _NO_TOOLS} if rules and not tools else {}
+            return rules, list(_idle(rules, tools)), {**tell_absent(view), **unknown}
+
+    rules, idle, more = wait_for(work)
+    if state.json:
+        reasons = [{"rule": name, "reason": reason} for name, reason in idle]
+        show_json({"rules": len(rules), "idle": reasons, **more})
+    elif not rules:
+        note(_NO_RULES)
+    else:
+        for name, reason in idle:
+            note(f"the rule {name!r} never takes effect: {reason}")
+        note(f"{counted(len(rules), 'rule')}, {len(idle) or 'none'} without effect")
+        if "note" in more:
+            note(more["note"])
+    if idle:
+        raise FailedError(1)
+
+
+def _idle(rules: "tuple[Rule, ...]", tools: "list[Tool]") -> Iterator[tuple[str, str]]:
+    """Yield the rules that never take effect, and why."""
+    seen: list[Rule] = []
+    for rule in rules:
+        covered = {str(tool.id) for tool in tools if rule.covers_tool(tool)}
+        before = next((each for each in seen if _takes_all(each, rule)), None)
+        if before is not None:
+            yield rule.name, f"{before.name!r} comes first and covers the same callers and tools"
+        elif tools and not covered and not any("://" in item for item in rule.tools):
+            yield rule.name, "it fits no known tool"
+        seen.append(rule)
+
+
+def _takes_all(first: "Rule", later: "Rule") -> bool:
+    """Return whether a rule decides everything that a later one could."""
+    if first.args is not None or (first.annotations and first.annotations != later.annotations):
+        return False
+    is_for_all = "*" in first.who or set(later.who) <= set(first.who)
+    return is_for_all and ("*" in first.tools or set(later.tools) <= set(first.tools))
+
+
+@policy.command()
+@click.argument("tool_id", metavar="ID")
+@click.option(
+    "--as", "subject", default="", metavar="SUBJECT", help="Who would run it; without it, an unknown caller."
+)
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="A group of the caller; may be repeated."
+)
+@click.option("--client", default="", metavar="NAME", help="The program that the caller uses.")
+@click.option("--args", "args", metavar="JSON|@FILE|-", help="The arguments of the call.")
+@shared
+@click.pass_obj
+def explain(
+    state: State, tool_id: str, subject: str, groups: tuple[str, ...], client: str, args: str | None
+) -> None:
+    """Show which rule decides about a call, and why the others do not.
+
+    Example: toolcrib policy explain github:delete_repo --as ann --group staff
+    """
+    from toolcrib.execution import Principal, Request  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution.cedar import CedarPolicy  # noqa: PLC0415 - the same
+
+    who = Principal(subject=subject, client=client, groups=frozenset(groups))
+    given = read_args(args)
+
+    async def work() -> dict[str, Any]:
+        async with state.view() as view:
+            (meant,) = await resolve_ids(view, [tool_id])
+            rules = _rules(view)
+            tool = view.index.resolve(meant)
+            decision = rules.decide(Request(tool=tool, args=given, principal=who))
+            deciding = len(rules.rules) if decision.rule is None else rules.rules.index(decision.rule)
+            rows = [
+                {
+                    "rule": rule.name,
+                    "effect": rule.effect,
+                    "verdict": "decides"
+                    if place == deciding
+                    else "does not decide"
+                    if isinstance(rules, CedarPolicy)
+                    else _why(rule, who, tool, place > deciding),
+                }
+                for place, rule in enumerate(rules.rules)
+            ]
+            return {
+                "toolId": meant,
+                "effect": decision.effect,
+                "rule": None if decision.rule is None else decision.rule.name,
+                "reason": None if decision.rule is None else decision.rule.reason or None,
+                "rules": rows,
+            }
+
+    decided = wait_for(work)
+    if state.json:
+        show_json(decided)
+        return
+    show_table(("RULE", "EFFECT", "VERDICT"), [tuple(row.values()) for row in decided["rules"]])
+    by = "no rule fits" if decided["rule"] is None else f"by the rule {decided['rule']!r}"
+    reason = f": {decided['reason']}" if decided["reason"] else ""
+    show_text(f"{decided['toolId']}: {decided['effect']} ({by}{reason})")
+
+
+def _why(rule: "Rule", who: "Principal", tool: "Tool", is_later: bool) -> str:  # noqa: FBT001 - of one caller
+    """Return why a rule does not decide."""
+    if not rule.is_about(who):
+        return "is for other callers"
+    if not rule.covers_tool(tool):
+        return "is for other tools"
+    return "comes after the rule that decides" if is_later else "is for other arguments"
+
+
+def _rules(view: "View") -> "Rules":
+    """Return the rules.
+
+    Raises:
+        ClickException: there are none.
+    """
+    if view.rules is None:
+        raise _UnusableError(_NO_RULES)
+    return view.rules
+
+
+class _UnusableError(click.ClickException):
+    """A configuration that the verb cannot do anything with."""
+
+    exit_code = USAGE
+
+
+@policy.command()
+@click.argument("file", metavar="AUDITFILE")
+@shared
+@click.pass_obj
+def simulate(state: State, file: str) -> None:
+    """Show what the rules decide about the calls of an audit.
+
+    AUDITFILE is what `audit.path` names. Without `audit.arguments` it has no arguments, and the rules see
+    none. The effect of a tool that is not there any more is `unknown`, and its reason says what is missing.
+
+    Example: toolcrib policy simulate audit.jsonl
+    """
+    lines = list(_calls(read_file(file)))
+
+    async def work() -> "tuple[Counter[tuple[str, str, str, str]], dict[str, Any]]":
+        async with state.view() as view:
+            with waiting("asking the servers"):
+                await view.tools(limit=1)
+            return Counter(_decided(view, _rules(view), line) for line in lines), tell_absent(view)
+
+    decided, absent = wait_for(work)
+    ordered = sorted(decided.items(), key=lambda item: (item[0][0], -item[1], item[0]))
+    rows = [
+        {"calls": count, "effect": effect, "rule": rule or None, "toolId": tool}
+        | ({"reason": reason} if reason else {})
+        for (effect, rule, tool, reason), count in ordered
+    ]
+    if state.json:
+        show_json({"calls": len(lines), "decisions": rows, **absent})
+        return
+    cells = [[str(row[name] or "-") for name in ("calls", "effect", "rule", "toolId")] for row in rows]
+    show_table(("CALLS", "EFFECT", "RULE", "TOOL"), cells)
+    totals: Counter[str] = Counter()
+    for (effect, *_), count in ordered:
+        totals[effect] += count
+    listed = ", ".join(f"{effect} {count}" for effect, count in sorted(totals.items()))
+    note(f"{counted(len(lines), 'call')}: {listed or 'nothing to decide'}")
+    unknown = [str(row["reason"]) for row in rows if "reason" in row]
+    for reason in unknown[:_NAMED]:
+        note(f"unknown: {reason}")
+    if unknown:
+        note(f"what was removed or renamed since, or is missing now, cannot be decided about; {_GONE}")
+
+
+def _calls(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the records of calls in an audit file."""
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            record = json.loads(line) if line.strip() else {}
+        except ValueError as error:
+            raise click.UsageError(f"line {number} is not a JSON record of an audit: {error}") from error
+        if isinstance(record, dict) and _TOOL in record:
+            yield record
+
+
+def _decided(view: "View", rules: "Rules", record: dict[str, Any]) -> tuple[str, str, str, str]:
+    """Return the effect, the rule and the tool of a call that was made, and why its effect is not known."""
+    from toolcrib.errors import ToolcribError  # noqa: PLC0415 - as above
+    from toolcrib.execution import Principal, Request  # noqa: PLC0415
+
+    tool_id = str(record[_TOOL])
+    who = Principal(
+        issuer=record.get("toolcrib.issuer") or "",
+        subject=record.get("user.id") or "",
+        client=record.get("toolcrib.client") or "",
+        groups=frozenset(record.get("user.roles") or ()),
+    )
+    try:
+        tool = view.index.resolve(tool_id)
+    except ToolcribError as error:
+        return "unknown", "", tool_id, str(error)
+    args = record.get("gen_ai.tool.call.arguments")
+    decision = rules.decide(Request(tool=tool, args=args if isinstance(args, dict) else {}, principal=who))
+    return decision.effect, "" if decision.rule is None else decision.rule.name, tool_id, ""

@@ -1,0 +1,163 @@
+"""The verbs about named tokens of a gateway: `token add`, `token list` and `token revoke`."""
+
+import hashlib
+import secrets
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolcrib.cli.commands.servers import carry_out, own_file
+from toolcrib.cli.exits import NotFoundError
+from toolcrib.cli.screen import note, show_json, show_table, show_text
+from toolcrib.cli.state import State, common
+
+if TYPE_CHECKING:
+    from toolcrib.crib.config.gateway import TokenSettings
+
+__all__ = ["token"]
+
+_PLACE = ("gateway", "tokens")
+
+
+@click.group()
+@common
+def token() -> None:
+    """Manage the named tokens of a gateway's clients.
+
+    A token is shown once, when it is made. The configuration keeps its digest, the groups of its owner, which
+    rules can name, and its expiry. A running gateway takes up changes by itself.
+
+    Example: toolcrib token add ann --group staff --days 90
+    """
+
+
+@token.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="A group of its owner; may be repeated."
+)
+@click.option(
+    "--for",
+    "toolsets",
+    multiple=True,
+    metavar="NAME",
+    help="A toolset that it is for, instead of all; may be repeated.",
+)
+@click.option(
+    "--days", type=click.IntRange(1, 3650), metavar="N", help="Days until it expires; without it, never."
+)
+@click.option("--force", is_flag=True, help="Replace the token of that name.")
+@common
+@click.pass_obj
+def add(
+    state: State,
+    name: str,
+    groups: tuple[str, ...],
+    toolsets: tuple[str, ...],
+    days: int | None,
+    force: bool,  # noqa: FBT001 - as above
+) -> None:
+    """Make a token, and show it once.
+
+    Example: toolcrib token add ann --group staff --days 90
+    """
+    path, known = _known(state)
+    if name in known and not force:
+        raise click.UsageError(f"there is a token {name!r} already; --force replaces it")
+    secret = secrets.token_urlsafe(32)
+    entry: dict[str, Any] = {"hash": f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"}
+    entry |= {"groups": list(groups)} if groups else {}
+    entry |= {"toolsets": list(toolsets)} if toolsets else {}
+    if days is not None:
+        end = datetime.now(UTC) + timedelta(days=days)
+        entry["expires"] = end.isoformat(timespec="seconds").replace("+00:00", "Z")
+    facts = _changed(path, name, entry)
+    if state.json:
+        show_json({"name": name, "token": secret, **facts})
+        return
+    note(f"the token of {name!r}, not shown again; clients send it as 'Authorization: Bearer TOKEN'")
+    show_text(secret)
+
+
+@token.command("list")
+@common
+@click.pass_obj
+def list_(state: State) -> None:
+    """List the tokens: names, groups, toolsets and expiry.
+
+    Example: toolcrib token list
+    """
+    _, known = _known(state)
+    if state.json:
+        show_json({"tokens": [_facts(name, each) for name, each in known.items()]})
+        return
+    rows = [
+        (name, ", ".join(each.groups), ", ".join(each.toolsets or ("all",)), _end(each))
+        for name, each in known.items()
+    ]
+    show_table(("NAME", "GROUPS", "TOOLSETS", "EXPIRES"), rows)
+    if not rows:
+        note("there are no tokens; `toolcrib token add NAME` makes one")
+
+
+def _facts(name: str, settings: "TokenSettings") -> dict[str, Any]:
+    expires = None if settings.expires is None else settings.expires.isoformat()
+    return {"name": name, "groups": settings.groups, "toolsets": settings.toolsets, "expires": expires}
+
+
+def _end(settings: "TokenSettings") -> str:
+    if settings.expires is None:
+        return "never"
+    day = settings.expires.date().isoformat()
+    return f"{day} (expired)" if settings.expires < datetime.now(UTC) else day
+
+
+@token.command()
+@click.argument("name", metavar="NAME")
+@common
+@click.pass_obj
+def revoke(state: State, name: str) -> None:
+    """Revoke a token; whoever has it is refused from then on.
+
+    Example: toolcrib token revoke ann
+    """
+    from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
+
+    path, known = _known(state)
+    if name not in known:
+        raise NotFoundError(f"there is no token {name!r}{choose(name, known)}")
+    facts = _changed(path, name, None) if len(known) > 1 else _emptied(path)
+    if state.json:
+        show_json({"name": name, "revoked": True, **facts})
+    else:
+        note(
+            f"the token {name!r} is revoked; a running gateway refuses it as soon as it reads the file again"
+        )
+
+
+def _known(state: State) -> "tuple[Path, dict[str, TokenSettings]]":
+    """Return the file of the tokens, and those in it."""
+    from toolcrib.crib.config.files import load  # noqa: PLC0415 - not needed to ask for help
+
+    path = own_file(state, user=False)
+    if path.suffix != ".toml":
+        raise click.UsageError(f"tokens are kept in a toolcrib.toml; {path.name} holds servers only")
+    return path, (load(path).gateway.tokens or {}) if path.exists() else {}
+
+
+def _changed(path: Path, name: str, entry: dict[str, Any] | None) -> dict[str, Any]:
+    from toolcrib.crib.config.files import load_text  # noqa: PLC0415 - as above
+    from toolcrib.setup.editing import edit_servers  # noqa: PLC0415
+
+    return carry_out(edit_servers(path, {name: entry}, place=_PLACE, check=load_text), dry_run=False)
+
+
+def _emptied(path: Path) -> dict[str, Any]:
+    """Leave the table without a token: without the table a gateway would ask for none."""
+    from toolcrib.crib.config.files import load_text  # noqa: PLC0415 - as above
+    from toolcrib.setup.editing import edit_servers  # noqa: PLC0415
+
+    edit = edit_servers(path, {_PLACE[-1]: {}}, place=_PLACE[:-1], check=load_text)
+    return carry_out(edit, dry_run=False)

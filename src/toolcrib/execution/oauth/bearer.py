@@ -1,0 +1,121 @@
+"""Sends the access token of a server with each request, and another when that is refused."""
+
+from collections.abc import AsyncGenerator, Mapping
+from time import monotonic
+from typing import Protocol
+
+import httpx2
+
+from toolcrib.errors import ConfigError, StoreError
+from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.errors import LOGIN, NotAuthorizedError, missing_scopes
+from toolcrib.execution.oauth.exchange import ExchangedTokens
+from toolcrib.execution.oauth.persons import Person
+from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.execution.oauth.tokens import RefusedError, ServerTokens
+from toolcrib.execution.oauth.vault import LoginVault
+
+__all__ = ["BearerAuth", "bearer_auth"]
+
+_UNAUTHORIZED = 401
+_OWN = "log in with an account of your own"
+_LOOK_AGAIN = 1.0
+"""After how many seconds it is looked again whether somebody has logged in; a server that minds says so."""
+
+
+class _Tokens(Protocol):
+    """Where the access tokens of a server come from."""
+
+    async def current(self) -> str | None: ...
+
+    async def renewed(self, refused: str) -> str | None: ...
+
+    async def want(self, scopes: list[str]) -> None: ...
+
+    @property
+    def is_empty(self) -> bool: ...
+
+
+class BearerAuth(httpx2.Auth):
+    """The access of one server; requests to other places go without it.
+
+    Nothing is held while a request is under way, so that calls run side by side. That of a person sends
+    nothing without a token: a server that answers somebody else, or nobody in particular, is not asked.
+    """
+
+    def __init__(self, advice: str, url: str, tokens: _Tokens, *, is_personal: bool = False) -> None:
+        self._advice = advice
+        self._origin = _origin(httpx2.URL(url))
+        self._tokens = tokens
+        self._is_personal = is_personal
+        self._is_idle, self._looked_until = False, 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether requests go out as they are, because nobody has logged in; looked up once in a while."""
+        if self._is_personal:
+            return False
+        now = monotonic()
+        if now >= self._looked_until:
+            self._looked_until, self._is_idle = now + _LOOK_AGAIN, self._tokens.is_empty
+        return self._is_idle
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with the token; once more where the server refuses that and there is another."""
+        if _origin(request.url) != self._origin:
+            yield request
+            return
+        request.extensions = {**request.extensions, LOGIN: self._advice}
+        try:
+            token = await self._current()
+            if token is not None:
+                request.headers["authorization"] = f"Bearer {token}"
+            response = yield request
+            if response.status_code == _UNAUTHORIZED and token is not None:
+                token = await self._tokens.renewed(token)
+                if token is None:
+                    return
+                request.headers["authorization"] = f"Bearer {token}"
+                response = yield request
+            await self._tokens.want(missing_scopes(response) or [])
+        except (RefusedError, StoreError) as error:
+            raise NotAuthorizedError(str(error), request=request) from error
+
+    async def _current(self) -> str | None:
+        token = await self._tokens.current()
+        if token is None and self._is_personal:
+            raise RefusedError(f"it needs a login: {self._advice}")
+        return token
+
+
+def bearer_auth(
+    server: str, config: ServerConfig, environ: Mapping[str, str], person: Person | None = None
+) -> BearerAuth | None:
+    """Return the access to a server, or that of a person.
+
+    None where its settings have an Authorization header, which is not so where persons have their own, or
+    where there is no state.
+
+    Raises:
+        ConfigError, StoreError: there is no place where the logins of persons are kept.
+    """
+    if config.url is None or any(name.lower() == "authorization" for name in config.headers):
+        return None
+    auth, owner = config.auth or AuthConfig(), None if person is None else person.owner
+    try:
+        vault = LoginVault(environ)
+    except (ConfigError, StoreError):  # without a home nothing can have been kept
+        if person is not None:
+            raise
+        return None
+    tokens: _Tokens = ServerTokens(vault, server, config.url, auth, owner=owner)
+    if person is not None and auth.mode == "exchange":
+        tokens = ExchangedTokens(person, server, config.url, auth)
+    advice = f"toolcrib login {server}" if owner is None else _OWN
+    return BearerAuth(advice, config.url, tokens, is_personal=person is not None)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port

@@ -1,0 +1,241 @@
+"""Finds the authorization server of an MCP server (RFC 9728, RFC 8414), and registers with it (RFC 7591)."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pydantic
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    extract_resource_metadata_from_www_auth,
+    extract_scope_from_www_auth,
+    issuers_match,
+)
+from mcp.shared.auth import ProtectedResourceMetadata
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+from mcp_types.version import LATEST_MODERN_VERSION
+from pydantic import BaseModel
+
+from toolcrib.errors import LoginError
+from toolcrib.execution.mcp.errors import place, reason_of
+from toolcrib.execution.mcp.transport.http_client import QuietClient, tls_context
+from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.execution.oauth.vault import StoredLogin
+
+__all__ = [
+    "CLIENT_NAME",
+    "AuthorizationServer",
+    "check_endpoint",
+    "client_login",
+    "discover",
+    "fetch_json",
+    "oauth_client",
+    "probe_request",
+]
+
+_MAX_BYTES = 2**20
+_OK, _CREATED = 200, 201
+_TIMEOUT = httpx2.Timeout(10.0)
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+CLIENT_NAME = "toolcrib"
+
+
+class AuthorizationServer(BaseModel):
+    """What an authorization server says of itself, as far as it is used, and what is asked of it."""
+
+    issuer: str
+    token_endpoint: str
+    authorization_endpoint: str | None = None
+    device_authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    token_endpoint_auth_methods_supported: list[str] | None = None
+    scopes_supported: list[str] | None = None
+    client_id_metadata_document_supported: bool = False
+    code_challenge_methods_supported: list[str] | None = None
+    authorization_response_iss_parameter_supported: bool = False
+    resource: str | None = None
+    """What tokens are asked for."""
+    scopes: list[str] = []
+    """What the MCP server wants to be allowed."""
+
+    def scopes_to_ask(self, configured: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+        """Return what a login asks for: the configured scopes, else those that the server wants, and more.
+
+        Where there is a scope for refresh tokens, it is among them.
+        """
+        offline = ("offline_access",) if "offline_access" in (self.scopes_supported or ()) else ()
+        return tuple(dict.fromkeys((*(configured or self.scopes), *more, *offline)))
+
+
+def oauth_client() -> QuietClient:
+    """Return a client for requests to authorization servers; it follows no redirects."""
+    return QuietClient(timeout=_TIMEOUT, verify=tls_context())
+
+
+def probe_request(url: str) -> httpx2.Request:
+    """Return a request that a server which wants a login refuses, and that changes nothing at any other."""
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": LATEST_MODERN_VERSION,
+        "mcp-method": "server/discover",
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {}}
+    return httpx2.Request("POST", url, json=message, headers=headers)
+
+
+def check_endpoint(server: str, address: str) -> str:
+    """Return an address that secrets may be sent to: over TLS, or to this machine.
+
+    Raises:
+        LoginError: it is another.
+    """
+    parts = urlsplit(address)
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        return address
+    raise LoginError(server, f"its authorization server names {place(address)}, which is not secure")
+
+
+def secret_method(supported: list[str] | None) -> str:
+    """Return how a client with a secret shows it: as RFC 8414 has it where nothing is said, in a header."""
+    in_form = supported is not None and "client_secret_basic" not in supported
+    return (
+        "client_secret_post"
+        if in_form and "client_secret_post" in (supported or ())
+        else "client_secret_basic"
+    )
+
+
+async def client_login(
+    client: httpx2.AsyncClient,
+    server: str,
+    url: str,
+    auth: AuthConfig,
+    found: AuthorizationServer,
+    metadata: dict[str, Any],
+) -> StoredLogin:
+    """Return a login without tokens: of the client that is configured, or of one that is registered now.
+
+    Raises:
+        LoginError: no client can be registered.
+    """
+    method = secret_method(found.token_endpoint_auth_methods_supported) if auth.client_secret else "none"
+    client_id, secret = auth.client_id, None
+    is_document = client_id is not None and client_id.startswith("https://")
+    if client_id is None or (is_document and not found.client_id_metadata_document_supported):
+        if found.registration_endpoint is None:
+            raise LoginError(server, "its authorization server registers no clients; set a client_id in auth")
+        metadata = {"client_name": CLIENT_NAME, "token_endpoint_auth_method": "none", **metadata}
+        endpoint = check_endpoint(server, found.registration_endpoint)
+        status, made = await fetch_json(client, httpx2.Request("POST", endpoint, json=metadata))
+        client_id, secret = made.get("client_id"), made.get("client_secret")
+        if status not in {_OK, _CREATED} or not isinstance(client_id, str):
+            raise LoginError(server, f"no client could be registered: {str(made.get('error', status))[:60]}")
+        method = made.get("token_endpoint_auth_method", "client_secret_basic" if secret else "none")
+    return StoredLogin(
+        server=server,
+        url=url,
+        issuer=found.issuer,
+        token_endpoint=found.token_endpoint,
+        revocation_endpoint=found.revocation_endpoint,
+        client_id=client_id,
+        client_secret=secret,
+        auth_method=method,
+        resource=found.resource,
+    )
+
+
+async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, dict[str, Any]]:
+    """Return the status of an answer and the JSON object in it, which is empty where there is none."""
+    response = await client.send(request, stream=True)
+    try:
+        content = bytearray()
+        async for piece in response.aiter_bytes():
+            content += piece
+            if len(content) > _MAX_BYTES:
+                return response.status_code, {}
+    finally:
+        await response.aclose()
+    try:
+        payload = json.loads(content)
+    except ValueError:
+        payload = None
+    return response.status_code, payload if isinstance(payload, dict) else {}
+
+
+async def discover(
+    client: httpx2.AsyncClient, server: str, url: str, issuer: str | None = None
+) -> AuthorizationServer:
+    """Return the authorization server of an MCP server: the one with this issuer, where one is given.
+
+    Raises:
+        LoginError: there is none, or it is another.
+    """
+    try:
+        challenge = await client.send(probe_request(url), stream=True)
+        await challenge.aclose()
+        resource, advertised, scopes = await _resource(client, server, url, challenge)
+        chosen = _chosen(server, advertised, issuer)
+        found = await _metadata(client, server, url, chosen)
+    except httpx2.HTTPError as error:
+        raise LoginError(server, reason_of(error)) from error
+    challenged = extract_scope_from_www_auth(challenge)
+    scopes = challenged.split() if challenged else scopes
+    return found.model_copy(update={"resource": resource, "scopes": scopes})
+
+
+async def _resource(
+    client: httpx2.AsyncClient, server: str, url: str, challenge: httpx2.Response
+) -> tuple[str | None, list[str], list[str]]:
+    """Return what tokens are for, the authorization servers, and the scopes, as the MCP server says them."""
+    named = extract_resource_metadata_from_www_auth(challenge)
+    for address in build_protected_resource_metadata_discovery_urls(named, url):
+        status, payload = await fetch_json(client, httpx2.Request("GET", address))
+        if status != _OK:
+            continue
+        try:
+            metadata = ProtectedResourceMetadata.model_validate(payload)
+        except pydantic.ValidationError:
+            continue
+        resource, own = str(metadata.resource), resource_url_from_server_url(url)
+        if not check_resource_allowed(requested_resource=own, configured_resource=resource):
+            raise LoginError(server, f"it says that it is {place(resource)}, and it is {place(own)}")
+        return (
+            resource,
+            [str(each) for each in metadata.authorization_servers],
+            metadata.scopes_supported or [],
+        )
+    return None, [], []
+
+
+def _chosen(server: str, advertised: list[str], issuer: str | None) -> str | None:
+    if issuer is None:
+        return advertised[0] if advertised else None
+    for each in advertised or [issuer]:
+        if issuers_match(each, issuer):
+            return each
+    names = ", ".join(map(place, advertised))
+    raise LoginError(server, f"it is served by {names}, and the configuration says {place(issuer)}")
+
+
+async def _metadata(
+    client: httpx2.AsyncClient, server: str, url: str, issuer: str | None
+) -> AuthorizationServer:
+    for address in build_oauth_authorization_server_metadata_discovery_urls(issuer, url):
+        status, payload = await fetch_json(client, httpx2.Request("GET", address))
+        if status != _OK:
+            continue
+        try:
+            found = AuthorizationServer.model_validate(payload)
+        except pydantic.ValidationError:
+            continue
+        origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        if not issuers_match(found.issuer, issuer or origin):
+            wrong = f"{place(address)} says that it is {place(found.issuer)}"
+            raise LoginError(server, f"{wrong}, and it should be {place(issuer or origin)}")
+        check_endpoint(server, found.token_endpoint)
+        return found
+    raise LoginError(server, "no authorization server was found; it wants no login, or one of another kind")

@@ -1,0 +1,130 @@
+"""Tokens of a server in exchange for those that clients call with (RFC 8693)."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import jwt
+from mcp.client.auth.utils import issuers_match
+from mcp.shared.auth_utils import resource_url_from_server_url
+
+from toolcrib.execution.oauth.discovery import oauth_client
+from toolcrib.execution.oauth.persons import Person
+from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.execution.oauth.tokens import (
+    RefusedError,
+    is_due,
+    machine_login,
+    request_token,
+    with_tokens,
+)
+from toolcrib.execution.oauth.vault import StoredLogin
+
+__all__ = ["ExchangedTokens"]
+
+_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a kind
+_JWT = "urn:ietf:params:oauth:token-type:jwt"
+_WITHIN = 20.0
+"""Seconds that an exchange may take."""
+_UNSAID = 300.0
+"""For how many seconds a token is used whose end nobody says."""
+
+
+class ExchangedTokens:
+    """The access tokens of one person to one server, each got for the token that they have called with.
+
+    It is kept in memory until it ends. The token of the client goes to the configured issuer alone, and never
+    to the server.
+    """
+
+    def __init__(
+        self,
+        person: Person,
+        server: str,
+        url: str,
+        auth: AuthConfig,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._person, self._auth, self._clock = person, auth, clock
+        self._server, self._url = server, url
+        self._lock = anyio.Lock()
+        self._client: StoredLogin | None = None
+
+    async def current(self) -> str | None:
+        """Return the access token.
+
+        Raises:
+            RefusedError: none was given, or one that is not for this person and this server.
+        """
+        return await self._exchanged(None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return that a token is sent with every request."""
+        return False
+
+    async def renewed(self, refused: str) -> str | None:
+        """Return another access token than one that the server refused.
+
+        Raises:
+            RefusedError: none was given, or one that is not for this person and this server.
+        """
+        return await self._exchanged(refused)
+
+    async def want(self, scopes: list[str]) -> None:
+        """Note nothing: what a token may do is up to the issuer."""
+
+    async def _exchanged(self, refused: str | None) -> str | None:
+        async with self._lock:
+            known = self._person.exchanged
+            if known is None or known.access_token == refused or is_due(known, self._clock()):
+                with anyio.move_on_after(_WITHIN) as limit:
+                    known = self._person.exchanged = await self._exchange()
+                if limit.cancelled_caught:
+                    raise RefusedError("its authorization server did not answer in time")
+            return None if known is None else known.access_token
+
+    async def _exchange(self) -> StoredLogin:
+        subject, auth = self._person.subject_token, self._auth
+        if subject is None:
+            raise RefusedError("it is called in exchange for the token of a login, and there is none")
+        async with oauth_client() as client:
+            if self._client is None:
+                self._client = await machine_login(client, self._server, self._url, auth)
+            login = self._client
+            if not issuers_match(login.issuer or "", auth.issuer or ""):
+                raise RefusedError("its authorization server is not the one that is configured")
+            resource = login.resource or resource_url_from_server_url(self._url)
+            audience = auth.audience or resource
+            form = {
+                "grant_type": _GRANT,
+                "subject_token": subject,
+                "subject_token_type": _ACCESS_TOKEN,
+                "requested_token_type": _ACCESS_TOKEN,
+                "audience": audience,
+            } | ({"scope": " ".join(login.scopes)} if login.scopes else {})
+            payload = await request_token(client, login.replace(resource=resource), form, auth)
+        given = with_tokens(login, payload, self._clock())
+        self._check(given.access_token or "", payload, {audience, resource})
+        ends = given.expires_at or self._clock() + _UNSAID
+        return given.replace(refresh_token=None, expires_at=ends)
+
+    def _check(self, token: str, payload: dict[str, Any], audiences: set[str]) -> None:
+        """Refuse a token that is the client's own, of another kind, or not for this server and person."""
+        if token == self._person.subject_token:
+            raise RefusedError("its authorization server gave the client's own token back")
+        if payload.get("issued_token_type", _ACCESS_TOKEN) not in {_ACCESS_TOKEN, _JWT}:
+            raise RefusedError("its authorization server gave a token of another kind")
+        try:
+            claims = jwt.decode(token, options={"verify_signature": False})
+        except jwt.PyJWTError:
+            return  # it is for the server alone to read
+        named = claims.get("aud", [])
+        if audiences.isdisjoint([named] if isinstance(named, str) else named):
+            raise RefusedError("its authorization server gave a token for another server")
+        principal = self._person.principal
+        if claims.get("iss") == principal.issuer and claims.get("sub") != principal.subject:
+            raise RefusedError("its authorization server gave a token of somebody else")

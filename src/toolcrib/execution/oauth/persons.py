@@ -1,0 +1,50 @@
+"""Persons whose own access is used at servers that answer each of them for themselves."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from toolcrib.execution.principal import Principal, local_user
+
+if TYPE_CHECKING:
+    from toolcrib.execution.oauth.vault import Owner, StoredLogin
+
+__all__ = ["SUBJECT_TOKEN", "Person", "SubjectToken", "login_owner"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectToken:
+    """The token that a client has called with, whose signature and audience were verified."""
+
+    principal: Principal
+    """Whom it names."""
+    token: str = field(repr=False)
+
+
+SUBJECT_TOKEN: ContextVar[SubjectToken | None] = ContextVar("toolcrib_subject_token", default=None)
+"""The token of the request that is being answered, for servers whose tokens it is exchanged for."""
+
+
+@dataclass(eq=False, slots=True)
+class Person:
+    """Somebody whose own access to one server is used on a connection."""
+
+    principal: Principal
+    subject_token: str | None = field(default=None, repr=False)
+    """The token that they have called with last, where it may be exchanged."""
+    exchanged: "StoredLogin | None" = field(default=None, repr=False)
+    """What it was exchanged for."""
+    watched: dict[str, int] = field(default_factory=dict)
+    """The resources whose changes are told them, and to how many of their clients."""
+
+    @property
+    def owner(self) -> "Owner | None":
+        """Whose entry of the vault is theirs."""
+        return login_owner(self.principal)
+
+
+def login_owner(principal: Principal) -> "Owner | None":
+    """Return whose logins are a principal's; None for whoever runs toolcrib, whose vault it is."""
+    if principal.issuer == "local" and principal.subject == local_user("").subject:
+        return None
+    return principal.issuer, principal.subject

@@ -1,0 +1,74 @@
+"""How toolcrib gets access to a server, as users write it under `auth`."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from toolcrib.errors import ConfigError, Problem, ToolcribError
+from toolcrib.model.record import Record
+
+__all__ = ["AuthConfig", "AuthMode"]
+
+AuthMode = Literal["shared", "per_user", "exchange", "client_credentials"]
+
+
+class AuthConfig(Record):
+    """The login of one server; nothing needs to be set where it registers clients by itself.
+
+    >>> AuthConfig(mode="client_credentials", client_id="nightly", private_key="key.pem").mode
+    'client_credentials'
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=False)
+
+    mode: AuthMode = "shared"
+    """Whose access is used: that of whoever ran `toolcrib login` (`shared`), of each person who calls, who
+    logs in at `/connect/NAME` of the gateway (`per_user`) or whose token is exchanged for one of the server
+    (`exchange`), or of the program itself (`client_credentials`)."""
+    client_id: str | None = None
+    """The client that is registered there; an `https://` address is that of a client metadata document."""
+    client_secret: str | None = Field(default=None, repr=False)
+    """Its secret, best as `${VAR}`."""
+    private_key: str | None = Field(default=None, repr=False)
+    """The file of a PEM key that signs for the client, instead of a secret."""
+    scopes: tuple[str, ...] = ()
+    """What to ask for, instead of what the server suggests."""
+    issuer: str | None = None
+    """The authorization server; credentials are sent to no other."""
+    audience: str | None = None
+    """What exchanged tokens are for, where the authorization server has another name for it than its
+    address."""
+    redirect_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """The port that a browser comes back to, where the registered address names one."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "AuthConfig":
+        message, is_program = None, self.mode in {"client_credentials", "exchange"}
+        if is_program and not self.client_id:
+            message = f"the mode {self.mode!r} needs a client_id"
+        elif is_program and bool(self.client_secret) == bool(self.private_key):
+            message = f"the mode {self.mode!r} needs either a client_secret or a private_key"
+        elif self.mode == "exchange" and not self.issuer:
+            message = "the mode 'exchange' needs the issuer that the tokens of clients may be sent to"
+        elif self.audience and self.mode != "exchange":
+            message = "an audience is for the mode 'exchange'"
+        elif self.private_key and not is_program:
+            message = "a private_key is for the modes 'client_credentials' and 'exchange'"
+        elif self.client_secret and not self.client_id:
+            message = "a client_secret needs its client_id"
+        elif self.client_secret and not self.issuer:
+            message = "a client_secret needs the issuer that it may be sent to"
+        if message is not None:
+            raise PydanticCustomError("auth", "{message}", {"message": message})
+        return self
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The settings that may hold variables, by their names."""
+        names = ("client_id", "client_secret", "private_key", "issuer", "audience")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    @classmethod
+    def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - values may be secret
+        return ConfigError("auth", problems)

@@ -1,0 +1,378 @@
+"""Access tokens of one server: refreshed ahead of their end, once for all calls that wait, and kept."""
+
+import base64
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+import httpx2
+from anyio import to_thread
+
+from toolcrib.errors import LoginError, StoreError
+from toolcrib.execution.mcp.errors import place, reason_of
+from toolcrib.execution.oauth.discovery import (
+    check_endpoint,
+    discover,
+    fetch_json,
+    oauth_client,
+    secret_method,
+)
+from toolcrib.execution.oauth.settings import AuthConfig
+from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin, login_id
+from toolcrib.places import locked
+
+__all__ = [
+    "RefusedError",
+    "ServerTokens",
+    "is_due",
+    "machine_login",
+    "request_token",
+    "with_client",
+    "with_tokens",
+]
+
+_AHEAD, _SHARE = 60.0, 0.1
+"""How many seconds before its end a token is refreshed, and which part of its lifetime that is at most."""
+_WITHIN = 20.0
+"""Seconds that a refresh may take; it is not cancelled, since the server may have replaced the token."""
+_REST = 5.0
+"""Seconds after a failed refresh in which the next is not tried."""
+_POLL = 0.05
+_OK = 200
+_ENDED = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+"""Refusals that no repetition mends."""
+_ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_ASSERTION_LIFETIME, _SKEW = 300, 120
+"""For how many seconds the client shows who it is, and by how many the clocks may differ meanwhile."""
+
+
+class RefusedError(Exception):
+    """A token that was not given: what an authorization server answered, or why it did not."""
+
+    def __init__(self, reason: str, code: str = "") -> None:
+        super().__init__(reason)
+        self.code = code
+        """The code of RFC 6749, such as `invalid_grant`; empty where there was no such answer."""
+
+
+class ServerTokens:
+    """The access tokens of one server.
+
+    A refresh is made by one of the calls that wait for it, under a lock that other processes respect as well,
+    because a refresh token is often good for one use. What it gives is in the vault before it is used.
+    """
+
+    def __init__(
+        self,
+        vault: LoginVault,
+        server: str,
+        url: str,
+        auth: AuthConfig,
+        *,
+        owner: Owner | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._vault = vault
+        self._server, self._url, self._owner = server, url, owner
+        self._auth = auth
+        self._clock = clock
+        self._lock = anyio.Lock()
+        self._failure: tuple[float, str | None, RefusedError] | None = None
+
+    async def current(self) -> str | None:
+        """Return the access token; None where nobody has logged in.
+
+        Raises:
+            RefusedError: the login has ended, or the token has and cannot be refreshed now.
+            VaultError: the vault cannot be opened.
+        """
+        login = self._stored()
+        if login is None:
+            return await self._renewed(None) if self._is_machine else None
+        token = login.access_token
+        if token is None:
+            if not self._is_machine:
+                raise RefusedError(self._again("the login has ended"), "invalid_grant")
+            return await self._renewed(None)
+        if not self._is_due(login) or not self._is_renewable(login):
+            return token
+        try:
+            return await self._renewed(token)
+        except RefusedError as error:
+            if error.code in _ENDED or self._is_over(login):
+                raise
+            return token  # it is good for a while
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no token, and none to be had without somebody who logs in."""
+        try:
+            return not self._is_machine and self._stored() is None
+        except StoreError:  # `current` says what is wrong
+            return False
+
+    async def renewed(self, refused: str) -> str | None:
+        """Return another access token than one that the server refused; None where there can be none.
+
+        Raises:
+            RefusedError: the login has ended, or no token can be got now.
+            VaultError: the vault cannot be opened.
+        """
+        login = self._stored()
+        if login is None:
+            return None
+        if login.access_token == refused and not self._is_renewable(login):
+            return None
+        return await self._renewed(refused)
+
+    async def want(self, scopes: list[str]) -> None:
+        """Note what the next login is to ask for as well.
+
+        Raises:
+            VaultError: the vault cannot be opened or written.
+        """
+        login = self._stored() if scopes else None
+        if login is None:
+            return
+        wanted = tuple(dict.fromkeys((*login.wanted_scopes, *scopes)))
+        if wanted != login.wanted_scopes:
+            await to_thread.run_sync(self._vault.put, login.replace(wanted_scopes=wanted))
+
+    @property
+    def _is_machine(self) -> bool:
+        return self._owner is None and self._auth.mode in {"client_credentials", "exchange"}
+
+    def _stored(self) -> StoredLogin | None:
+        login = self._vault.get(self._server, self._url, self._owner)
+        if login is not None and self._is_machine and login.client_id != self._auth.client_id:
+            return None
+        return login
+
+    def _is_due(self, login: StoredLogin) -> bool:
+        return is_due(login, self._clock())
+
+    def _is_over(self, login: StoredLogin) -> bool:
+        return login.expires_at is not None and login.expires_at <= self._clock()
+
+    def _is_renewable(self, login: StoredLogin) -> bool:
+        return self._is_machine or login.refresh_token is not None
+
+    def _again(self, reason: str) -> str:
+        if self._is_machine:
+            return f"{reason}; check the client_id and its secret or key in the configuration"
+        if self._owner is not None:
+            return f"{reason}; log in again"
+        return f"{reason}; log in again: toolcrib login {self._server}"
+
+    async def _renewed(self, stale: str | None) -> str:
+        async with self._lock:
+            if (known := self._newer(stale)) is not None:
+                return known
+            if self._failure is not None:
+                until, failed, error = self._failure
+                if failed == stale and self._clock() < until:
+                    raise RefusedError(str(error), error.code)
+            try:
+                with anyio.CancelScope(shield=True), anyio.fail_after(_WITHIN):
+                    async with _held(
+                        self._vault.folder / f"{login_id(self._server, self._url, self._owner)}.lock"
+                    ):
+                        fresh = self._newer(stale) or await self._grant()
+            except TimeoutError:
+                refused = RefusedError("its authorization server did not answer in time")
+            except RefusedError as error:
+                refused = error
+            else:
+                self._failure = None
+                return fresh
+            self._failure = self._clock() + _REST, stale, refused
+            raise refused
+
+    def _newer(self, stale: str | None) -> str | None:
+        """Return the token that somebody else has got meanwhile."""
+        login = self._stored()
+        if login is None or login.access_token in {None, stale} or self._is_over(login):
+            return None
+        return login.access_token
+
+    async def _grant(self) -> str:
+        """Get another token, and keep it."""
+        login = self._stored()
+        async with oauth_client() as client:
+            if login is None:
+                login = await machine_login(client, self._server, self._url, self._auth)
+            if self._is_machine:
+                form = {"grant_type": "client_credentials"}
+                if login.scopes:
+                    form["scope"] = " ".join(login.scopes)
+            else:
+                form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token or ""}
+            try:
+                payload = await request_token(client, login, form, self._auth)
+            except RefusedError as error:
+                if error.code in _ENDED:
+                    ended = login.replace(access_token=None, refresh_token=None, expires_at=None)
+                    await to_thread.run_sync(self._vault.put, ended)
+                    raise RefusedError(self._again(str(error)), error.code) from error
+                raise
+        fresh = with_tokens(login, payload, self._clock())
+        await to_thread.run_sync(self._vault.put, fresh)
+        return fresh.access_token or ""
+
+
+def is_due(login: StoredLogin, now: float) -> bool:
+    """Return whether an access token has ended, or is about to."""
+    ahead = min(_AHEAD, _SHARE * (login.lifetime or 0.0)) if login.lifetime else _AHEAD
+    return login.expires_at is not None and login.expires_at - ahead <= now
+
+
+async def machine_login(client: httpx2.AsyncClient, server: str, url: str, auth: AuthConfig) -> StoredLogin:
+    """Return a login without tokens of the program itself, at the authorization server of an MCP server.
+
+    Raises:
+        RefusedError: there is none, or it is not the configured one.
+    """
+    try:
+        found = await discover(client, server, url, auth.issuer)
+    except LoginError as error:
+        raise RefusedError(error.reason) from error
+    method = secret_method(found.token_endpoint_auth_methods_supported)
+    return StoredLogin(
+        server=server,
+        url=url,
+        issuer=found.issuer,
+        token_endpoint=found.token_endpoint,
+        revocation_endpoint=found.revocation_endpoint,
+        client_id=auth.client_id or "",
+        auth_method="private_key_jwt" if auth.private_key else method,
+        scopes=auth.scopes or tuple(found.scopes),
+        resource=found.resource,
+    )
+
+
+def with_tokens(login: StoredLogin, payload: dict[str, Any], now: float) -> StoredLogin:
+    """Return a login with the tokens of an answer; what it does not say stays as it was.
+
+    Raises:
+        RefusedError: it is no answer with a bearer token.
+    """
+    token, kind = payload.get("access_token"), str(payload.get("token_type", "bearer"))
+    if not isinstance(token, str) or not token.isascii() or kind.lower() != "bearer":
+        raise RefusedError("its authorization server gave no bearer token")
+    try:
+        lifetime = max(0.0, float(payload["expires_in"]))
+    except (KeyError, TypeError, ValueError):
+        lifetime = None
+    scope = payload.get("scope")
+    return login.replace(
+        access_token=token,
+        refresh_token=payload.get("refresh_token") or login.refresh_token,
+        expires_at=None if lifetime is None else now + lifetime,
+        lifetime=lifetime,
+        scopes=tuple(scope.split()) if isinstance(scope, str) and scope else login.scopes,
+    )
+
+
+async def request_token(
+    client: httpx2.AsyncClient, login: StoredLogin, form: dict[str, str], auth: AuthConfig
+) -> dict[str, Any]:
+    """Return what the token endpoint of a login gives for a form, to which the client is added.
+
+    Raises:
+        RefusedError: it gave none.
+    """
+    if login.resource is not None:
+        form = {**form, "resource": login.resource}
+    form, headers = await with_client(login, form, auth)
+    if "authorization" in headers and form["grant_type"] == "client_credentials":
+        del form["client_id"]
+    try:
+        endpoint = check_endpoint(login.server, login.token_endpoint)
+        status, payload = await fetch_json(
+            client, httpx2.Request("POST", endpoint, data=form, headers=headers)
+        )
+    except httpx2.HTTPError as error:
+        raise RefusedError(f"no token could be got: {reason_of(error)}") from error
+    except LoginError as error:
+        raise RefusedError(error.reason) from error
+    if status == _OK and "access_token" in payload:
+        return payload
+    code = str(payload.get("error", ""))[:60]
+    what = f"{code!r}" if code else f"status {status}"
+    raise RefusedError(f"{place(login.token_endpoint)} refused it with {what}", code)
+
+
+async def with_client(
+    login: StoredLogin, form: dict[str, str], auth: AuthConfig
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return a form for the authorization server of a login, and headers, that show who the client is.
+
+    Raises:
+        RefusedError: its private key cannot be used.
+    """
+    headers: dict[str, str] = {}
+    form = {**form, "client_id": login.client_id}
+    secret = auth.client_secret or login.client_secret
+    if login.auth_method == "private_key_jwt":
+        form["client_assertion_type"] = _ASSERTION_TYPE
+        form["client_assertion"] = await to_thread.run_sync(_assertion, login, auth.private_key or "")
+    elif login.auth_method == "client_secret_basic" and secret:
+        user = f"{quote(login.client_id, safe='')}:{quote(secret, safe='')}"
+        headers["authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    elif login.auth_method == "client_secret_post" and secret:
+        form["client_secret"] = secret
+    return form, headers
+
+
+def _assertion(login: StoredLogin, key_file: str) -> str:
+    """Return a JWT that shows who the client is (RFC 7523), good for a moment and one use."""
+    import jwt  # noqa: PLC0415 - only machines with a key need it
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+    try:
+        key = load_pem_private_key(Path(key_file).expanduser().read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise RefusedError(f"the private_key cannot be used: {getattr(error, 'strerror', error)}") from error
+    algorithm = "RS256"
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        algorithm = {256: "ES256", 384: "ES384", 521: "ES512"}[key.curve.key_size]
+    elif isinstance(key, ed25519.Ed25519PrivateKey):
+        algorithm = "EdDSA"
+    now = int(time.time())
+    claims = {
+        "iss": login.client_id,
+        "sub": login.client_id,
+        "aud": login.issuer or login.token_endpoint,
+        "iat": now - _SKEW,
+        "exp": now + _ASSERTION_LIFETIME,
+        "jti": secrets.token_urlsafe(16),
+    }
+    return jwt.encode(claims, key, algorithm=algorithm)  # type: ignore[arg-type] # of the kinds above
+
+
+@asynccontextmanager
+async def _held(path: Path) -> AsyncGenerator[None, None]:
+    """Hold a lock against other processes, without holding up this one."""
+    await to_thread.run_sync(_make, path)
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(locked(path, within=-1))
+                break
+            except TimeoutError:
+                await anyio.sleep(_POLL)
+        yield
+
+
+def _make(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError as error:
+        raise StoreError(str(path), f"it cannot be made: {error.strerror}") from error

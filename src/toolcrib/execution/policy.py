@@ -1,0 +1,251 @@
+"""Rules that say who may run what: ordered, the first that fits decides, and without one the answer is no."""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from inspect import isawaitable
+from typing import Any
+
+from toolcrib.errors import PolicyDeniedError, ValidationError
+from toolcrib.execution.pipeline import ask_policy
+from toolcrib.execution.principal import Principal
+from toolcrib.execution.protocols import Allowed, Policy
+from toolcrib.execution.records import Request
+from toolcrib.execution.resource_names import plain_address, readings
+from toolcrib.execution.rule import Effect, Rule, hints_of, vouches_for_tags
+from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
+from toolcrib.model.tool import Tool
+
+__all__ = [
+    "Approver",
+    "Decision",
+    "Grants",
+    "Rules",
+    "all_of",
+    "approving",
+]
+
+Approver = Callable[[Request, Rule], Any]
+"""Says whether somebody agreed to a request that a rule wants a person asked about, sync or async: True, or a
+text that says why not."""
+_APPROVER: ContextVar[Approver | None] = ContextVar("toolcrib_approver", default=None)
+_Facts = tuple[str, tuple[str, ...], tuple[tuple[str, bool], ...], bool]
+"""The id, the tags and the hints of a tool, and whether the tags are the program's own."""
+_PRINCIPALS = 256
+"""For how many principals it is kept which rules are about them."""
+_ANY = "\0" * 65
+"""A name that no tool has; a rule that covers it is about most names, if not all."""
+_TOOLS = 4_096
+"""For how many tools of principals it is kept which rules are about them."""
+_NO_RULE = "no rule allows it"
+_NOBODY = "a person has to agree, and nobody could be asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision of the rules about a request."""
+
+    effect: Effect
+    rule: Rule | None
+    """The rule that decides; None where none does."""
+
+
+class Rules:
+    """Says who may run what: the first rule that fits decides; where none does, the answer is no.
+
+    It is a `Policy`. What a principal may run with some arguments at least is also what it may find.
+
+    >>> from toolcrib.model import Tool
+    >>> rules = Rules([Rule(name="readers", who=["group:staff"], tools=["git:*"], effect="allow")])
+    >>> log = Tool(name="log", namespace="git", input_schema={})
+    >>> rules.decide(Request(tool=log, args={}, principal=Principal(subject="ann", groups=["staff"]))).effect
+    'allow'
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        *,
+        validator: SchemaValidator | None = None,
+        approve: Approver | None = None,
+    ) -> None:
+        """Take rules in their order.
+
+        Args:
+            rules: the first that fits decides.
+            validator: says whether arguments fit the schema of a rule.
+            approve: says whether a person agreed, where a rule asks; without it, nobody did.
+        """
+        self.rules = tuple(rules)
+        self._validator = DefaultValidator() if validator is None else validator
+        self._approve = approve
+        self.version = _digest([rule.to_json() for rule in self.rules])
+        """Changes with the rules."""
+        self._grants = lru_cache(maxsize=_PRINCIPALS)(self._about)
+        self._covering = lru_cache(maxsize=_TOOLS)(self._about_tool)
+
+    def grants(self, principal: Principal | None) -> "Grants":
+        """Return what the rules say about a principal."""
+        return self._grants(principal or Principal())
+
+    def _about(self, who: Principal) -> "Grants":
+        about = tuple(place for place, rule in enumerate(self.rules) if rule.is_about(who))
+        key = f"{self.version}:{','.join(map(str, about))}"
+        return Grants(key, tuple(self.rules[place] for place in about))
+
+    def _about_tool(self, who: Principal, facts: _Facts) -> tuple[Rule, ...]:
+        tool_id, tags, hints, vouched = facts
+        known, rules = dict(hints), self.grants(who).rules
+        return tuple(rule for rule in rules if rule.covers(tool_id, tags, known, vouched=vouched))
+
+    def decide(self, request: Request) -> Decision:
+        """Return the decision about a request."""
+        tool, who = request.tool, request.principal or Principal()
+        facts = str(tool.id), tool.tags, tuple(hints_of(tool).items()), vouches_for_tags(tool)
+        for rule in self._covering(who, facts):
+            if rule.args is None or _fits(self._validator, rule.args, request.args):
+                return Decision(rule.effect, rule)
+        return Decision("deny", None)
+
+    async def __call__(self, request: Request) -> Allowed:
+        """Let a request pass, and say by which rule; or refuse it.
+
+        Raises:
+            PolicyDeniedError: with the rule that refuses it.
+        """
+        decision = self.decide(request)
+        rule = decision.rule
+        if rule is None:
+            raise PolicyDeniedError(tool_id=request.tool_id, reason=_NO_RULE)
+        if decision.effect == "allow":
+            return Allowed(rule.name)
+        reasons = [rule.reason]
+        if decision.effect == "ask":
+            verdict = await self._approved(request, rule)
+            if verdict is True:
+                return Allowed(rule.name)
+            reasons.append(verdict if isinstance(verdict, str) else _NOBODY)
+        raise PolicyDeniedError(
+            tool_id=request.tool_id, reason="; ".join(filter(None, reasons)), rule=rule.name
+        )
+
+    async def _approved(self, request: Request, rule: Rule) -> Any:
+        approve = _APPROVER.get() or self._approve
+        verdict = None if approve is None else approve(request, rule)
+        return await verdict if isawaitable(verdict) else verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """The rules about one principal."""
+
+    key: str
+    """The same for all principals that the same rules are about."""
+    rules: tuple[Rule, ...]
+
+    def may_find(
+        self,
+        tool_id: str,
+        tags: Collection[str] = (),
+        hints: Mapping[str, bool] | None = None,
+        *,
+        vouched: bool = True,
+    ) -> bool:
+        """Return whether there can be arguments with which the tool may run, perhaps after asking."""
+        covering = (rule for rule in self.rules if rule.covers(tool_id, tags, hints or {}, vouched=vouched))
+        return _may(("allow", "ask"), covering)
+
+    def may_find_in(self, namespace: str) -> bool:
+        """Return whether a server or an API of which no tool is known may have one that may be found."""
+        for rule in self.rules:
+            if rule.effect == "deny" and rule.args is None and rule.covers(f"{namespace}:{_ANY}", (), {}):
+                return False
+            if rule.effect != "deny" and rule.may_cover(namespace):
+                return True
+        return False
+
+    def may_have_content(self, server: str) -> bool:
+        """Return whether a server can have a resource or a prompt that may be used, so that it is asked."""
+        return self.may_find_in(server)
+
+    def admit(self, name: str) -> None:
+        """Let something without arguments be used: a resource as `server:address`, a prompt as `server:name`.
+
+        An address must be allowed both as it is written and as a server should read it, and no other way in
+        which one may read it may be refused.
+
+        Raises:
+            PolicyDeniedError: no rule allows it; one that asks does not, for nobody is asked about content.
+        """
+        needed = dict.fromkeys((name, plain_address(name)))
+        others = readings(name) if any(rule.effect != "allow" for rule in self.rules) else ()
+        for spelling in dict.fromkeys((*needed, *others)):
+            rules = (rule for rule in self.rules if rule.args is None and rule.covers_content(spelling))
+            rule = next(rules, None)
+            if rule is None and spelling in needed:
+                raise PolicyDeniedError(tool_id=name, reason=_NO_RULE)
+            if rule is not None and rule.effect != "allow":
+                raise PolicyDeniedError(tool_id=name, reason=rule.reason, rule=rule.name)
+
+    def admits(self, name: str) -> bool:
+        """Return whether `admit` would let it be used."""
+        try:
+            self.admit(name)
+        except PolicyDeniedError:
+            return False
+        return True
+
+    def may_ask(self, tool: Tool) -> bool:
+        """Return whether there can be arguments with which somebody is asked before the tool runs."""
+        return _may(("ask",), (rule for rule in self.rules if rule.covers_tool(tool)))
+
+
+@contextmanager
+def approving(approve: Approver) -> Iterator[None]:
+    """Ask this approver, instead of the one of the rules, about the calls of a block."""
+    token = _APPROVER.set(approve)
+    try:
+        yield
+    finally:
+        _APPROVER.reset(token)
+
+
+def all_of(*policies: Policy | None) -> Policy | None:
+    """Return a policy that allows what all of these allow; None where there are none."""
+    given = [policy for policy in policies if policy is not None]
+    if len(given) < 2:  # noqa: PLR2004 - one is itself
+        return given[0] if given else None
+
+    async def ask(request: Request) -> Allowed | None:
+        rules = [await ask_policy(policy, request) for policy in given]
+        return next((Allowed(rule) for rule in rules if rule is not None), None)
+
+    return ask
+
+
+def _fits(validator: SchemaValidator, schema: Any, args: Any) -> bool:
+    if type(validator) is DefaultValidator:
+        return validator.fits(schema, args)
+    try:
+        validator.validate(schema, args)
+    except ValidationError:
+        return False
+    return True
+
+
+def _may(effects: Collection[str], covering: Iterator[Rule]) -> bool:
+    """Return whether one of these effects can be what the rules that cover a tool decide."""
+    for rule in covering:
+        if rule.effect in effects:
+            return True
+        if rule.args is None:
+            return False
+    return False
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]

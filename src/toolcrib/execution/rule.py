@@ -1,0 +1,176 @@
+"""One rule of a policy: whom it is about, which tools, and what it does."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import translate
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, StrictBool, field_validator
+from pydantic_core import PydanticCustomError
+
+from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ValidationError
+from toolcrib.execution.principal import Principal
+from toolcrib.execution.resource_names import content_pattern
+from toolcrib.model.backend import McpBackend, ProviderBackend
+from toolcrib.model.record import JsonObject, Record
+from toolcrib.model.schema.validator import DefaultValidator
+from toolcrib.model.tool import Tool, ToolAnnotations, normalize_tags
+
+__all__ = ["Effect", "Rule", "hints_of", "plain_id", "vouches_for_tags"]
+
+Effect = Literal["allow", "ask", "deny"]
+_Text = Annotated[str, Field(min_length=1, max_length=200)]
+_GROUP, _CLIENT, _TAG = "group:", "client:", "tag:"
+_HINTS = {
+    alias: name
+    for name, field in ToolAnnotations.model_fields.items()
+    if name.endswith("_hint")
+    for alias in (name, field.alias or name)
+}
+"""The names of hints as a configuration may write them, and as a tool has them."""
+
+
+class Rule(Record):
+    """One rule: whom it is about, which tools, and what happens.
+
+    >>> Rule(name="no deleting", tools=["*:delete_*"], effect="deny").who
+    ('*',)
+
+    Raises:
+        ValidationError: with every problem found.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=False, ignored_types=(cached_property,))
+
+    name: _Text
+    """Its name in denials and in the audit."""
+    who: tuple[_Text, ...] = ("*",)
+    """Whom it is about: `*`, a subject, `group:NAME` or `client:NAME`; one is enough."""
+    tools: tuple[_Text, ...] = ("*",)
+    """Which tools: ids, patterns (`github:*`, `*:delete_*`), namespaces, `tag:NAME`; one is enough. Resources
+    are matched as `server:address`, however the address is spelled, prompts as `server:name`. Tags that a
+    server or an API gives its tools count only in rules that deny."""
+    annotations: dict[str, StrictBool] = Field(default={})
+    """Hints that the tool must give of itself, such as `readOnlyHint`."""
+    args: JsonObject | None = None
+    """A JSON Schema that the arguments must fit."""
+    effect: Effect
+    """`allow`, `deny`, or `ask` a person first."""
+    reason: str = ""
+    """Shown to whoever is refused or asked."""
+
+    @field_validator("annotations", mode="after")
+    @classmethod
+    def _are_hints(cls, annotations: dict[str, bool]) -> dict[str, bool]:
+        for name in annotations:
+            if name not in _HINTS:
+                known = ", ".join(dict.fromkeys(name for name in _HINTS if "_" not in name))
+                raise PydanticCustomError(
+                    "name", "{name} is not a hint; there are {known}", {"name": repr(name), "known": known}
+                )
+        return {_HINTS[name]: value for name, value in annotations.items()}
+
+    @field_validator("args", mode="after")
+    @classmethod
+    def _is_schema(cls, args: dict[str, Any] | None) -> dict[str, Any] | None:
+        if args is not None:
+            try:
+                DefaultValidator().fits(args, {})
+            except InvalidSchemaError as error:
+                raise PydanticCustomError("schema", "{reason}", {"reason": str(error)}) from None
+        return args
+
+    def is_about(self, principal: Principal) -> bool:
+        """Return whether it is about a principal."""
+        return any(_is(principal, who) for who in self.who)
+
+    def covers(
+        self, tool_id: str, tags: Collection[str], hints: Mapping[str, bool], *, vouched: bool = True
+    ) -> bool:
+        """Return whether it is about a tool, whatever the arguments.
+
+        `vouched` says that the tags are the program's own; a server's or an API's can only deny.
+        """
+        if any(hints.get(name) is not value for name, value in self.annotations.items()):
+            return False
+        if (vouched or self.effect == "deny") and not self._tags.isdisjoint(tags):
+            return True
+        return self._pattern.fullmatch(plain_id(tool_id)) is not None
+
+    def covers_tool(self, tool: Tool) -> bool:
+        """Return whether it is about a tool, whatever the arguments."""
+        return self.covers(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
+
+    def covers_content(self, name: str) -> bool:
+        """Return whether it is about a resource, as `server:address`, or a prompt, as `server:name`."""
+        return not self.annotations and self._content_pattern.fullmatch(name) is not None
+
+    def may_cover(self, namespace: str) -> bool:
+        """Return whether it can be about a tool of a server or an API, of which none is known."""
+        starts = (re.split(r"[*?\[]", glob, maxsplit=1)[0] for glob in _globs(self.tools))
+        return any(f"{namespace}:".startswith(start) or start.startswith(f"{namespace}:") for start in starts)
+
+    @cached_property
+    def _tags(self) -> frozenset[str]:
+        named = (item.removeprefix(_TAG) for item in self.tools if item.startswith(_TAG))
+        return frozenset(tag for name in named for tag in normalize_tags([name]))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        """Matches the ids of the tools, as `plain_id` writes them."""
+        return re.compile("|".join(map(translate, _globs(self.tools))) or r"(?!)")
+
+    @cached_property
+    def _content_pattern(self) -> re.Pattern[str]:
+        return content_pattern([item for item in self.tools if not item.startswith(_TAG)])
+
+    @classmethod
+    def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - the base's signature
+        return ValidationError(problems)
+
+
+def vouches_for_tags(tool: Tool) -> bool:
+    """Return whether the tags of a tool are the program's own, and not those of a server or an API."""
+    return not isinstance(tool.backend, McpBackend | ProviderBackend)
+
+
+def hints_of(tool: Tool) -> dict[str, bool]:
+    """Return the hints that a tool gives of itself, by the names of their fields."""
+    hints = tool.annotations
+    if hints is None:
+        return {}
+    known = {name: getattr(hints, name) for name in dict.fromkeys(_HINTS.values())}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _is(principal: Principal, who: str) -> bool:
+    if who == "*":
+        return True
+    if who.startswith(_GROUP):
+        return who.removeprefix(_GROUP) in principal.groups
+    if who.startswith(_CLIENT):
+        return who.removeprefix(_CLIENT) == principal.client
+    return who == principal.subject
+
+
+def _globs(tools: Sequence[str]) -> Iterator[str]:
+    for item in (item for item in tools if not item.startswith(_TAG)):
+        if ":" in item:
+            yield plain_id(item)
+        elif item == "*":
+            yield item
+        else:  # a tool without a namespace, or a namespace
+            yield f":{item}"
+            yield f"{item}:*"
+
+
+@lru_cache(maxsize=1 << 14)
+def plain_id(tool_id: str) -> str:
+    """Return an id without its version, and with the colon of a namespace that it may lack."""
+    namespace, colon, rest = tool_id.partition(":")
+    if not colon:
+        return f":{namespace}"
+    if "://" in rest or rest.count(":") > 1:  # the address of a resource, which has colons of its own
+        return tool_id
+    return f"{namespace}:{rest.partition(':')[0]}"

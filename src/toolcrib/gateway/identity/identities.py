@@ -1,0 +1,224 @@
+"""Makes a principal of what a client sends as `Authorization`, or says why it cannot."""
+
+import hashlib
+import hmac
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import jwt
+
+from toolcrib.crib.config.gateway import AuthSettings, GatewaySettings, TokenSettings
+from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution import Principal
+from toolcrib.execution.oauth.persons import SubjectToken
+from toolcrib.gateway.identity.keys import SigningKeys
+
+__all__ = ["METADATA", "Identities", "Refusal"]
+
+METADATA = "/.well-known/oauth-protected-resource"
+"""Where clients find out where to log in (RFC 9728)."""
+_TOKENS = "tokens"
+_MAX_TOKEN = 16 * 1024
+_TRUSTED, _MAX_CHECKED = 60.0, 1_000
+"""For how many seconds a token that was checked is known, and how many are."""
+_NOTHING_SENT = "send a token as 'Authorization: Bearer ...'"
+
+
+@dataclass(eq=False)
+class Refusal(Exception):  # noqa: N818 - it is an answer to a client, not an error of ours
+    """Why a request is not let in, as RFC 6750 has it."""
+
+    status: int
+    error: str
+    """The code of the error; empty where no credentials came at all."""
+    text: str
+    scopes: tuple[str, ...] = ()
+    """All scopes that the operation needs."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """Knows the credentials that a gateway takes: one shared token, named tokens, and tokens of an issuer."""
+
+    token: bytes | None = None
+    """The shared one, which says nothing of who has it."""
+    named: Mapping[str, TokenSettings] | None = None
+    """Those of single persons and programs; an empty table still asks for one."""
+    auth: AuthSettings | None = None
+    keys: SigningKeys | None = None
+    clock: Callable[[], float] = time.time
+
+    @classmethod
+    def of(
+        cls, settings: GatewaySettings, token: str | None, former: "Identities | None" = None
+    ) -> "Identities":
+        """Return what the settings take; keys that a former one has fetched are kept, if they still hold."""
+        auth = settings.auth
+        keys = former.keys if former is not None and former.auth == auth else None
+        if auth is not None and keys is None:
+            keys = SigningKeys(auth)
+        return cls(None if token is None else token.encode(), settings.tokens, auth, keys)
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is asked of clients."""
+        return self.token is not None or self.named is not None or self.auth is not None
+
+    async def identify(self, header: str | None, toolset: str = "") -> Principal | None:
+        """Return who sends an `Authorization` header to an endpoint; None where that cannot be known.
+
+        Raises:
+            Refusal: it is not let in.
+        """
+        if not self.asks:
+            return None
+        scheme, _, given = (header or "").partition(" ")
+        given = given.strip()
+        if header is None or scheme.lower() != "bearer" or not given:
+            raise Refusal(401, "invalid_token" if header else "", _NOTHING_SENT, self._scopes)
+        if self.token is not None and hmac.compare_digest(given.encode(errors="replace"), self.token):
+            return None
+        named = self._named(given, toolset)
+        if named is not None:
+            return named
+        if self.auth is None or self.keys is None or given.count(".") != 2 or len(given) > _MAX_TOKEN:  # noqa: PLR2004 - of a JWT
+            raise Refusal(401, "invalid_token", "the token is not known here", self._scopes)
+        return await self._logged_in(given, toolset, self.auth, self.keys)
+
+    def subject_token(self, principal: Principal, header: str) -> SubjectToken | None:
+        """Return the token that a principal was identified by, if it is one of the issuer's."""
+        if self.auth is None or principal.issuer != self.auth.issuer:
+            return None
+        return SubjectToken(principal, header.partition(" ")[2].strip())
+
+    @property
+    def _scopes(self) -> tuple[str, ...]:
+        return () if self.auth is None else self.auth.scopes
+
+    def _named(self, given: str, toolset: str) -> Principal | None:
+        """Return the principal of a named token."""
+        digest = hashlib.sha256(given.encode(errors="replace")).hexdigest()
+        for name, token in (self.named or {}).items():
+            if not hmac.compare_digest(token.digest, digest):
+                continue
+            if token.expires is not None and token.expires.timestamp() <= self.clock():
+                raise Refusal(401, "invalid_token", f"the token {name!r} has expired")
+            if token.toolsets is not None and toolset not in token.toolsets:
+                allowed = ", ".join(f"/mcp/{each}" for each in token.toolsets) or "none"
+                raise Refusal(
+                    403, "insufficient_scope", f"the token {name!r} is for other endpoints: {allowed}"
+                )
+            return Principal(issuer=_TOKENS, subject=name, client=name, groups=frozenset(token.groups))
+        return None
+
+    async def _logged_in(self, given: str, toolset: str, auth: AuthSettings, keys: SigningKeys) -> Principal:
+        """Return the principal of a token that the issuer signed."""
+        claims = await self._checked(given, toolset, auth, keys)
+        principal = _principal(claims, auth)
+        if not principal.scopes.issuperset(auth.scopes):
+            raise Refusal(403, "insufficient_scope", "the token lacks a scope", auth.scopes)
+        return principal
+
+    async def _checked(
+        self, given: str, toolset: str, auth: AuthSettings, keys: SigningKeys
+    ) -> dict[str, Any]:
+        """Return the claims of a token; one checked a moment ago is known while the keys stay."""
+        mark = hashlib.sha256(f"{toolset}\n{given}".encode(errors="replace")).digest()
+        until, known = keys.checked.get(mark, (0.0, {}))
+        if self.clock() < until:
+            return known
+        claims = await self._verified(given, toolset, auth, keys)
+        keys.checked[mark] = min(self.clock() + _TRUSTED, float(claims["exp"])), claims
+        if len(keys.checked) > _MAX_CHECKED:
+            keys.checked.popitem(last=False)
+        return claims
+
+    async def _verified(
+        self, given: str, toolset: str, auth: AuthSettings, keys: SigningKeys
+    ) -> dict[str, Any]:
+        try:
+            header = jwt.get_unverified_header(given)
+            algorithm = header.get("alg")
+            if algorithm not in auth.algorithms:
+                raise Refusal(
+                    401, "invalid_token", "the token is signed in a way that is not allowed", auth.scopes
+                )
+            key = await keys.find(header.get("kid"))
+            if key is None:
+                raise Refusal(401, "invalid_token", "the token is signed with an unknown key", auth.scopes)
+            claims: dict[str, Any] = jwt.decode(
+                given,
+                key.key,
+                algorithms=[algorithm],
+                audience=list(self._audiences(auth, toolset)),
+                issuer=auth.issuer,
+                leeway=auth.leeway,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except ServerUnavailableError as error:
+            raise Refusal(503, "temporarily_unavailable", str(error)) from error
+        except (jwt.PyJWTError, TypeError, RecursionError) as error:  # a key of another kind; nested JSON
+            reason = _REASONS.get(type(error), "the token is not valid")
+            raise Refusal(401, "invalid_token", reason, auth.scopes) from error
+        return claims
+
+    def _audiences(self, auth: AuthSettings, toolset: str) -> Collection[str]:
+        """Return whom a token may be meant for: the gateway, or the endpoint that it is sent to."""
+        return {auth.audience, self.resource(toolset)}
+
+    def resource(self, toolset: str = "") -> str:
+        """Return the address of an endpoint, as tokens name it."""
+        base = "" if self.auth is None else self.auth.audience.rstrip("/")
+        return f"{base}/{toolset}" if toolset else base
+
+    def metadata(self, toolset: str = "") -> dict[str, Any] | None:
+        """Return where clients of an endpoint log in (RFC 9728); None where they do not."""
+        if self.auth is None:
+            return None
+        document: dict[str, Any] = {
+            "resource": self.resource(toolset),
+            "authorization_servers": [self.auth.issuer],
+            "bearer_methods_supported": ["header"],
+            "resource_name": f"toolcrib: {toolset}" if toolset else "toolcrib",
+        }
+        return document | ({"scopes_supported": list(self.auth.scopes)} if self.auth.scopes else {})
+
+    def metadata_address(self, toolset: str = "") -> str | None:
+        """Return the address of that metadata."""
+        if self.auth is None:
+            return None
+        parts = urlsplit(self.resource(toolset))
+        return urlunsplit((parts.scheme, parts.netloc, METADATA + parts.path.rstrip("/"), "", ""))
+
+
+_REASONS: dict[type[BaseException], str] = {
+    jwt.ExpiredSignatureError: "the token has expired",
+    jwt.ImmatureSignatureError: "the token is not valid yet",
+    jwt.InvalidAudienceError: "the token is meant for another server",
+    jwt.InvalidIssuerError: "the token is of another issuer",
+    jwt.InvalidSignatureError: "the signature of the token is wrong",
+    jwt.MissingRequiredClaimError: "the token lacks a claim: exp, iss, aud and sub are needed",
+}
+
+
+def _principal(claims: dict[str, Any], auth: AuthSettings) -> Principal:
+    return Principal(
+        issuer=auth.issuer,
+        subject=str(claims["sub"]),
+        client=str(claims.get("client_id") or claims.get("azp") or ""),
+        groups=frozenset(_listed(claims.get(auth.groups_claim))),
+        scopes=frozenset(_listed(claims.get("scope") or claims.get("scp"))),
+    )
+
+
+def _listed(claim: Any) -> list[str]:
+    """Return a claim that is a list of texts, or a text of words."""
+    if isinstance(claim, str):
+        return claim.split()
+    return [item for item in claim if isinstance(item, str)] if isinstance(claim, list) else []

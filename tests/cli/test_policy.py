@@ -1,0 +1,150 @@
+"""The verbs about rules, and what rules mean for the command's own user."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RULES = """
+[[policy]]
+name = "no sums"
+tools = ["math:evaluate"]
+effect = "deny"
+reason = "use the abacus"
+
+[[policy]]
+name = "numbers"
+tools = ["math:describe_numbers"]
+effect = "ask"
+
+[[policy]]
+name = "others"
+tools = ["notes:*", "math:*"]
+effect = "allow"
+
+[[policy]]
+name = "late"
+tools = ["math:*"]
+effect = "deny"
+"""
+
+
+@pytest.fixture
+def ruled(tmp_path: Path) -> tuple[str, ...]:
+    """Return the options of a command with rules."""
+    path = tmp_path / "toolcrib.toml"
+    path.write_text(RULES)
+    return "--demo", "--config", str(path)
+
+
+def test_a_refusal_names_its_rule_and_has_an_exit_code_of_its_own(toolcrib: Any, ruled: Any) -> None:
+    made = toolcrib("run", "math:evaluate", "expression=2+2", *ruled)
+    assert made.exit_code == 5
+    assert "was refused by the rule 'no sums': use the abacus" in made.stderr
+    made = toolcrib("run", "math:evaluate", "expression=2+2", "--json", *ruled)
+    assert json.loads(made.stdout)["error"]["details"]["rule"] == "no sums"
+
+
+def test_what_asks_runs_with_yes_alone(toolcrib: Any, ruled: Any) -> None:
+    call = ("run", "math:describe_numbers", "--args", '{"numbers": [1, 2]}', *ruled)
+    made = toolcrib(*call)
+    assert (made.exit_code, "--yes" in made.stderr) == (5, True)
+    assert toolcrib(*call, "--yes").exit_code == 0
+
+
+def test_the_command_does_not_find_what_its_user_may_not_run(toolcrib: Any, ruled: Any) -> None:
+    listed = json.loads(toolcrib("list", "--json", *ruled).stdout)
+    ids = {each["id"] for each in listed["tools"]}
+    assert "math:evaluate" not in ids
+    assert "math:describe_numbers" in ids
+    assert toolcrib("describe", "math:evaluate", *ruled).exit_code == 3
+
+
+def test_who_may_use_nothing_is_referred_to_whoever_keeps_the_rules_and_not_told_what_is_hidden(
+    toolcrib: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text('[[policy]]\nname = "closed"\neffect = "deny"\n')
+    words = "no tools that the rules let you use; whoever keeps them can change that\n"
+    for there in (["--demo"], []):
+        asked = [*there, "--config", str(path)]
+        assert toolcrib("list", *asked).stdout == words
+        assert toolcrib("search", "sums", *asked).stdout == f"nothing fits 'sums'; there are {words}"
+
+
+def test_rules_that_never_decide_are_found(toolcrib: Any, ruled: Any) -> None:
+    made = toolcrib("policy", "check", "--json", *ruled)
+    assert made.exit_code == 1
+    assert [each["rule"] for each in json.loads(made.stdout)["idle"]] == ["late"]
+
+
+def test_rules_that_no_tool_could_be_compared_with_are_not_said_to_be_well(toolcrib: Any, ruled: Any) -> None:
+    without = tuple(option for option in ruled if option != "--demo")
+    made = toolcrib("policy", "check", *without)
+    assert made.exit_code == 1
+    assert "no tools are known, so that what the rules name could not be compared" in made.stderr
+    assert "toolcrib status" in json.loads(toolcrib("policy", "check", "--json", *without).stdout)["note"]
+    assert "no tools are known" not in toolcrib("policy", "check", *ruled).stderr
+
+
+def test_rules_are_checked_without_a_server_that_does_not_answer_and_it_is_named(
+    toolcrib: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text(f'{RULES}\n[servers.git]\ncommand = "/no/such/program"\n')
+    made = toolcrib("policy", "check", "--config", str(path))
+    assert "server 'git' is unavailable" in made.stderr
+
+
+def test_a_decision_is_explained_rule_by_rule(toolcrib: Any, ruled: Any) -> None:
+    made = json.loads(
+        toolcrib("policy", "explain", "math:convert_length", "--as", "ann", "--json", *ruled).stdout
+    )
+    assert (made["effect"], made["rule"]) == ("allow", "others")
+    assert [row["verdict"] for row in made["rules"]] == [
+        "is for other tools",
+        "is for other tools",
+        "decides",
+        "comes after the rule that decides",
+    ]
+    denied = toolcrib("policy", "explain", "math:evaluate", *ruled)
+    assert "math:evaluate: deny (by the rule 'no sums': use the abacus)" in denied.stdout
+    assert made["reason"] is None
+
+
+def test_a_rule_about_other_arguments_is_told_from_a_later_one(toolcrib: Any, tmp_path: Path) -> None:
+    path = tmp_path / "toolcrib.toml"
+    first = 'name = "sums"\nargs = { properties = { expression = { const = "1+1" } } }\neffect = "allow"'
+    path.write_text(f'[[policy]]\n{first}\n[[policy]]\nname = "rest"\neffect = "deny"\n')
+    call = ("policy", "explain", "math:evaluate", "--json", "--demo", "--config", str(path))
+    made = json.loads(toolcrib(*call, "--args", '{"expression": "2+2"}').stdout)
+    assert [row["verdict"] for row in made["rules"]] == ["is for other arguments", "decides"]
+
+
+def test_past_calls_are_judged_by_the_rules_of_today(toolcrib: Any, ruled: Any, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    lines = [
+        {"gen_ai.tool.name": name, "user.id": "ann"}
+        for name in ("math:evaluate", "notes:add", "notes:add", "math:evaluat")
+    ]
+    audit.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    made = json.loads(toolcrib("policy", "simulate", str(audit), "--json", *ruled).stdout)
+    assert {(row["effect"], row["calls"]) for row in made["decisions"]} == {
+        ("deny", 1),
+        ("allow", 2),
+        ("unknown", 1),
+    }
+    [unknown] = [row for row in made["decisions"] if row["effect"] == "unknown"]
+    assert unknown["reason"] == "no tool named 'math:evaluat'; did you mean 'math:evaluate'?"
+    shown = toolcrib("policy", "simulate", str(audit), *ruled).stderr
+    assert f"unknown: {unknown['reason']}" in shown
+    assert "`toolcrib list` shows the tools" in shown
+    audit.write_text("not json\n")
+    assert toolcrib("policy", "simulate", str(audit), *ruled).exit_code == 2
+
+
+def test_without_rules_there_is_nothing_to_explain(toolcrib: Any) -> None:
+    made = toolcrib("policy", "explain", "math:evaluate", "--demo")
+    assert (made.exit_code, "there are no rules" in made.stderr) == (2, True)
+    assert "Usage" not in made.stderr

@@ -1,0 +1,66 @@
+"""The verbs about named tokens, and the doors that the tokens open."""
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from toolcrib.crib import load
+from toolcrib.gateway.identity.identities import Identities
+
+
+def test_a_token_is_shown_once_and_kept_as_a_digest(toolcrib: Any) -> None:
+    made = toolcrib("token", "add", "ann", "--group", "staff", "--days", "90", "--json")
+    assert made.exit_code == 0, made.stderr
+    secret = json.loads(made.stdout)["token"]
+    text = Path("toolcrib.toml").read_text()
+    kept = tomllib.loads(text)["gateway"]["tokens"]["ann"]
+    assert secret not in text
+    assert kept["hash"] == f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
+    assert kept["groups"] == ["staff"]
+    (listed,) = json.loads(toolcrib("token", "list", "--json").stdout)["tokens"]
+    assert (listed["name"], listed["groups"], "hash" in listed) == ("ann", ["staff"], False)
+
+
+def test_what_else_stands_in_the_file_stays(toolcrib: Any) -> None:
+    Path("toolcrib.toml").write_text("# mine\ntimeout = 5\n\n[gateway]\nport = 9000  # high\n")
+    assert toolcrib("token", "add", "ann").exit_code == 0
+    text = Path("toolcrib.toml").read_text()
+    assert "# mine" in text
+    assert "port = 9000  # high" in text
+    assert toolcrib("token", "revoke", "ann").exit_code == 0
+    assert "ann" not in Path("toolcrib.toml").read_text()
+
+
+def test_revoking_the_last_token_lets_nobody_in(toolcrib: Any) -> None:
+    toolcrib("token", "add", "ann")
+    assert toolcrib("token", "revoke", "ann").exit_code == 0
+    settings = load(Path("toolcrib.toml")).gateway
+    assert settings.tokens == {}
+    assert Identities.of(settings, None).asks
+    assert not Identities.of(load({}).gateway, None).asks
+    toolcrib("token", "add", "bob")
+    assert list(load(Path("toolcrib.toml")).gateway.tokens or {}) == ["bob"]
+
+
+def test_a_list_without_tokens_says_how_to_make_one(toolcrib: Any) -> None:
+    assert "toolcrib token add NAME" in toolcrib("token", "list").stderr
+
+
+def test_a_name_is_given_once_unless_it_is_forced(toolcrib: Any) -> None:
+    first = toolcrib("token", "add", "ann").stdout
+    made = toolcrib("token", "add", "ann")
+    assert (made.exit_code, "--force replaces it" in made.stderr) == (2, True)
+    assert toolcrib("token", "add", "ann", "--force").stdout != first
+
+
+def test_a_token_that_is_not_there_cannot_be_taken_back(toolcrib: Any) -> None:
+    toolcrib("token", "add", "ann")
+    made = toolcrib("token", "revoke", "anne")
+    assert (made.exit_code, "did you mean 'ann'?" in made.stderr) == (3, True)
+
+
+def test_a_file_for_servers_alone_has_no_tokens(toolcrib: Any, config: Any) -> None:
+    made = toolcrib("token", "add", "ann", "--config", config())
+    assert (made.exit_code, "toolcrib.toml" in made.stderr) == (2, True)

@@ -1,0 +1,337 @@
+"""Logging in: with a browser, with a device and as a program; and those that may not be believed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from execution.mcp.calling import call
+from execution.mcp.typed_server import app as mcp_app
+from execution.mcp.web import serving
+from execution.oauth.authority import Authority, authorities, browse, free_port, query_of
+
+from toolcrib.errors import ConfigError, LoginError, LoginRequiredError
+from toolcrib.execution.mcp import McpServers, ServerConfig
+from toolcrib.execution.oauth.login import log_in, log_out
+from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "5ecret of a client"  # noqa: S105 - of a client that is not there
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "TOOLCRIB_HOME": str(tmp_path), "TOOLCRIB_VAULT_KEY": "a key of many characters"}
+
+
+@pytest.fixture
+def authority() -> Iterator[Authority]:
+    with authorities() as running:
+        yield running
+
+
+async def logged_in(
+    authority: Authority, environ: dict[str, str], *, device: bool = False, within: float = 60.0, **auth: Any
+) -> tuple[StoredLogin, list[tuple[str, str | None]]]:
+    shown: list[tuple[str, str | None]] = []
+
+    def show(address: str, code: str | None) -> None:
+        shown.append((address, code))
+        if code is None:
+            browse(address)
+
+    config = ServerConfig(url=authority.url, auth=auth or None)
+    login = await log_in("one", config, show=show, device=device, within=within, environ=environ)
+    return login, shown
+
+
+async def echoed(authority: Authority, environ: dict[str, str], **auth: Any) -> Any:
+    settings = {"url": authority.url} | ({"auth": auth} if auth else {})
+    async with McpServers({"one": settings}, environ=environ) as servers:
+        return (await call(servers, "echo", {"text": "a"})).structured
+
+
+async def test_a_browser_is_sent_with_a_challenge_a_state_and_the_resource(
+    authority: Authority, environ: dict[str, str]
+) -> None:
+    login, [(address, _)] = await logged_in(authority, environ)
+    query = query_of(address)
+    assert query["code_challenge_method"] == "S256"
+    assert query["resource"] == authority.url
+    assert len(query["state"]) > 30
+    assert query["redirect_uri"].startswith("http://127.0.0.1:")
+    assert login.client_id == "client-0"
+    assert LoginVault(environ).get("one", authority.url) == login
+
+
+async def test_a_client_that_is_configured_is_not_registered(
+    authority: Authority, environ: dict[str, str]
+) -> None:
+    authority.clients["mine"] = SECRET
+    port = free_port()
+    auth = {"client_id": "mine", "client_secret": SECRET, "issuer": authority.issuer, "redirect_port": port}
+    login, [(address, _)] = await logged_in(authority, environ, **auth)
+    assert query_of(address)["client_id"] == "mine"
+    assert query_of(address)["redirect_uri"] == f"http://127.0.0.1:{port}/callback"
+    assert list(authority.clients) == ["mine"]
+    assert SECRET not in str(login.to_json())  # it stays in the configuration, where it can be changed
+    LoginVault(environ).put(login.replace(expires_at=1.0))
+    assert await echoed(authority, environ, **auth) == {"result": "a"}
+
+
+async def test_a_secret_that_was_changed_there_is_told_and_one_that_is_changed_here_too_works(
+    authority: Authority, environ: dict[str, str]
+) -> None:
+    authority.clients["mine"] = SECRET
+    auth = {"client_id": "mine", "client_secret": SECRET, "issuer": authority.issuer}
+    login, _ = await logged_in(authority, environ, **auth)
+    authority.clients["mine"] = "another 5ecret"
+    LoginVault(environ).put(login.replace(expires_at=1.0))
+    with pytest.raises(Exception, match="'invalid_client'; log in again: toolcrib login one"):
+        await echoed(authority, environ, **auth)
+    LoginVault(environ).put(login.replace(expires_at=1.0))
+    assert await echoed(authority, environ, **{**auth, "client_secret": "another 5ecret"}) == {"result": "a"}
+
+
+async def test_the_address_of_a_metadata_document_is_the_client_where_that_is_known(
+    environ: dict[str, str],
+) -> None:
+    document = "https://client.example.com/toolcrib.json"
+    metadata = {"client_id_metadata_document_supported": True}
+    with authorities(metadata=metadata) as authority:
+        authority.clients[document] = None
+        login, _ = await logged_in(authority, environ, client_id=document)
+        assert login.client_id == document
+    with authorities() as authority:
+        login, _ = await logged_in(authority, environ, client_id=document)
+        assert login.client_id == "client-0"
+
+
+async def test_a_device_is_shown_a_code_and_waits_until_it_was_entered(environ: dict[str, str]) -> None:
+    with authorities(pending=2) as authority:
+        login, shown = await logged_in(authority, environ, device=True)
+        assert shown == [(f"{authority.issuer}/enter", "ABCD-EFGH")]
+        assert [form["grant_type"].rpartition(":")[2] for form in authority.asked] == ["device_code"] * 3
+        assert login.refresh_token is not None
+        assert await echoed(authority, environ) == {"result": "a"}
+
+
+async def test_a_device_that_is_refused_is_told_so(environ: dict[str, str]) -> None:
+    with (
+        authorities(broken=(400, {"error": "access_denied"})) as authority,
+        pytest.raises(LoginError, match="access_denied"),
+    ):
+        await logged_in(authority, environ, device=True)
+    with (
+        authorities(metadata={"device_authorization_endpoint": None}) as authority,
+        pytest.raises(LoginError, match="knows no login by device; leave --device out"),
+    ):
+        await logged_in(authority, environ, device=True)
+    with (
+        authorities(registers=False) as authority,
+        pytest.raises(LoginError, match="registers no clients; set a client_id"),
+    ):
+        await logged_in(authority, environ, device=True)
+
+
+async def test_a_program_has_access_with_its_secret_and_needs_no_login(
+    authority: Authority, environ: dict[str, str]
+) -> None:
+    authority.clients["nightly"] = SECRET
+    auth = {
+        "mode": "client_credentials",
+        "client_id": "nightly",
+        "client_secret": SECRET,
+        "issuer": authority.issuer,
+    }
+    assert await echoed(authority, environ, **auth) == {"result": "a"}
+    assert await echoed(authority, environ, **auth) == {"result": "a"}
+    assert [form["grant_type"] for form in authority.asked] == ["client_credentials"]
+    authority.tokens.clear()
+    assert await echoed(authority, environ, **auth) == {"result": "a"}
+    authority.clients["nightly"] = "another 5ecret"
+    authority.tokens.clear()
+    with pytest.raises(Exception, match="'invalid_client'; check the client_id and its secret"):
+        await echoed(authority, environ, **auth)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        rsa.generate_private_key(65537, 2048),
+        ec.generate_private_key(ec.SECP256R1()),
+        ed25519.Ed25519PrivateKey.generate(),
+    ],
+    ids=["RSA", "EC", "Ed25519"],
+)
+async def test_a_program_can_sign_with_a_key_instead(
+    authority: Authority, environ: dict[str, str], tmp_path: Path, key: Any
+) -> None:
+    file = tmp_path / "key.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    authority.clients["nightly"] = None
+    auth = {"mode": "client_credentials", "client_id": "nightly", "private_key": str(file)}
+    assert await echoed(authority, environ, **auth) == {"result": "a"}
+    file.write_text("nonsense")
+    authority.tokens.clear()
+    with pytest.raises(Exception, match="the private_key cannot be used"):
+        await echoed(authority, environ, **auth)
+
+
+@pytest.mark.parametrize("skew", [120.0, -120.0])
+async def test_a_program_that_signs_has_access_where_the_clocks_differ_by_two_minutes(
+    environ: dict[str, str], tmp_path: Path, skew: float
+) -> None:
+    file = tmp_path / "key.pem"
+    key = ec.generate_private_key(ec.SECP256R1())
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with authorities(skew=skew) as authority:
+        auth = {"mode": "client_credentials", "client_id": "nightly", "private_key": str(file)}
+        assert await echoed(authority, environ, **auth) == {"result": "a"}
+
+
+async def test_a_logout_shows_its_client_as_the_login_did(
+    authority: Authority, environ: dict[str, str]
+) -> None:
+    authority.clients["mine"] = SECRET
+    auth = {"client_id": "mine", "client_secret": SECRET, "issuer": authority.issuer}
+    await logged_in(authority, environ, **auth)
+    config = ServerConfig(url=authority.url, auth=auth)
+    assert await log_out("one", config, environ=environ) == (True, True)
+    assert authority.refreshes == {}
+
+
+UNBELIEVED = {
+    "mixed-up issuer": ({"answer": {"iss": "https://mixed.example.com"}}, "iss mismatch"),
+    "no issuer where one is promised": (
+        {"metadata": {"authorization_response_iss_parameter_supported": True}},
+        "missing iss",
+    ),
+    "another issuer's metadata": ({"metadata": {"issuer": "https://mixed.example.com"}}, "issuer mismatch"),
+    "tokens over plain HTTP": ({"metadata": {"token_endpoint": "http://as.example.com/token"}}, "not secure"),
+    "a page over plain HTTP": (
+        {"metadata": {"authorization_endpoint": "http://as.example.com/authorize"}},
+        "not secure",
+    ),
+    "an injected code": ({"answer": {"code": "of-somebody-else"}}, "invalid_grant"),
+    "an error": ({"answer": {"error": "access_denied"}}, "it was refused: access_denied"),
+    "no code": ({"answer": {"code": ""}}, "there is no code"),
+}
+
+
+@pytest.mark.parametrize(("behaviour", "reason"), UNBELIEVED.values(), ids=UNBELIEVED)
+async def test_what_cannot_be_believed_ends_the_login_and_nothing_is_kept(
+    environ: dict[str, str], behaviour: dict[str, Any], reason: str
+) -> None:
+    with authorities(**behaviour) as authority:
+        with pytest.raises(LoginError, match=reason):
+            await logged_in(authority, environ)
+        assert LoginVault(environ).get("one", authority.url) is None
+        assert authority.tokens == {}
+
+
+async def test_another_state_is_not_waited_for_in_vain(authority: Authority, environ: dict[str, str]) -> None:
+    authority.answer = {"state": "of-an-attacker"}
+    with pytest.raises(LoginError, match="nobody has logged in within 1 s"):
+        await logged_in(authority, environ, within=1.0)
+    assert authority.asked == []
+
+
+@pytest.mark.parametrize("mode", ["browser", "device", "program"])
+async def test_credentials_go_to_the_configured_issuer_alone(
+    authority: Authority, environ: dict[str, str], mode: str
+) -> None:
+    authority.clients["mine"] = SECRET
+    auth = {"client_id": "mine", "client_secret": SECRET, "issuer": "https://as.example.com"}
+    auth |= {"mode": "client_credentials"} if mode == "program" else {}
+    with pytest.raises(LoginError, match=r"the configuration says https://as.example.com"):
+        await logged_in(authority, environ, device=mode == "device", **auth)
+    assert authority.asked == []
+
+
+async def test_a_resource_that_another_server_claims_is_refused(environ: dict[str, str]) -> None:
+    with authorities() as authority, authorities() as other:
+        url, authority.url = authority.url, other.url
+        config = ServerConfig(url=url)
+        for device in (False, True):
+            with pytest.raises(LoginError, match=r"does not match|it says that it is"):
+                await log_in("one", config, show=lambda *_: None, device=device, environ=environ)
+
+
+async def test_a_server_that_wants_no_login_says_so(environ: dict[str, str]) -> None:
+    with serving(mcp_app("json")) as address:
+        config = ServerConfig(url=f"{address}/mcp")
+        with pytest.raises(LoginError, match="it wants no login"):
+            await log_in("one", config, show=lambda *_: None, environ=environ)
+    nowhere = ServerConfig(url=f"http://127.0.0.1:{free_port()}/mcp")
+    with pytest.raises(LoginError, match="nothing listens at"):
+        await log_in("one", nowhere, show=lambda *_: None, environ=environ)
+    with pytest.raises(LoginError, match="it is started here"):
+        await log_in("one", ServerConfig(command="x"), show=lambda *_: None, environ=environ)
+    headed = ServerConfig(url="https://example.com/mcp", headers={"Authorization": "x"})
+    with pytest.raises(LoginError, match="have an Authorization header"):
+        await log_in("one", headed, show=lambda *_: None, environ=environ)
+
+
+async def test_a_port_that_is_taken_is_told(authority: Authority, environ: dict[str, str]) -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as taken:
+        port = taken.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - anyio's
+        with pytest.raises(LoginError, match=f"port {port} is taken"):
+            await logged_in(authority, environ, redirect_port=port)
+
+
+@pytest.mark.parametrize(
+    ("auth", "reason"),
+    [
+        ({"mode": "per_person"}, "/auth/mode"),
+        ({"mode": "exchange"}, "the mode 'exchange' needs a client_id"),
+        ({"mode": "exchange", "client_id": "c"}, "needs either a client_secret or a private_key"),
+        (
+            {"mode": "exchange", "client_id": "c", "private_key": "k"},
+            "needs the issuer that the tokens of clients may be sent to",
+        ),
+        ({"mode": "per_user", "audience": "a"}, "an audience is for the mode 'exchange'"),
+        ({"mode": "client_credentials"}, "needs a client_id"),
+        ({"mode": "client_credentials", "client_id": "c"}, "needs either a client_secret or a private_key"),
+        ({"client_id": "c", "client_secret": "s"}, "needs the issuer that it may be sent to"),
+        ({"client_secret": "s"}, "needs its client_id"),
+        ({"private_key": "k"}, "is for the modes 'client_credentials' and 'exchange'"),
+        ({"clientid": "c"}, "/auth/clientid"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(auth: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        ServerConfig(url="https://example.com/mcp", auth=auth)
+    with pytest.raises(ConfigError, match="is for a server that is reached at a 'url'"):
+        ServerConfig(command="x", auth={})
+
+
+def test_variables_in_the_settings_are_filled_in() -> None:
+    auth = {
+        "mode": "client_credentials",
+        "client_id": "c",
+        "client_secret": "${S}",
+        "issuer": "https://a.example.com",
+    }
+    config = ServerConfig(url="https://example.com/mcp", auth=auth)
+    assert config.expanded({"S": SECRET}).auth.client_secret == SECRET
+    assert SECRET not in repr(config.expanded({"S": SECRET}))
+    with pytest.raises(ConfigError, match="/auth/client_secret: the variable 'S' is not set"):
+        config.expanded({})
+    assert not config.reaches_as(config.replace(auth=None))
+
+
+async def test_after_a_refused_login_the_server_still_says_how_to_log_in(
+    authority: Authority, environ: dict[str, str]
+) -> None:
+    authority.answer = {"error": "access_denied"}
+    with pytest.raises(LoginError):
+        await logged_in(authority, environ)
+    async with McpServers({"one": {"url": authority.url}}, environ=environ) as servers:
+        with pytest.raises(LoginRequiredError):
+            await servers.tools("one")
