@@ -234,6 +234,21 @@ MEMORY = (
         {"monty": unsupported, "process": harmless | memory | slow},
     ),
     _made("memory", "a wide format", "x = f'{1:>10000000000}'", {"monty": slow | memory, "process": memory}),
+    _made("memory", "a text that is filled up", "__out = len('1'.zfill(10**10))", _both(memory)),
+    _made(
+        "memory",
+        "a replacement that multiplies",
+        "x = 'a' * 10**5\n__out = len(x.replace('a', x))",
+        _both(memory),
+    ),
+    _made("memory", "a width that is an argument", "__out = len('%*d' % (10**9, 1))", _both(memory)),
+    _made("memory", "sums of lists", "__out = len(sum([[1] * 10**5] * 10**5, []))", _both(memory | slow)),
+    _made(
+        "memory",
+        "kernel buffers of pipes",
+        "import fcntl, os\nmade = 0\ntry:\n    while made < 10000:\n        read, write = os.pipe()\n        os.set_blocking(write, False)\n        os.write(write, b'x' * 65536)\n        made += 1\nexcept OSError:\n    pass\n__out = made",
+        {"monty": unsupported, "process": gives("at most 1,000", lambda made: made <= 1_000) | memory},
+    ),
     _made(
         "memory",
         "regular expression over a long text",
@@ -561,6 +576,18 @@ KERNEL = (
             | gives("refused", lambda got: got == [-1, False])
             | violates,
         },
+    ),
+    _made(
+        "kernel",
+        "system calls under other numbers (x32)",
+        "import ctypes, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n__out = [libc.syscall(0x40000000 | number, 0, 0, 0) for number in (39, 57, 101, 272)]",
+        {"monty": unsupported, "process": violates | gives("refused", lambda got: set(got) == {-1})},
+    ),
+    _made(
+        "kernel",
+        "memory, queues and files that have no name",
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n__out = [libc.shmget(7, 1 << 20, 0o1666), libc.msgget(7, 0o1666), libc.semget(7, 1, 0o1666), libc.memfd_create(b'x', 0)]",
+        {"monty": unsupported, "process": gives("refused", lambda got: set(got) == {-1})},
     ),
     _made(
         "kernel",
@@ -1096,8 +1123,10 @@ TOOLS = (
 )
 
 FORGE = """
-import os, stat, json
-ends = []
+import os, stat, json, sys
+ends, mark = [], b""
+if sys.platform == "wasi":  # where frames are printed, each after a mark
+    ends, mark = [1], calc._Namespace__client._line._mark
 for fd in range(3, 1024):
     try:
         mode = os.fstat(fd).st_mode
@@ -1107,7 +1136,7 @@ for fd in range(3, 1024):
         ends.append(fd)
 def send(data):
     for fd in ends:
-        rest = data
+        rest = mark + data
         try:
             while rest:
                 rest = rest[os.write(fd, rest):]
@@ -1288,5 +1317,55 @@ def _told(attack: Attack) -> Attack:
     return replace(attack, expected={kind: end for kind, end in attack.expected.items() if kind != "unsafe"})
 
 
+_OWN = ("got 'guest\\n'", "got b''", "got b'1\\n'")
+
+
+def _own_alone(value: Any) -> bool:
+    """Return whether attempts came to nothing, or to what a container has of its own: a name, an empty file."""
+    return all(tried in _OWN or all_refused([tried]) for tried in value)
+
+
+_CONTAINER = {
+    "host files": gives("refused, or the container's own", _own_alone),
+    "devices and kernel files": gives("refused, or empty", _own_alone),
+}
+"""How attacks on `docker` end otherwise than on `process`, which has the same interpreter and filter."""
+_GVISOR = {"very many prints": gives("cut", lambda value: value == "printed") | slow | deadline}
+"""How they end on `gvisor` otherwise than on `docker`."""
+_ABSENT_IN_WASM = {
+    *("`bytearray` and `mmap`", "`os.fork`", "fork bomb", "`os.system`", "`os.exec` and `os.posix_spawn`"),
+    *("killing everything", "crashing itself", "children that outlive it", "priority and own limits"),
+    *("clock", "host name", "system calls through `ctypes`", "`execve` through `ctypes`"),
+    *("`prctl` and new privileges", "out-of-band bytes on sockets", "writable and executable memory"),
+    *(
+        "terminal injection",
+        "walk over the subclasses",
+        "pickle",
+        "memory, queues and files that have no name",
+    ),
+    *("system calls under other numbers (x32)", "kernel buffers of pipes"),
+}
+_WASM = {
+    **dict.fromkeys(_ABSENT_IN_WASM, unsupported),
+    "`'a' * 10**10`": raises("OverflowError"),
+    "`'a' * 10**10`, caught": raises("OverflowError"),
+    "a wide format": raises("ValueError"),
+    "a text that is filled up": raises("OverflowError"),
+    "a replacement that multiplies": raises("OverflowError"),
+    "deeply nested code": raises("SyntaxError", "RecursionError", "MemoryError") | memory,
+    "outputs closed": violates,
+    "two times `done` at once": violates | gives("the first", lambda value: value == 1),
+}
+"""How they end on `wasm`, which has 32 bits and no system, otherwise than on `process`."""
+
+
+def _everywhere(attack: Attack) -> Attack:
+    """Return an attack with how it ends on the backends that run the same guest as `process`."""
+    base, name = attack.expected["process"], attack.name
+    docker = _CONTAINER.get(name, base)
+    more = {"docker": docker, "gvisor": _GVISOR.get(name, docker), "wasm": _WASM.get(name, base)}
+    return replace(attack, expected={**attack.expected, **more})
+
+
 _ALL = (*TIME, *MEMORY, *PROCESSES, *FILES, *NETWORK, *KERNEL, *LANGUAGE, *OUTPUT, *TOOLS, *FRAMES)
-ATTACKS = tuple(map(_told, _ALL))
+ATTACKS = tuple(_everywhere(_told(attack)) for attack in _ALL)

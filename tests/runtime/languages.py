@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 __all__ = ["PROGRAMS", "SAMPLE", "Program", "Verdict"]
 
-Verdict = Literal["runs", "unsupported"]
-"""`unsupported`: the error says that the language of the sandbox lacks it."""
+Verdict = Literal["runs", "unsupported", "crashes"]
+"""`unsupported`: the error says that the language of the sandbox lacks it; `crashes`: its stack is too small."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Code, its value, and what becomes of it on Monty; everywhere else it must run."""
+    """Code, its value, and what becomes of it on Monty and in WebAssembly; everywhere else it must run."""
 
     name: str
     code: str
@@ -24,7 +24,10 @@ class Program:
 
     def verdict(self, kind: str) -> Verdict:
         """Return what becomes of it on a backend."""
-        return self.monty if kind == "monty" else "runs"
+        return self.monty if kind == "monty" else WASM.get(self.name, "runs") if kind == "wasm" else "runs"
+
+
+WASM: dict[str, Verdict] = {"functools.lru_cache": "crashes"}
 
 
 MONTY: dict[str, Verdict] = {

@@ -3,12 +3,15 @@
 How runs end, which takes long to see, is tried on the backend with most processes, and on the others in proofs.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from contracts.sandbox import SandboxContract, SandboxEndingContract
+from runtime.backends import BACKENDS
+from runtime.engines import running
 
 from toolcrib.runtime import Sandbox
+from toolcrib.runtime.docker import DockerSandbox, GvisorSandbox
 from toolcrib.runtime.monty import MontySandbox
 from toolcrib.runtime.process import ProcessSandbox
 from toolcrib.runtime.unsafe import UnsafeSandbox
@@ -29,6 +32,30 @@ class MontyAlone:
 class Process:
     def make(self) -> Sandbox:
         return ProcessSandbox()
+
+
+class Docker:
+    def make(self) -> Sandbox:
+        return DockerSandbox(warm=1)
+
+
+class Gvisor:
+    def make(self) -> Sandbox:
+        return GvisorSandbox(warm=1)
+
+
+class Wasm:
+    def make(self) -> Sandbox:
+        return BACKENDS["wasm"]()
+
+
+class Contained:
+    """Guests that are no descendants of their host, but containers that its engine knows."""
+
+    guests: ClassVar[str] = "__import__('runtime.engines').engines.running(own=True)"
+
+    def alive(self, guest: Any) -> bool:
+        return guest in running()
 
 
 class Unsafe:
@@ -57,6 +84,24 @@ class TestProcess(Process, SandboxContract):
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("needs_docker")
+class TestDocker(Docker, SandboxContract):
+    profiles: ClassVar[set[str]] = {"dev", "standard", "hardened"}
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("needs_docker")
+class TestGvisor(Gvisor, SandboxContract):
+    profiles: ClassVar[set[str]] = {"dev", "standard", "hardened"}
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("needs_wasm")
+class TestWasm(Wasm, SandboxContract):
+    profiles: ClassVar[set[str]] = {"dev", "standard", "hardened"}
+
+
+@pytest.mark.proof
 class TestUnsafe(Unsafe, SandboxContract):
     profiles: ClassVar[set[str]] = {"dev"}
 
@@ -79,4 +124,22 @@ class TestProcessEnding(Process, SandboxEndingContract):
 
 @pytest.mark.proof
 class TestUnsafeEnding(Unsafe, SandboxEndingContract):
+    pass
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("needs_docker")
+class TestDockerEnding(Docker, Contained, SandboxEndingContract):
+    pass
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("needs_docker")
+class TestGvisorEnding(Gvisor, Contained, SandboxEndingContract):
+    pass
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("needs_wasm")
+class TestWasmEnding(Wasm, SandboxEndingContract):
     pass

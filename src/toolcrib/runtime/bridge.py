@@ -4,7 +4,7 @@ The guest is never believed: how many calls there were, what they were given and
 host saw, and no answer, and no silence, of the guest changes it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from inspect import signature
 from time import perf_counter
@@ -13,12 +13,20 @@ from typing import Any, Protocol
 import anyio
 
 from toolcrib.concurrency.background import given_up_after
-from toolcrib.errors import LimitExceededError, SandboxViolationError, ToolcribError, ToolError, explain
-from toolcrib.execution.chain import Around, ChainLimits, RunTool, run_chain
+from toolcrib.errors import (
+    LimitExceededError,
+    SandboxViolationError,
+    SnapshotError,
+    ToolcribError,
+    ToolError,
+    explain,
+)
+from toolcrib.execution.chain import PLACE, Around, ChainLimits, RunTool, run_chain
 from toolcrib.execution.chain.chain import invalid, read_chain
 from toolcrib.model import ToolCallRecord, ToolGateway
 from toolcrib.model.plain import measure
-from toolcrib.redaction import said_by
+from toolcrib.model.protocols import Journal
+from toolcrib.redaction import error_text
 from toolcrib.runtime.guest_errors import GuestError, as_guest_error
 from toolcrib.runtime.plain import VALUE_BYTES, bound, found_tools, plain, read_arguments, room_for
 from toolcrib.runtime.records import Limits
@@ -72,9 +80,16 @@ class Bridge:
     """
 
     def __init__(
-        self, gateway: ToolGateway, names: GuestNames, limits: Limits, *, end: Callable[[], None]
+        self,
+        gateway: ToolGateway,
+        names: GuestNames,
+        limits: Limits,
+        *,
+        end: Callable[[], None],
+        journal: Journal | None = None,
     ) -> None:
         self._gateway = gateway
+        self._journal = journal
         self._names = names
         self._limits = limits
         self._end = end
@@ -101,8 +116,18 @@ class Bridge:
         self._fail(failure)
         return failure
 
-    async def call(self, path: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a call in the guest gives, as JSON.
+    def restore(self, keys: Collection[str]) -> None:
+        """Take up these calls of an earlier part of a durable run, which are not asked for again."""
+        for call in () if self._journal is None else self._journal.answered():
+            if call.key.partition("/")[0] in keys:
+                entry = self._counted(call.tool_id, call.args)
+                if call.error is None:
+                    entry.succeed(call.result, call.duration)
+                else:
+                    entry.fail(call.error, call.duration)
+
+    async def call(self, path: str, args: Sequence[Any], kwargs: Mapping[str, Any], key: str = "") -> Any:
+        """Return what a call in the guest gives, as JSON; the key is what a journal knows the call by.
 
         Raises:
             GuestError: what to raise in the guest.
@@ -115,11 +140,11 @@ class Bridge:
         try:
             meant, parameters = self._meant(path)
             given = bound(path, read_arguments(args), read_arguments(kwargs), parameters)
-            return await (self._serve if path in FUNCTIONS else self._run)(meant, given)
+            return await (self._serve if path in FUNCTIONS else self._run)(meant, given, key)
         except GuestError:
             self._look()
             raise
-        except LimitExceededError as error:
+        except (LimitExceededError, SnapshotError) as error:
             self._fail(error)
             raise
         except Exception as error:  # whatever a gateway raises, the guest gets it, and may go on
@@ -145,13 +170,13 @@ class Bridge:
             self._fail(failure)
             raise failure
 
-    async def _serve(self, path: str, options: dict[str, Any]) -> Any:
+    async def _serve(self, path: str, options: dict[str, Any], key: str) -> Any:
         """Return what one of the guest's own functions gives."""
         _check(path, options)
         if path == "run_tool":
-            return await self._run(options["tool_id"], options.get("args") or {})
+            return await self._run(options["tool_id"], options.get("args") or {}, key)
         if path == "run_chain":
-            return await self._run_chain(options["steps"])
+            return await self._run_chain(options["steps"], key)
         self._look()
         async with self._turns:
             if path == "search_tools":
@@ -160,11 +185,13 @@ class Bridge:
             described = await self._gateway.describe(options["tool_id"], options.get("level", "schema"))
             return room_for(plain(described), self._limits)
 
-    async def _run(self, reference: str, args: dict[str, Any]) -> Any:
-        result = await self._called(reference, args, partial(self._gateway.run, reference, args))
+    async def _run(self, reference: str, args: dict[str, Any], key: str) -> Any:
+        result = await self._called(reference, args, partial(self._gateway.run, reference, args), key)
         return room_for(plain(getattr(result, "structured", result)), self._limits)
 
-    async def _called(self, reference: str, args: dict[str, Any], call: Callable[[], Awaitable[Any]]) -> Any:
+    async def _called(
+        self, reference: str, args: dict[str, Any], call: Callable[[], Awaitable[Any]], key: str
+    ) -> Any:
         """Return what a call gives, which is counted before it begins and noted however it ends."""
         try:
             entry = self._counted(reference, args)
@@ -175,7 +202,11 @@ class Bridge:
             entry.begin()
             started = perf_counter()
             try:
-                result = await given_up_after(_PATIENCE, call)
+                if self._journal is None:
+                    result = await given_up_after(_PATIENCE, call)
+                else:
+                    make = partial(given_up_after, _PATIENCE, call)
+                    result = await self._journal.call(key, reference, args, make)
             except BaseException as error:
                 entry.fail(error, perf_counter() - started)
                 raise
@@ -200,15 +231,16 @@ class Bridge:
         self._calls.append(_CallEntry(tool_id, args))
         return self._calls[-1]
 
-    def _around(self, run: RunTool) -> RunTool:
+    def _around(self, key: str, run: RunTool) -> RunTool:
         """Have each call of a chain counted and noted like all others."""
 
         async def follow(tool_id: str, args: dict[str, Any], within: float | None) -> Any:
-            return await self._called(tool_id, args, partial(run, tool_id, args, within))
+            call = partial(run, tool_id, args, within)
+            return await self._called(tool_id, args, call, f"{key}/{PLACE.get()}")
 
         return follow
 
-    async def _run_chain(self, steps: list[Any]) -> Any:
+    async def _run_chain(self, steps: list[Any], key: str) -> Any:
         size, before = _chain_size(steps), len(self._calls)
         if size > self._limits.max_chain_steps:
             message = f"a chain of {size} steps, where {self._limits.max_chain_steps} are allowed"
@@ -216,7 +248,7 @@ class Bridge:
         left = self._limits.max_tool_calls - before
         limits = ChainLimits(max_steps=self._limits.max_chain_steps, max_calls=left + 1)
         try:
-            result = await _follow_chain(self._gateway, steps, self._around, limits)
+            result = await _follow_chain(self._gateway, steps, partial(self._around, key), limits)
         finally:
             if len(self._calls) == before:
                 self._look()
@@ -298,7 +330,7 @@ class _CallEntry:
         if not isinstance(error, Exception):
             self.record = self._made(duration, error="it was cancelled")
             return
-        message = explain(error)["message"] if isinstance(error, ToolcribError) else said_by(error)
+        message = explain(error)["message"] if isinstance(error, ToolcribError) else error_text(error)
         op = error.op if isinstance(error, ToolError) else None
         kind = (getattr(error, "backend", None) or "").partition(":")[0] or None
         self.record = self._made(duration, error=message, error_op=op, backend_kind=kind)

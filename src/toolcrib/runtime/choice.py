@@ -18,6 +18,9 @@ UNSAFE: Final = "unsafe"
 _BUILT_IN = {
     "monty": "toolcrib.runtime.monty:MontySandbox",
     "process": "toolcrib.runtime.process:ProcessSandbox",
+    "docker": "toolcrib.runtime.docker:DockerSandbox",
+    "gvisor": "toolcrib.runtime.docker:GvisorSandbox",
+    "wasm": "toolcrib.runtime.wasm:WasmSandbox",
     "unsafe": "toolcrib.runtime.unsafe:UnsafeSandbox",
 }
 
@@ -30,8 +33,8 @@ def kinds() -> tuple[str, ...]:
 def backends() -> dict[str, BackendInfo]:
     """Return every kind of sandbox, and in its details whether it can run here.
 
-    >>> sorted(backends())[:3]
-    ['monty', 'process', 'unsafe']
+    >>> list(backends())[:6]
+    ['monty', 'process', 'docker', 'gvisor', 'wasm', 'unsafe']
     """
     return {kind: _info(kind) for kind in kinds()}
 

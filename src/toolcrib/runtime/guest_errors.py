@@ -13,7 +13,7 @@ from toolcrib.errors import (
     ValidationError,
     explain,
 )
-from toolcrib.redaction import said_by, scrub
+from toolcrib.redaction import error_text, scrub
 
 __all__ = ["ELSEWHERE", "GuestError", "as_guest_error", "lacks"]
 
@@ -52,7 +52,7 @@ def as_guest_error(error: BaseException, args: Any = None) -> GuestError:
     """
     kind = next((name for known, name in _KINDS if isinstance(error, known)), "RuntimeError")
     if not isinstance(error, ToolcribError):  # foreign, and its text may contain anything
-        return GuestError(kind, said_by(error, args))
+        return GuestError(kind, error_text(error, args))
     pointers = [problem.path for problem in getattr(error, "problems", ())]
     return GuestError(kind, scrub(explain(error)["message"], [args, pointers]))
 

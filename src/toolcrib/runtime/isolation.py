@@ -15,6 +15,7 @@ from types import ModuleType
 from toolcrib.errors import RuntimeUnavailableError
 
 __all__ = [
+    "FILTER_REMEDY",
     "GUEST_UID",
     "INTERPRETER",
     "PATIENCE",
@@ -23,6 +24,7 @@ __all__ = [
     "SyscallPolicy",
     "bind_read_only",
     "compile_filter",
+    "find_filter",
     "try_command",
 ]
 
@@ -240,6 +242,18 @@ def compile_filter(policy: SyscallPolicy) -> bytes:
         program.export_bpf(file)
         file.seek(0)
         return file.read()
+
+
+FILTER_REMEDY = "for the profile 'hardened': pip install 'toolcrib[code]', apt install libseccomp2"
+"""What to do where `find_filter` finds none."""
+
+
+def find_filter(policy: SyscallPolicy) -> bytes | None:
+    """Return the filter, for whoever has another wall too; None where it cannot be made."""
+    try:
+        return compile_filter(policy)
+    except (RuntimeUnavailableError, OSError):
+        return None
 
 
 def _library(kind: str) -> ModuleType:

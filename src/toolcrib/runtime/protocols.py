@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from toolcrib.model import Tool
+from toolcrib.model.protocols import Journal
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Output, SecurityProfile
 
@@ -30,6 +31,8 @@ class Job:
     """The names that are asynchronous functions themselves; `run_tool` and its like are among them."""
     output: Output = field(compare=False)
     """Takes what the code prints, as it prints it, and keeps what the limits allow."""
+    journal: Journal | None = field(default=None, compare=False)
+    """Where a durable run is written down; only a sandbox whose attribute `durable` is true gets it."""
 
 
 @runtime_checkable

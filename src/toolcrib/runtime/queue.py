@@ -1,7 +1,7 @@
 """Whose code runs next: callers take turns, and none of them takes all places."""
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from math import ceil
 from time import monotonic
@@ -30,16 +30,16 @@ class RunQueue:
         self._kind = kind
         self._places = places
         self._most_of_one = max(1, places - places // _KEPT_FREE)
-        self._running: Counter[str | None] = Counter()
-        self._waiting: dict[str | None, deque[anyio.Event]] = {}
-        self._served: dict[str | None, int] = {}
+        self._running: Counter[Hashable | None] = Counter()
+        self._waiting: dict[Hashable | None, deque[anyio.Event]] = {}
+        self._served: dict[Hashable | None, int] = {}
         """When callers that are here got their last place, in places given."""
         self._given = 0
         self._typical = 1.0
         """Seconds that a run takes, of late."""
 
     @asynccontextmanager
-    async def turn(self, caller: str | None) -> AsyncIterator[None]:
+    async def turn(self, caller: Hashable | None) -> AsyncIterator[None]:
         """Wait for a place, and have it until the end.
 
         Raises:
@@ -59,7 +59,7 @@ class RunQueue:
         seconds = ceil(max(1.0, self._typical * (waiting + 1) / self._places))
         return RuntimeUnavailableError(self._kind, reason, retry_after=float(seconds))
 
-    async def _enter(self, caller: str | None) -> None:
+    async def _enter(self, caller: Hashable | None) -> None:
         if caller not in self._waiting and self._has_place(caller):
             self._give(caller)
             return
@@ -76,7 +76,7 @@ class RunQueue:
                 self._remove(caller, admitted)
             raise
 
-    def _check(self, caller: str) -> None:
+    def _check(self, caller: Hashable) -> None:
         """Refuse a run where too many wait."""
         own = len(self._waiting.get(caller, ()))
         if own >= _MAX_OF_ONE:
@@ -85,16 +85,16 @@ class RunQueue:
         if waiting >= _MAX_WAITING:
             raise self.busy(f"{waiting} runs wait already")
 
-    def _has_place(self, caller: str | None) -> bool:
+    def _has_place(self, caller: Hashable | None) -> bool:
         is_full = self._running.total() >= self._places
         return not is_full and (caller is None or self._running[caller] < self._most_of_one)
 
-    def _give(self, caller: str | None) -> None:
+    def _give(self, caller: Hashable | None) -> None:
         self._running[caller] += 1
         self._given += 1
         self._served[caller] = self._given
 
-    def _leave(self, caller: str | None) -> None:
+    def _leave(self, caller: Hashable | None) -> None:
         self._running[caller] -= 1
         while ready := [name for name in self._waiting if self._has_place(name)]:
             chosen = min(ready, key=lambda name: (self._running[name], self._served.get(name, 0)))
@@ -104,14 +104,14 @@ class RunQueue:
             first.set()
         self._forget(caller)
 
-    def _remove(self, caller: str | None, admitted: anyio.Event) -> None:
+    def _remove(self, caller: Hashable | None, admitted: anyio.Event) -> None:
         runs = self._waiting[caller]
         runs.remove(admitted)
         if not runs:
             del self._waiting[caller]
         self._forget(caller)
 
-    def _forget(self, caller: str | None) -> None:
+    def _forget(self, caller: Hashable | None) -> None:
         """Forget a caller that has nothing here any more."""
         if not self._running[caller] and caller not in self._waiting:
             del self._running[caller]

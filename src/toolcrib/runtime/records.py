@@ -1,5 +1,6 @@
 """Requests to a sandbox, limits, output and results."""
 
+from collections.abc import Container
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -7,6 +8,8 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import Problem, ToolcribError, ValidationError
+from toolcrib.execution.chain import ChainStep
+from toolcrib.execution.chain.from_code import read_steps
 from toolcrib.model import ToolCallRecord
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import choose
@@ -170,6 +173,23 @@ class ExecuteResult(Record):
     """Which limits held there."""
     notes: tuple[str, ...] = ()
     """What else happened on the way, such as moving to another backend."""
+    run_id: str | None = None
+    """The durable run that this was, which `resume` takes."""
+    code: str = Field(default="", repr=False)
+    """The code, where it ran to its end; not part of the JSON form."""
+
+    def to_chain(self) -> tuple[ChainStep, ...]:
+        """Return the steps of a chain that makes the same calls, where the code just makes one after another.
+
+        Raises:
+            NotStraightLineError: the code does more than a chain can, or did not run to its end.
+        """
+        return read_steps(self.code, self.tool_calls)
+
+    def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
+        """Return the JSON form, without the code."""
+        names = type(self).model_fields
+        return super().to_json(without={"code"} | {name for name in names if name in without})
 
 
 class Output:
@@ -194,6 +214,16 @@ class Output:
         room = self._limit - len(kept)
         kept += data[:room]
         self._lost[stream] += max(0, len(data) - room)
+
+    def dump(self) -> dict[str, Any]:
+        """Return everything as JSON, for `load`."""
+        return {name: [kept.decode("latin-1"), self._lost[name]] for name, kept in self._kept.items()}
+
+    def load(self, dumped: dict[str, Any]) -> None:
+        """Go on from what was dumped."""
+        for name in self._kept:
+            text, self._lost[name] = dumped[name]
+            self._kept[name] = bytearray(text.encode("latin-1"))
 
     def text(self, stream: Stream) -> str:
         """Return what was kept, with a last line about how much was not."""

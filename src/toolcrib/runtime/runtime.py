@@ -1,7 +1,7 @@
 """Runs untrusted code that calls tools, within limits that the host keeps."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
@@ -24,6 +24,7 @@ from toolcrib.errors import (
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model import LocalTool, Tool, ToolGateway
 from toolcrib.model.plain import measure
+from toolcrib.model.protocols import Journal
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.check import Checker
 from toolcrib.runtime.check.context import Engine
@@ -55,8 +56,15 @@ class Attempt:
     Everything happens within `deadline`, which ends at the caller's deadline or when the bridge ends the run.
     """
 
-    def __init__(self, request: ExecuteRequest, gateway: ToolGateway, caller: str | None) -> None:
+    def __init__(
+        self,
+        request: ExecuteRequest,
+        gateway: ToolGateway,
+        caller: Hashable | None,
+        journal: Journal | None = None,
+    ) -> None:
         self.request = request
+        self.journal = journal
         self.caller = caller
         self.queue: RunQueue | None = None
         """Where it waits for its turn, while it does."""
@@ -70,7 +78,8 @@ class Attempt:
     def begin(self, surface: Surface) -> None:
         """Begin with the names that the code has for tools, and with nothing called and printed."""
         self.surface = surface
-        self._bridge = Bridge(self._gateway, self.surface, self.request.limits, end=self.deadline.cancel)
+        limits, end = self.request.limits, self.deadline.cancel
+        self._bridge = Bridge(self._gateway, self.surface, limits, end=end, journal=self.journal)
         self._output = Output(limit=self.request.limits.output_bytes)
 
     def note(self, note: str | None) -> None:
@@ -101,6 +110,7 @@ class Attempt:
             names=self.surface.names,
             functions=self.surface.functions,
             output=self._output,
+            journal=self.journal,
         )
         try:
             value = await self.sandbox.run(job, self._bridge)
@@ -110,13 +120,15 @@ class Attempt:
             self.note("the code left nothing in `__out`, so there is no value")
         if self._bridge.failure is not None:
             raise self._bridge.failure
-        return self._result(self._checked(value))
+        return self._result(self._checked(value), code=self.request.code)
 
     def why_ended(self) -> LimitExceededError | SandboxViolationError:
         """Return why the run was cancelled."""
         failure = self._bridge.failure
         if isinstance(failure, LimitExceededError | SandboxViolationError):
             return failure
+        if failure is not None:
+            return SandboxViolationError(str(failure))
         return LimitExceededError("timeout", f"the code did not end within {self.request.timeout:g} s")
 
     def failed(self, error: Failure) -> Failure:
@@ -141,7 +153,7 @@ class Attempt:
             raise LimitExceededError("output_bytes", message)
         return value
 
-    def _result(self, value: Any) -> ExecuteResult:
+    def _result(self, value: Any, code: str = "") -> ExecuteResult:
         sandbox = self.sandbox
         nowhere = BackendInfo(kind=self.request.backend or "none", readiness="stub")
         enforced = LimitsEnforced() if sandbox is None else sandbox.enforces(self.request.limits)
@@ -155,6 +167,8 @@ class Attempt:
             backend=nowhere if sandbox is None else sandbox.info(),
             limits_enforced=enforced.replace(**ours),
             notes=self._notes,
+            run_id=None if self.journal is None else self.journal.run_id,
+            code=code,
         )
 
 
@@ -249,11 +263,18 @@ class Runtime:
         """
         return render(_records(tools), budget=budget)
 
-    async def execute(self, request: ExecuteRequest | str, *, caller: str | None = None) -> ExecuteResult:
+    async def execute(
+        self,
+        request: ExecuteRequest | str,
+        *,
+        caller: Hashable | None = None,
+        journal: Journal | None = None,
+    ) -> ExecuteResult:
         """Run code and return what it left in `__out`, what it printed, and which tools it called.
 
         A text is code that is run as everything else is by default. Where more is to run than a sandbox takes
         at once, callers take turns, and one that has too much waiting is refused; None is the program itself.
+        With a journal the run is durable: it goes on from where the journal ends.
 
         Raises:
             CodeError: the code is wrong; where it was found to be before it ran, no tool was called.
@@ -265,7 +286,7 @@ class Runtime:
         """
         if isinstance(request, str):
             request = ExecuteRequest(code=request)
-        attempt = Attempt(request, self._gateway, caller)
+        attempt = Attempt(request, self._gateway, caller, journal)
         try:
             with attempt.deadline:
                 await self._prepare(request.code)
@@ -287,10 +308,14 @@ class Runtime:
     async def _run(self, request: ExecuteRequest, attempt: Attempt) -> ExecuteResult:
         kind = request.backend or DEFAULT
         sandbox = await self._sandbox(kind, request)
+        is_durable = attempt.journal is not None
+        if is_durable and not getattr(sandbox, "durable", False):
+            remedy = f"it cannot suspend them; {DEFAULT!r} can, which is used where no backend is named"
+            raise RuntimeUnavailableError(kind, remedy, where="for durable runs")
         try:
             return await self._run_in(sandbox, attempt)
         except CodeError as error:
-            if not (error.unsupported and request.language_fallback) or kind == _FALLBACK:
+            if not (error.unsupported and request.language_fallback) or kind == _FALLBACK or is_durable:
                 raise
             if attempt.has_run:
                 error.reason = error.reason.replace(ELSEWHERE, _STAYS)
@@ -307,7 +332,10 @@ class Runtime:
             return await self._checked_and_run(sandbox, attempt)
 
     async def _checked_and_run(self, sandbox: Sandbox, attempt: Attempt) -> ExecuteResult:
-        if attempt.surface.can_call:  # else running the code shows everything that a check would
+        resumed = attempt.journal is not None and attempt.journal.state is not None
+        if (
+            attempt.surface.can_call and not resumed
+        ):  # else running the code shows everything that a check would
             stubs, members = await attempt.stubs(), attempt.surface.members
             engine: Engine = "monty" if sandbox.kind == "monty" else "python"
             code = attempt.request.code

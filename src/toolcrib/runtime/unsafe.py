@@ -76,7 +76,7 @@ class UnsafeSandbox:
         child = self._spawned()
         self._children.add(child)
         try:
-            await boot(child, self.kind, {"mortal": sys.platform == "linux"})
+            await boot(child, {"mortal": sys.platform == "linux"})
             return await converse(child, job, bridge, _rlimits(job.limits))
         finally:
             await child.dispose()
@@ -89,8 +89,8 @@ class UnsafeSandbox:
             raise RuntimeUnavailableError(self.kind, f"it needs a temporary folder ({error})") from error
         try:
             return spawn(
+                self.kind,
                 interpreter(),
-                limit=1 << 10,
                 cwd=folder,
                 cleanup=lambda: shutil.rmtree(folder, ignore_errors=True),
             )

@@ -1,17 +1,19 @@
 """What all results of a chain may take together."""
 
+import gc
 import json
 import sys
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from execution.chain.bench import Bench
 from pydantic_core import to_json
 
 from toolcrib.errors import ChainError, LimitExceededError, explain
 from toolcrib.execution import ChainLimits
-from toolcrib.execution.chain import Chain, ChainStep, run_chain
+from toolcrib.execution.chain import Chain, ChainStep, StepResult, run_chain
 from toolcrib.execution.chain.budget import json_size
 
 pytestmark = pytest.mark.anyio
@@ -188,3 +190,30 @@ async def test_others_run_while_a_large_chain_is_read_and_checked(written: str) 
         group.cancel_scope.cancel()
     assert len(plan.steps) == 1
     assert turns > 0
+
+
+async def test_a_chain_that_ends_for_its_size_leaves_no_result_behind_in_circles() -> None:
+    """Such circles hold megabytes until the collector next looks at everything."""
+    bench = Bench(echo=echo)
+    steps = [
+        {"toolId": "echo", "args": {"text": "x" * 1000}},
+        {
+            "toolId": "echo",
+            "args": {"text": {"$ref": "steps.0"}},
+            "forEach": [*range(200)],
+            "maxConcurrency": 8,
+        },
+    ]
+    gc.collect()
+    gc.disable()
+    try:
+        counts: list[int] = []
+        try:  # what pytest keeps of an error is a circle, too
+            await bench.run(*steps, limits=ChainLimits(max_bytes=50_000))
+        except ChainError as error:
+            counts.append(len(error.results))
+        assert counts == [2]
+        await anyio.lowlevel.checkpoint()
+        assert [each for each in gc.get_objects() if isinstance(each, StepResult)] == []
+    finally:
+        gc.enable()

@@ -123,6 +123,14 @@ MISTAKES: tuple[tuple[str, str], ...] = (
         "await add(\n    1,\n    [await add(1, 2)],\n)",
         "line 3: add: 'b' must be float, not list[float]",
     ),
+    (
+        "found = await files.stats()\nawait add(1, found)",
+        "line 2: add: 'b' must be float, not StatsResult, which is a dict: take its [\"count\"]",
+    ),
+    (
+        "await add(1, await github.list_issues('r'))",
+        "line 1: add: 'b' must be float, not ListIssuesResult, which is a dict: take one of its keys items, next_page",
+    ),
     ("await time.now(foo=1)", "line 1: unknown argument 'foo' of time.now; there is zone"),
     ("await files.stats(deep=True)", "line 1: unknown argument 'deep' of files.stats; it takes none"),
     ("__out = files.list()", "line 1: files.list gives a coroutine; did you forget await?"),

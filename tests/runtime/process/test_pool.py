@@ -27,7 +27,7 @@ class Starter:
         await self.gate.wait()
         if self.failing:
             raise RuntimeUnavailableError("process", "it fails")
-        self.started.append(spawn(["/bin/sh", "-c", "read line <&0; sleep 1000", "sh"], limit=100))
+        self.started.append(spawn("process", ["/bin/sh", "-c", "read line <&0; sleep 1000", "sh"]))
         self.ready()
         return self.started[-1]
 
@@ -35,7 +35,7 @@ class Starter:
 @pytest.mark.anyio
 async def test_guests_are_kept_with_the_disk_that_was_last_asked_for() -> None:
     start = Starter()
-    pool = GuestPool(start, disk=1, size=2, most=4)
+    pool = GuestPool("process", start, size=1, keep=2, most=4)
     first = await pool.take(7)
     await pool.warm()
     assert start.disks == [7, 7, 7]
@@ -54,7 +54,7 @@ async def test_guests_are_kept_with_the_disk_that_was_last_asked_for() -> None:
 @pytest.mark.anyio
 async def test_an_idle_guest_that_died_is_replaced() -> None:
     start = Starter()
-    pool = GuestPool(start, disk=1, size=1, most=4)
+    pool = GuestPool("process", start, size=1, keep=1, most=4)
     await pool.warm()
     idle = await pool.take(1)
     idle.kill()
@@ -71,7 +71,7 @@ async def test_an_idle_guest_that_died_is_replaced() -> None:
 @pytest.mark.anyio
 async def test_a_guest_that_cannot_be_started_leaves_its_place_to_others() -> None:
     start = Starter()
-    pool = GuestPool(start, disk=1, size=0, most=1)
+    pool = GuestPool("process", start, size=1, keep=0, most=1)
     start.failing = True
     for _ in range(3):
         with pytest.raises(RuntimeUnavailableError):
@@ -85,7 +85,7 @@ async def test_a_guest_that_cannot_be_started_leaves_its_place_to_others() -> No
 async def test_guests_that_cannot_be_kept_ready_are_no_error() -> None:
     start = Starter()
     start.failing = True
-    pool = GuestPool(start, disk=1, size=2, most=1)
+    pool = GuestPool("process", start, size=1, keep=2, most=1)
     with anyio.fail_after(PATIENCE):
         await pool.warm()
     await pool.close()
@@ -95,7 +95,7 @@ async def test_guests_that_cannot_be_kept_ready_are_no_error() -> None:
 async def test_a_guest_that_nobody_waits_for_any_more_boots_and_is_kept() -> None:
     start = Starter()
     start.gate = anyio.Event()
-    pool = GuestPool(start, disk=1, size=1, most=1)
+    pool = GuestPool("process", start, size=1, keep=1, most=1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.take, 1)
         await until(lambda: start.disks)
@@ -112,7 +112,7 @@ async def test_a_guest_that_nobody_waits_for_any_more_boots_and_is_kept() -> Non
 async def test_a_guest_that_nobody_waits_for_is_ended_once_booted_where_none_are_kept() -> None:
     start = Starter()
     start.gate = anyio.Event()
-    pool = GuestPool(start, disk=1, size=0, most=1)
+    pool = GuestPool("process", start, size=1, keep=0, most=1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.take, 1)
         await until(lambda: start.disks)
@@ -127,7 +127,7 @@ async def test_a_guest_that_nobody_waits_for_is_ended_once_booted_where_none_are
 async def test_guests_that_boot_for_nobody_count_like_others() -> None:
     start = Starter()
     start.gate = anyio.Event()
-    pool = GuestPool(start, disk=1, size=0, most=2)
+    pool = GuestPool("process", start, size=1, keep=0, most=2)
     for _ in range(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pool.take, 1)
@@ -144,7 +144,7 @@ async def test_guests_that_boot_for_nobody_count_like_others() -> None:
 @pytest.mark.anyio
 async def test_a_guest_that_is_ready_as_its_taker_leaves_is_kept() -> None:
     start = Starter()
-    pool = GuestPool(start, disk=1, size=1, most=1)
+    pool = GuestPool("process", start, size=1, keep=1, most=1)
     with anyio.CancelScope() as scope:
         start.ready = scope.cancel
         await pool.take(1)
@@ -160,7 +160,7 @@ async def test_a_guest_that_is_ready_as_its_taker_leaves_is_kept() -> None:
 async def test_closing_waits_for_guests_that_boot_and_ends_them() -> None:
     start = Starter()
     start.gate = anyio.Event()
-    pool = GuestPool(start, disk=1, size=1, most=1)
+    pool = GuestPool("process", start, size=1, keep=1, most=1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_refused, pool)
         tasks.start_soon(pool.warm)
@@ -176,7 +176,7 @@ async def test_closing_waits_for_guests_that_boot_and_ends_them() -> None:
 async def test_closing_does_not_wait_for_ever() -> None:
     start = Starter()
     start.gate = anyio.Event()
-    pool = GuestPool(start, disk=1, size=1, most=1, patience=0.01)
+    pool = GuestPool("process", start, size=1, keep=1, most=1, patience=0.01)
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_refused, pool)
@@ -188,7 +188,7 @@ async def test_closing_does_not_wait_for_ever() -> None:
 @pytest.mark.anyio
 async def test_whoever_waits_for_a_place_when_the_pool_closes_is_told() -> None:
     start = Starter()
-    pool = GuestPool(start, disk=1, size=0, most=1)
+    pool = GuestPool("process", start, size=1, keep=0, most=1)
     taken = await pool.take(1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_refused, pool)
@@ -208,7 +208,7 @@ async def _refused(pool: GuestPool) -> None:
 async def test_closing_while_guests_are_being_started_starts_no_more() -> None:
     start = Starter()
     start.gate = anyio.Event()
-    pool = GuestPool(start, disk=1, size=2, most=1, patience=0.01)
+    pool = GuestPool("process", start, size=1, keep=2, most=1, patience=0.01)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.warm)
         await until(lambda: start.disks)

@@ -4,6 +4,9 @@ from collections.abc import Container
 from math import inf
 from typing import Any
 
+from pydantic import Field
+
+from toolcrib.execution.chain.steps import ChainStep
 from toolcrib.model.backend import AnyBackend
 from toolcrib.model.plain import copy_json
 from toolcrib.model.record import Record
@@ -61,12 +64,18 @@ class ChainResult(Record):
     """The value of the last step that ran."""
     results: tuple[StepResult, ...] = ()
     """What each step gave, in order."""
+    run_id: str | None = None
+    """The durable run that this was, which `resume` takes."""
+    steps: tuple[ChainStep, ...] = Field(default=(), repr=False)
+    """The steps themselves; not part of the JSON form."""
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form; `without` names fields of the steps that are not wanted, such as `args`."""
+        known = {} if self.run_id is None else {"runId": self.run_id}
         return {
             "final": _copied(self.final),
             "results": [each.to_json(without=without) for each in self.results],
+            **known,
         }
 
 

@@ -1,12 +1,11 @@
 """Running a chain: one step after another, groups and repeated steps side by side."""
 
-import inspect
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
 from time import perf_counter
+from traceback import clear_frames
 from typing import Any
 
 import anyio
@@ -28,14 +27,14 @@ from toolcrib.execution.chain.budget import ResultBudget, json_size
 from toolcrib.execution.chain.chain import Chain, StepNode
 from toolcrib.execution.chain.references import ABSENT, LeadsNowhereError, Reference, ReferenceScope
 from toolcrib.execution.chain.results import ChainResult, StepResult
-from toolcrib.execution.chain.steps import ChainLimits
+from toolcrib.execution.chain.steps import PLACE, ChainLimits
 from toolcrib.execution.chain.templates import ObjectTemplate, Template, fill, made_by
+from toolcrib.execution.progress import notify
 from toolcrib.model.plain import MAX_NODES, copy_json
 from toolcrib.model.results import RunResult
 
-__all__ = ["Around", "ChainProgress", "RunTool", "run_chain", "run_side_by_side"]
+__all__ = ["Around", "ChainProgress", "RunTool", "run_chain"]
 
-_LOG = logging.getLogger("toolcrib")
 RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
 """Runs one tool with arguments, which it may only read, within so many seconds; raises a `ToolcribError`."""
 
@@ -44,8 +43,6 @@ Around = Callable[[RunTool], RunTool]
 ChainProgress = Callable[[int, int, str], Any]
 """Called with how many steps are done, of how many, and what happened: `started`, `step_completed`,
 `step_skipped`, `step_error`; sync or async."""
-
-
 _LARGE = 1 << 20
 """How many bytes the arguments of calls that run side by side may take each, as JSON."""
 _RAN = "the tool ran, but there is no room for what it gave"
@@ -75,9 +72,17 @@ async def run_chain(
     limit = checked_timeout(timeout)
     began = anyio.current_time() if since is None else since
     running = _Running(chain, run, limits or ChainLimits())
-    with anyio.move_on_at(inf if limit is None or not chain.nodes else began + limit):
-        await running.all(progress)
-    return running.result(limit or 0.0)
+    try:
+        with anyio.move_on_at(inf if limit is None or not chain.nodes else began + limit):
+            await running.all(progress)
+        return running.result(limit or 0.0)
+    except ChainError as error:
+        # Whoever keeps the error keeps where it was raised, and not everything that was there.
+        if error.__cause__ is not None:
+            clear_frames(error.__cause__.__traceback__)
+        raise
+    finally:
+        running.forget()
 
 
 @dataclass(slots=True)
@@ -110,7 +115,8 @@ class _Running:
     async def all(self, progress: ChainProgress | None) -> None:
         """Run the steps in order, until one fails."""
         total, previous = len(self._nodes), ABSENT
-        await _tell(progress, 0, total, "started")
+        notified = progress or (lambda *_: None)
+        await notify(notified, 0, total, "started", work_done=False)
         for place, node in enumerate(self._nodes, start=1):
             await anyio.lowlevel.checkpoint()  # a deadline must be met also by tools that never wait
             self._started = perf_counter()
@@ -118,7 +124,7 @@ class _Running:
             self._results.append(done.result)
             if not done.result.skipped:
                 self._final = previous = done.result.structured
-            await _tell(progress, place, total, _event(done.result))
+            await notify(notified, place, total, _event(done.result), work_done=True)
             if done.error is not None:
                 reason = f"{done.where}{done.error}"
                 results = tuple(self._results)
@@ -132,7 +138,14 @@ class _Running:
         """
         if len(self._results) < len(self._nodes):
             raise self._out_of_time(timeout)
-        return ChainResult.of_checked(final=self._final, results=tuple(self._results))
+        steps = tuple(node.step for node in self._nodes)
+        return ChainResult.of_checked(final=self._final, results=tuple(self._results), steps=steps)
+
+    def forget(self) -> None:
+        """Let go of all results: what tasks have left behind in circles may hold this for a while."""
+        for done in self._begun.values():
+            done.clear()
+        self._results, self._values, self._final = [], [], None
 
     def _out_of_time(self, timeout: float) -> ChainError:
         place = len(self._results)
@@ -181,6 +194,7 @@ class _Running:
             self._admit(1)
             self._calls += 1
             async with self._turn(node, args):
+                PLACE.set(f"{node.slot}.{index}")
                 ran = await self._run(node.step.tool_id or "", args, node.step.timeout)
         except ToolcribError as error:
             return await self._failed(node, error, index=index, args=args, duration=perf_counter() - started)
@@ -354,19 +368,6 @@ def _event(result: StepResult) -> str:
     if result.skipped:
         return "step_skipped"
     return "step_completed" if result.error is None else "step_error"
-
-
-async def _tell(progress: ChainProgress | None, done: int, total: int, message: str) -> None:
-    if progress is None:
-        return
-    try:
-        awaitable = progress(done, total, message)
-        if inspect.isawaitable(awaitable):
-            await awaitable
-    except Exception:
-        if not done:
-            raise
-        _LOG.exception("the progress callback failed")  # which may not lose what the steps gave
 
 
 async def run_side_by_side(job: Callable[[int], Awaitable[bool]], count: int, width: int) -> int | None:

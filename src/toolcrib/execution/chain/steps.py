@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Container, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -24,12 +25,14 @@ from toolcrib.model.record import Json, JsonObject, Record
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.toolid import ToolId, name_fault
 
-__all__ = ["MAX_CONCURRENCY", "MAX_NESTING", "ChainLimits", "ChainStep", "Spelling", "read_step"]
+__all__ = ["MAX_CONCURRENCY", "MAX_NESTING", "PLACE", "ChainLimits", "ChainStep", "Spelling", "read_step"]
 
 MAX_CONCURRENCY = 64
 """The most that one step may ask to run at a time."""
 MAX_NESTING = 8
 """How deep groups may stand in groups."""
+PLACE: ContextVar[str] = ContextVar("toolcrib_chain_place", default="")
+"""Which call of a chain is being made, for those who stand around it: no two of one chain have the same."""
 _CAMEL = {
     "tool_id": "toolId",
     "use_previous": "usePrevious",

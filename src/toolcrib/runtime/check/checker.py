@@ -16,7 +16,7 @@ from typing import Any, Self, get_args
 import anyio
 
 from toolcrib.concurrency.threads import Busy, OwnedThreads
-from toolcrib.errors import CodeError, ToolcribError
+from toolcrib.errors import CodeError
 from toolcrib.runtime.check.context import CheckContext, CodeProblem, Engine
 from toolcrib.runtime.check.rules import judge
 from toolcrib.runtime.check.sessions import CheckerSessions, CheckSkipped
@@ -94,7 +94,7 @@ class Checker:
         """
         try:
             problems = await self._found(code, stubs, engine, members or {})
-        except (CheckSkipped, ToolcribError, OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever breaks in it, the code runs
             note = f"the code was not checked before it ran: {str(error) or type(error).__name__}"
             _LOG.log(logging.WARNING if self._available else logging.DEBUG, "%s", note)
             return note

@@ -8,7 +8,7 @@ import builtins
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from toolcrib.model.suggest import did_you_mean, nearest, there_are
 from toolcrib.runtime.check.clash import arms, clash, plainly
@@ -34,6 +34,8 @@ _CATCHES_IMPORT = re.compile(r"except\b[^\n]{0,100}?\b(?:ImportError|ModuleNotFo
 _LAZY = re.compile(r"^from __future__ import annotations", re.MULTILINE)
 _ANNOTATION = re.compile(r"(?::|->)[\w\[\], .|\"']*\Z")
 _METHOD = re.compile(r"(?:bound method|def) ([\w.]+)\(")
+_MAX_KEYS = 8
+"""How many keys of a result are named that is passed as a whole."""
 _Rule = Callable[[Diagnostic, CheckContext], CodeProblem | None]
 
 
@@ -109,7 +111,16 @@ def _mismatch(
     objects = " | ".join("a dict" if arm in context.words.keys else arm for arm in arms(expected))
     values = re.findall(r'"([^"]*)"', expected)
     guess = _guessed(nearest(plainly(found).strip("\"'"), values))
+    guess = guess or _taken_apart(context.words.keys.get(found, ()))
     return finding.problem(f"{what} must be {plainly(objects, 160)}, not {plainly(found)}{guess}")
+
+
+def _taken_apart(keys: Sequence[str]) -> str:
+    """Return what to do with a whole result where one of its values is wanted; nothing for another type."""
+    if len(keys) == 1:
+        return f', which is a dict: take its ["{keys[0]}"]'
+    more = " and others" if len(keys) > _MAX_KEYS else ""
+    return f", which is a dict: take one of its keys {', '.join(keys[:_MAX_KEYS])}{more}" if keys else ""
 
 
 def _coroutine(finding: Diagnostic, context: CheckContext) -> CodeProblem:

@@ -3,7 +3,7 @@
 import builtins
 import logging
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from keyword import iskeyword
 from typing import Any
 
@@ -14,17 +14,18 @@ from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.monty.values import read_call
 from toolcrib.runtime.protocols import Job
 
-__all__ = ["Calls"]
+__all__ = ["BRIDGE", "Calls", "as_builtin"]
 
 _LOG = logging.getLogger("toolcrib.runtime")
 _PATIENCE = 1.0
 """Seconds for which a run waits for its calls to end, once they are cancelled; then they are left."""
 _QUOTED = re.compile(r"""['"]([^\W\d]\w{0,199})['"]""")
-_BRIDGE = "__toolcrib_call"
+BRIDGE = "__toolcrib_call"
+"""The name of the one function of the host."""
 _PRELUDE = f"""\
 class ToolNamespace:
     pass
-def __toolcrib_tool(path, call={_BRIDGE}):
+def __toolcrib_tool(path, call={BRIDGE}):
     async def tool(*args, **kwargs):
         return await call(path, args, kwargs)
     return tool
@@ -64,7 +65,7 @@ class Calls:
     @property
     def functions(self) -> dict[str, Any]:
         """The one function of the host that the guest has."""
-        return {_BRIDGE: self._call}
+        return {BRIDGE: self._call}
 
     def _call(self, path: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Return the answer to come; what was given is read at once: too much of it must not wait here."""
@@ -72,17 +73,22 @@ class Calls:
             given = read_call(args, kwargs)
         except GuestError as error:
             return _refused(error)
-        return self._answer(str(path), *given)
+        return self.answer(str(path), *given)
 
-    async def _answer(self, path: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def restore(self, keys: Collection[str]) -> None:
+        """Take up these calls of an earlier part of a durable run, which are not asked for again."""
+        self._bridge.restore(keys)
+
+    async def answer(self, path: str, args: list[Any], kwargs: dict[str, Any], key: str = "") -> Any:
+        """Return what a call gives, or raise what the guest is to see."""
         if self._closed:
             return None
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
             try:
-                return await self._bridge.call(path, args, kwargs)
+                return await self._bridge.call(path, args, kwargs, key)
             except GuestError as error:
-                raise _builtin(error) from None
+                raise as_builtin(error) from None
             except Exception as error:  # noqa: BLE001 - whatever it is, the guest must not see it and go on
                 self.failure = self.failure or error
                 self._end()
@@ -110,10 +116,11 @@ class Calls:
 
 
 async def _refused(error: GuestError) -> None:
-    raise _builtin(error)
+    raise as_builtin(error)
 
 
-def _builtin(error: GuestError) -> Exception:
+def as_builtin(error: GuestError) -> Exception:
+    """Return the builtin exception that a guest gets."""
     kind = getattr(builtins, error.kind, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         return kind(error.message)

@@ -10,10 +10,18 @@ from typing import Any, Self
 
 import anyio
 from anyio import to_thread
-from pydantic_monty import NOT_HANDLED, AsyncMonty, AsyncMontySession, MontyError, MontySyntaxError, OSPolicy
+from pydantic_monty import (
+    AsyncMonty,
+    AsyncMontySession,
+    MontyCrashedError,
+    MontyError,
+    MontySyntaxError,
+    OSPolicy,
+)
 
-from toolcrib.errors import CodeError, RuntimeUnavailableError, ToolcribError
+from toolcrib.errors import CodeError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.monty.calls import Calls
+from toolcrib.runtime.monty.durable import Drive, environment
 from toolcrib.runtime.monty.failures import bounds, check_foreseen, failure, in_value, is_unread
 from toolcrib.runtime.monty.values import EXPLAINING, RETURNED, read_value, with_value
 from toolcrib.runtime.monty.wall import worker_script
@@ -35,15 +43,6 @@ _NEVER = "__toolcrib_never__"
 """A name that is not there: code after it is read, and does not run."""
 _LARGE = 1 << 18
 """How long a text is that is not read between two turns of the event loop."""
-
-
-def environment(*, name: str, args: tuple[Any, ...], **_: Any) -> Any:
-    """Answer what code asks of the system: its environment is empty, and it has nothing else."""
-    if name == "os.environ":
-        return {}
-    if name == "os.getenv":
-        return args[1] if len(args) > 1 else None
-    return NOT_HANDLED
 
 
 class Printed:
@@ -151,10 +150,13 @@ class WorkerPool:
 
 async def _outcome(session: AsyncMontySession, job: Job, calls: Calls, printed: Printed) -> Any:
     """Return the value that the code left, in the form in which it leaves."""
-    prelude = calls.prelude(job)
     try:
-        if prelude:
+        if job.journal is not None and job.journal.state is not None:
+            return await Drive(session, job, job.journal, calls, printed.write).resume(job.journal.state)
+        if prelude := calls.prelude(job):
             await session.feed_run(prelude, external_lookup=calls.functions)
+        if job.journal is not None:
+            return await Drive(session, job, job.journal, calls, printed.write).start()
         return await session.feed_run(
             with_value(job.code),
             inputs={"__out": None},
@@ -163,6 +165,8 @@ async def _outcome(session: AsyncMontySession, job: Job, calls: Calls, printed: 
             os=environment,
         )
     except MontyError as error:
+        if job.journal is not None and isinstance(error, MontyCrashedError) and not error.timed_out:
+            raise SandboxViolationError("its worker died; the run can be resumed") from error
         if not in_value(error, job.code):
             raise await _failure(session, error, job) from error
     except _UNREADABLE as error:  # what our own code returns can be read

@@ -36,6 +36,7 @@ class MontySandbox:
     """
 
     kind = "monty"
+    durable = True
 
     def __init__(self, *, bubblewrap: bool | None = None, workers: int = 8) -> None:
         self._bubblewrap = bubblewrap

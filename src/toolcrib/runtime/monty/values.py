@@ -14,7 +14,7 @@ from toolcrib.model.plain import MAX_DEPTH, measure
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.plain import MAX_ARGUMENTS
 
-__all__ = ["EXPLAINING", "RETURNED", "read_call", "read_value", "with_value"]
+__all__ = ["EXPLAINING", "MARK", "RETURNED", "read_call", "read_value", "with_value"]
 
 RETURNED = "`return` outside of a function; leave the value in `__out`"
 _MAX_MESSAGE = 1000
@@ -25,13 +25,13 @@ _REPRESENTED = re.compile(r"<(function|coroutine|module|bound method)\b.*>", re.
 _CYCLES = {"[...]": "[", "(...)": "[", "{...}": "{", "...": "."}
 """How it writes a list, an object or an instance within itself, and our sign for being in such a one."""
 
-_MARK = token_hex(8)
+MARK = token_hex(8)
 """Marks what our own code returns; without it the code has returned something itself."""
 _WRITTEN = ", allow_nan=False, ensure_ascii=False)"
 _TAIL = f"""
 
 import json as __json
-("{_MARK}", __json.dumps(__out{_WRITTEN})
+("{MARK}", __json.dumps(__out{_WRITTEN})
 """
 EXPLAINING = f"""
 import json as __json, dataclasses as __dataclasses, datetime as __datetime, decimal as __decimal
@@ -75,9 +75,9 @@ def __plain(value, path):
     raise ValueError("of type " + type(value).__name__)
 __path = []
 try:
-    __result = ("{_MARK}", __json.dumps(__plain(__out, __path){_WRITTEN})
+    __result = ("{MARK}", __json.dumps(__plain(__out, __path){_WRITTEN})
 except ValueError as error:
-    __result = ("{_MARK}", "__out" + "".join(["[" + step + "]" for step in __path[:8]]), str(error)[:200])
+    __result = ("{MARK}", "__out" + "".join(["[" + step + "]" for step in __path[:8]]), str(error)[:200])
 __result
 """
 """Code that writes what `json` alone cannot, or finds where in `__out` that is, and of which type."""
@@ -98,7 +98,7 @@ def read_value(value: object, limit: int) -> Any:
         LimitExceededError: it is too large.
         CodeError: something in it is not JSON, or it is too deep, or it does not come from our own code.
     """
-    if type(value) is not tuple or value[:1] != (_MARK,):
+    if type(value) is not tuple or value[:1] != (MARK,):
         raise CodeError(RETURNED)
     match value[1:]:
         case (str(text),):

@@ -1,14 +1,13 @@
 """The program inside: it takes one job, runs its code, and asks the host for the rest.
 
 It stands on the standard library alone and is handed to the interpreter as text, so that nothing of this
-package has to be visible inside. The host trusts none of its messages.
+package has to be visible inside. The host trusts none of its messages. What needs more
+of a system than an interpreter in WebAssembly has is in a file of its own.
 """
 
 import ast
 import asyncio  # noqa: TID251 - the event loop of the guest's code
-import base64
 import builtins
-import ctypes
 import dataclasses
 import datetime as dt
 import decimal
@@ -16,26 +15,22 @@ import errno
 import importlib
 import json
 import linecache
-import math
 import os
 import pathlib
-import resource
-import struct
 import sys
 import traceback
 import uuid
 from asyncio import all_tasks, gather, get_running_loop  # noqa: TID251 - the guest's own loop
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from os import _exit, read, write
-from typing import Any, NoReturn
+from os import _exit, read
+from typing import TYPE_CHECKING, Any, NoReturn
 
-globals()["__builtins__"] = dict(vars(builtins))
-"""Ours: the code may put anything in the place of a builtin or of a part of a module, and meets it alone."""
-_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_from_json = json.JSONDecoder().decode
+if TYPE_CHECKING:  # in the text they stand above
+    from toolcrib.runtime.process.guest_line import _Line, _to_json  # noqa: TC004 - as above
+    from toolcrib.runtime.process.guest_system import _boot, _limit  # noqa: TC004 - as above
 
-_LINE, _HEADER, _DEPTH, _VALUES, _INTEGERS = 3, 4, 64, 50_000, 10**4300 - 1
+_LINE, _DEPTH, _VALUES, _INTEGERS = 3, 64, 50_000, 10**4300 - 1
 _FLOATS = sys.float_info.max
 _FILE, _TEXT, _TRACE, _FRAMES, _NAME = "<code>", 2_000, 6_000, 12, 150
 _PREPARED = (
@@ -43,54 +38,14 @@ _PREPARED = (
     *("random", "re", "statistics", "string", "textwrap", "time", "typing", "urllib.parse", "zoneinfo"),
 )
 """Modules that code often needs: they are loaded before it comes."""
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_PDEATHSIG, _SIGKILL = 38, 22, 2, 1, 9
-_CAPABILITY_VERSION = 0x20080522
 _TEXTUAL = (decimal.Decimal, uuid.UUID, pathlib.PurePath, dt.timedelta)
 _LIMITS = {errno.ENOSPC: "disk_bytes", errno.EFBIG: "disk_bytes", errno.EDQUOT: "disk_bytes"}
-
-
-class _Line:
-    """The frames that go to the host and come from it: four bytes of length, then JSON."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self._buffer = bytearray()
-        self.most = 1 << 20
-
-    def send(self, message: dict[str, Any]) -> None:
-        data = _to_json(message).encode()
-        if len(data) > self.most and "call" in message:
-            raise ValueError(f"{len(data):,} bytes of JSON are more than the {self.most:,} that pass at once")
-        rest = memoryview(len(data).to_bytes(_HEADER, "big") + data)
-        while rest:
-            rest = rest[write(self.descriptor, rest) :]
-
-    def received(self) -> list[dict[str, Any]]:
-        """Return the messages that one read completes."""
-        data = read(self.descriptor, 1 << 18)
-        if not data:
-            _exit(0)  # the host is gone
-        self._buffer += data
-        messages = []
-        while len(self._buffer) >= _HEADER:
-            end = _HEADER + int.from_bytes(self._buffer[:_HEADER], "big")
-            if len(self._buffer) < end:
-                break
-            messages.append(_from_json(self._buffer[_HEADER:end].decode()))
-            del self._buffer[:end]
-        return messages
-
-    def wait(self) -> dict[str, Any]:
-        """Return the one message that is due."""
-        while not (messages := self.received()):
-            pass
-        return messages[0]
 
 
 class _Client:
     """Calls of tools: each waits for the answer that carries its number."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: "_Line") -> None:
         self._line = line
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last = 0
@@ -237,56 +192,6 @@ def _key(name: Any, at: str) -> str:
     raise TypeError(f"a key of {at} is a {type(name).__name__}, which is not JSON")
 
 
-def _boot(payload: dict[str, Any]) -> None:
-    """Give up every privilege, for good."""
-    if payload.get("uid") is not None:
-        os.setgroups([])
-        os.setresgid(payload["gid"], payload["gid"], payload["gid"])
-        os.setresuid(payload["uid"], payload["uid"], payload["uid"])
-        _drop_capabilities()
-    if payload.get("mortal"):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(_SIGKILL))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name in _PREPARED:
-        with suppress(ImportError):  # an interpreter may be built without some
-            importlib.import_module(name)
-    for name in os.environ.keys() - {"HOME", "PATH"}:
-        del os.environ[name]
-    if payload.get("filter"):
-        _close_the_door(base64.b64decode(payload["filter"]))
-
-
-def _drop_capabilities() -> None:
-    """Empty every set of capabilities: another user id leaves the inheritable one as it was."""
-    if ctypes.CDLL(None, use_errno=True).capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)):
-        raise OSError(ctypes.get_errno(), "capset")
-
-
-def _close_the_door(program: bytes) -> None:
-    """Install a filter of system calls, which nothing can take back."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    code = ctypes.create_string_buffer(program, len(program))
-    argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
-    zero, mode = ctypes.c_ulong(0), ctypes.c_ulong(_SECCOMP_MODE_FILTER)
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero):
-        raise OSError(ctypes.get_errno(), "no_new_privs")
-    if libc.prctl(_PR_SET_SECCOMP, mode, ctypes.c_void_p(ctypes.addressof(argument)), zero, zero):
-        raise OSError(ctypes.get_errno(), "seccomp")
-
-
-def _limit(limits: dict[str, int]) -> None:
-    """Lower the limits of this process to those of the job."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    for name, value in limits.items():
-        kind = getattr(resource, f"RLIMIT_{name}")
-        hard = resource.getrlimit(kind)[1]
-        soft = math.ceil(used.ru_utime + used.ru_stime + value / 1000) if name == "CPU" else value
-        most = soft + (name == "CPU")  # SIGXCPU comes first, and then the end
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        with suppress(ValueError, OSError):  # some systems know a limit and do not let it be set
-            resource.setrlimit(kind, (min(soft, most), most))
-
-
 def _report(error: BaseException) -> dict[str, Any]:
     """Return the report of an exception for the host, even where the code broke what describes exceptions."""
     try:
@@ -351,7 +256,7 @@ def _done(value: Any, most: int) -> dict[str, Any]:
     return {"done": plain}
 
 
-def _run(job: dict[str, Any], line: _Line, loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def _run(job: dict[str, Any], line: "_Line", loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     """Run the code and return the last message."""
     client = _Client(line)
     module = type(sys)("__main__")
@@ -373,18 +278,29 @@ def _run(job: dict[str, Any], line: _Line, loop: asyncio.AbstractEventLoop) -> d
     return last
 
 
-def _main() -> NoReturn:
-    given = int(sys.argv.pop())
-    line = _Line(os.dup2(given, _LINE, inheritable=False))
-    if given != _LINE:
-        os.close(given)
-    _boot(line.wait())
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+def _prepare() -> None:
+    """Load what code often needs, and forget the variables that only start an interpreter."""
+    for name in _PREPARED:
+        with suppress(ImportError):  # an interpreter may be built without some
+            importlib.import_module(name)
+    for name in os.environ.keys() - {"HOME", "PATH"}:
+        del os.environ[name]
+
+
+def _nothing(_: Any) -> None:
+    pass
+
+
+def _serve(
+    line: "_Line",
+    loop: asyncio.AbstractEventLoop,
+    limit: Callable[[dict[str, int]], None] = _nothing,
+) -> NoReturn:
+    """Take the one job, within limits that are set when it comes, and end."""
     line.send({"ready": True})
     job = line.wait()["job"]
     line.most = job["call_bytes"]
-    _limit(job["rlimits"])
+    limit(job["rlimits"])
     try:
         last = _run(job, line, loop)
         for name in ("stdout", "stderr"):
@@ -396,5 +312,15 @@ def _main() -> NoReturn:
         _exit(1)  # what the code has broken is not reported
 
 
-if __name__ == "__main__":
-    _main()
+def _main() -> NoReturn:
+    given = int(sys.argv.pop())
+    if given != _LINE:
+        os.dup2(given, _LINE, inheritable=False)
+        os.close(given)
+    line = _Line(_LINE)
+    payload = line.wait()
+    _prepare()
+    _boot(payload)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    _serve(line, loop, _limit)

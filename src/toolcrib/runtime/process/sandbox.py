@@ -4,8 +4,7 @@ import base64
 import os
 import signal
 from time import perf_counter
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import anyio
 import anyio.to_thread
@@ -13,9 +12,9 @@ import anyio.to_thread
 from toolcrib.errors import LimitExceededError, RuntimeUnavailableError, SandboxViolationError, ToolcribError
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.isolation import GUEST_UID
-from toolcrib.runtime.process.child import Child, boot, spawn
+from toolcrib.runtime.process.child import Child, Guest, boot, spawn
 from toolcrib.runtime.process.conversation import MAX_CALL_BYTES, Conversation, GuestGoneError
-from toolcrib.runtime.process.pool import GuestPool
+from toolcrib.runtime.process.pool import PooledSandbox
 from toolcrib.runtime.process.wall import Wall, find_wall, interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
@@ -43,7 +42,7 @@ _ROUGHLY = 2
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
 
 
-class ProcessSandbox:
+class ProcessSandbox(PooledSandbox[Child, int]):
     """Runs full CPython in namespaces of its own, without a network, as nobody.
 
     `warm` interpreters are kept booted; at most `concurrency` runs go on at once, and others wait.
@@ -52,9 +51,7 @@ class ProcessSandbox:
     kind: ClassVar[str] = "process"
 
     def __init__(self, *, warm: int = 2, concurrency: int = 16) -> None:
-        self._warm = warm
-        self.concurrency = concurrency
-        self._pool: GuestPool | None = None
+        super().__init__(warm=warm, concurrency=concurrency)
         self._wall: Wall | None = None
 
     def info(self) -> BackendInfo:
@@ -90,49 +87,32 @@ class ProcessSandbox:
             return LimitsEnforced()
         return LimitsEnforced(**{**dict.fromkeys(LimitsEnforced.model_fields, True), "pids": pids})
 
-    async def __aenter__(self) -> Self:
-        limits = Limits.of_checked()
-        self._pool = GuestPool(self._start, disk=limits.disk_bytes, size=self._warm, most=self.concurrency)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pool, self._pool = self._entered(), None
-        await pool.close()
-
-    async def warm(self) -> None:
-        """Wait until interpreters are booted, for whoever wants the first run to be as fast as the others."""
-        await self._entered().warm()
-
     async def run(self, job: Job, bridge: Bridge) -> Any:
         """Run the code and return what it left in `__out`; see `Sandbox`."""
         wall = await self._found()
         if job.profile == "hardened" and not wall.cgroups.memory:
             raise RuntimeUnavailableError(self.kind, "the 'hardened' profile needs a writable memory cgroup")
-        pool = self._entered()
-        child = await pool.take(min(job.limits.disk_bytes, _MOST_BYTES))
+        pool = self._pool
+        child = await pool.take(self._size(job.limits))
         try:
             _hold(child, job.limits)
             return await converse(child, job, bridge, self._rlimits(wall, job.limits))
         finally:
             pool.give_back(child)
 
-    def _entered(self) -> GuestPool:
-        if self._pool is None:
-            raise RuntimeError("enter the sandbox first: async with ProcessSandbox() as sandbox")
-        return self._pool
+    def _size(self, limits: Limits) -> int:
+        return min(limits.disk_bytes, _MOST_BYTES)
 
     async def _found(self) -> Wall:
         if self._wall is None:  # it is tried the first time, which takes a while
             self._wall = await anyio.to_thread.run_sync(find_wall)
         return self._wall
 
-    async def _start(self, disk: int) -> Child:
+    async def _start(self, size: int) -> Child:
         wall = await self._found()
         cgroup = wall.cgroups.make()
         try:
-            child = spawn(wall.command(interpreter(), disk=disk), limit=1 << 10, cgroup=cgroup)
+            child = spawn(self.kind, wall.command(interpreter(), disk=size), cgroup=cgroup)
         except OSError as error:
             if cgroup is not None:
                 cgroup.remove()
@@ -140,7 +120,7 @@ class ProcessSandbox:
         _hold(child, Limits.of_checked())
         user = GUEST_UID if wall.bubblewrap.as_root else None
         syscalls = base64.b64encode(wall.filter).decode()
-        return await boot(child, self.kind, {"uid": user, "gid": user, "filter": syscalls})
+        return await boot(child, {"uid": user, "gid": user, "filter": syscalls})
 
     @staticmethod
     def _rlimits(wall: Wall, limits: Limits) -> dict[str, int]:
@@ -166,7 +146,7 @@ def process_limits(limits: Limits, spare: int) -> dict[str, int]:
     }
 
 
-async def _fate(child: Child, job: Job, bridge: Bridge, started: float) -> ToolcribError:
+async def _fate(child: Guest, job: Job, bridge: Bridge, started: float) -> ToolcribError:
     """Return why a guest ended without an answer."""
     gone = await child.gone(_EXIT_TIMEOUT)
     if child.evicted:
@@ -176,7 +156,7 @@ async def _fate(child: Child, job: Job, bridge: Bridge, started: float) -> Toolc
     return _why_gone(child, job.limits, bridge, perf_counter() - started)
 
 
-async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, int]) -> Any:
+async def converse(child: Guest, job: Job, bridge: Bridge, rlimits: dict[str, int]) -> Any:
     """Have a booted guest do a job, and return its value; what it prints goes to the job's output.
 
     Raises:
@@ -216,7 +196,7 @@ async def converse(child: Child, job: Job, bridge: Bridge, rlimits: dict[str, in
 
 
 def _why_gone(
-    child: Child, limits: Limits, bridge: Bridge, elapsed: float
+    child: Guest, limits: Limits, bridge: Bridge, elapsed: float
 ) -> LimitExceededError | SandboxViolationError:
     """Return what became of a guest that has ended: a limit where the kernel kept one, else a violation.
 
@@ -224,9 +204,9 @@ def _why_gone(
     Code can send itself either: it is believed where the kernel has counted so much computing, or, where
     nobody counts, where there was the time for it.
     """
-    if child.cgroup is not None and child.cgroup.ran_out():
+    if child.ran_out():
         return LimitExceededError("memory_bytes", f"the code used more than {limits.memory_bytes:,} bytes")
-    number, computed = _signal(child.process.returncode), child.computed()
+    number, computed = _signal(child.returncode), child.computed()
     if computed is None:
         computed = elapsed * (os.cpu_count() or 1)
     if number in _TIME_IS_UP and computed >= limits.cpu / _ROUGHLY:
@@ -236,9 +216,7 @@ def _why_gone(
         return bridge.violation(f"the interpreter crashed with {signal.Signals(number).name}, {message}")
     if number is not None:
         return bridge.violation(f"the interpreter was ended by signal {number}")
-    return bridge.violation(
-        f"the interpreter ended without an answer, with status {child.process.returncode}"
-    )
+    return bridge.violation(f"the interpreter ended without an answer, with status {child.returncode}")
 
 
 def _signal(status: int | None) -> int | None:

@@ -1,0 +1,8 @@
+"""Durable runs: what code and chains do is written down as they go, so that they can go on elsewhere."""
+
+from toolcrib.runs.memory import MemoryRunStore
+from toolcrib.runs.records import RunRecord
+from toolcrib.runs.sqlite import SqliteRunStore
+from toolcrib.runs.store import RunStore, StoredCall, StoredRun
+
+__all__ = ["MemoryRunStore", "RunRecord", "RunStore", "SqliteRunStore", "StoredCall", "StoredRun"]

@@ -1,0 +1,311 @@
+"""The journal of one durable run: a call is written down before it is made, and its answer after it."""
+
+import asyncio  # noqa: TID251 - anyio calls nothing later
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields
+from functools import lru_cache
+from time import perf_counter, time
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError, to_json
+
+import toolcrib.errors
+from toolcrib.errors import (
+    InvalidToolIdError,
+    LimitExceededError,
+    Problem,
+    SnapshotError,
+    StoreError,
+    ToolcribError,
+    ToolExecutionError,
+)
+from toolcrib.model import RunResult, Tool, ToolId
+from toolcrib.model.backend import AnyBackend, ToolBackend
+from toolcrib.model.record import Record
+from toolcrib.redaction import error_text
+from toolcrib.runs.signing import Signer
+from toolcrib.runs.store import RunStore, StoredRun
+
+__all__ = ["Answered", "RunJournal"]
+
+MAX_STATE = 32 << 20
+"""How many bytes a run may take that is written down with each call."""
+_MOMENT = 0.001
+"""Seconds after which an answer is written down, unless another call is before."""
+_ANYTHING = {"type": "object"}
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_BACKEND: TypeAdapter[AnyBackend] = TypeAdapter(AnyBackend)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call that was made before, and what came of it."""
+
+    key: str
+    tool_id: str
+    """What the call asked for."""
+    args: dict[str, Any]
+    duration: float
+    result: RunResult | None = None
+    error: ToolcribError | None = None
+
+    def give(self) -> RunResult:
+        """Return the result, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None  # noqa: S101 - it has one of the two
+        return self.result
+
+
+class _Begun(NamedTuple):
+    """A call that was begun, and whose answer is not known."""
+
+    tool_id: str
+    args: dict[str, Any]
+
+
+class RunJournal:
+    """What is known of one run, and what it does from now on.
+
+    The store is written in the event loop: it does not wait for the disk, and a thread takes longer.
+    """
+
+    def __init__(self, store: RunStore, signer: Signer, run: StoredRun) -> None:
+        """Go on with a run, of which everything that is stored is checked.
+
+        Raises:
+            SnapshotError: something of it was changed, or is not ours.
+        """
+        self.run_id = run.id
+        self._store, self._signer = store, signer
+        self.state = None if run.state is None else signer.open(run.id, "state", run.state)
+        """What a sandbox left to go on from; None at the beginning."""
+        self.changed = 0.0
+        """When the last of its calls was begun, in seconds since the epoch."""
+        self._next: bytes | None = None
+        self._answered: dict[str, Answered] = {}
+        """The calls that may be asked for again: those of earlier parts of the run."""
+        self._begun: dict[str, _Begun] = {}
+        self._done: set[str] = set()
+        self._unwritten: dict[str, dict[str, Any]] = {}
+        self._lost: SnapshotError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        for key, call in run.calls.items():
+            intent = self._opened(f"call:{key}", call.intent)
+            self.changed = max(self.changed, intent["at"])
+            self._begun[key] = _Begun(intent["tool"], intent["args"])
+            if call.outcome is not None:
+                self._note(key, self._opened(f"answer:{key}", call.outcome))
+
+    def answered(self) -> Iterator[Answered]:
+        """Return the calls that were made before, in the order in which they were begun."""
+        yield from self._answered.values()
+
+    @property
+    def uncertain(self) -> dict[str, str]:
+        """The tools of the calls that may have run, by key."""
+        return {key: call.tool_id for key, call in self._begun.items() if key not in self._done}
+
+    @property
+    def step(self) -> int:
+        """How many calls have been answered."""
+        return len(self._done)
+
+    def suspend(self, state: bytes) -> None:
+        """Take what the run goes on from, which is kept with the next call.
+
+        Raises:
+            LimitExceededError: it is too large.
+        """
+        if len(state) > MAX_STATE:
+            reason = f"its state takes {len(state):,} bytes, where {MAX_STATE:,} can be kept"
+            raise LimitExceededError("memory_bytes", reason)
+        self._next = state
+
+    def settle(self, key: str, value: Any) -> None:
+        """Take a value for what an uncertain call gave."""
+        outcome = {"value": value, "duration": 0.0, "notes": ["answered by whoever resumed the run"]}
+        self._keep(key, outcome)
+        self._note(key, outcome)
+
+    async def call(
+        self, key: str, tool_id: str, args: dict[str, Any], make: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Return what a call gives; one that was made before is not made again."""
+        if self._lost is not None:
+            raise self._lost
+        if (before := self._answered.get(key)) is not None:
+            if (before.tool_id, before.args) != (tool_id, args):
+                raise SnapshotError(self.run_id, f"call {key} is another one than was recorded")
+            return before.give()
+        now = time()
+        intent = self._sealed(f"call:{key}", _json({"tool": tool_id, "args": args, "at": now}))
+        state, self._next = self._next, None
+        sealed = None if state is None else self._sealed("state", state)
+        with self._written():
+            self._store.intend(self.run_id, key, intent, sealed, now, self._take_unwritten())
+        self._begun[key] = _Begun(tool_id, args)
+        started = perf_counter()
+        try:
+            result = await make()
+        except Exception as error:
+            self._keep_soon(key, {"error": _error_json(error, tool_id), "duration": perf_counter() - started})
+            raise
+        self._keep_soon(key, _result_json(result, perf_counter() - started))
+        return result
+
+    def end(self, status: str, result: Any) -> None:
+        """Keep what came of the run."""
+        self.flush()
+        self._store.end(self.run_id, status, self._sealed("result", _json(result)), self.step, time())
+
+    def flush(self) -> None:
+        """Write down the answers that have come.
+
+        Raises:
+            SnapshotError: they cannot be written.
+        """
+        if self._lost is not None:
+            raise self._lost
+        while self._unwritten:
+            key = next(iter(self._unwritten))
+            self._keep(key, self._unwritten.pop(key))
+
+    def _take_unwritten(self) -> dict[str, bytes]:
+        """Return the answers that have come, to be written with a call."""
+        taken, self._unwritten = self._unwritten, {}
+        return {key: self._sealed(f"answer:{key}", _json(outcome)) for key, outcome in taken.items()}
+
+    def _keep_soon(self, key: str, outcome: dict[str, Any]) -> None:
+        """Have an answer written down: with the next call, or in a moment if that does not come before."""
+        self._unwritten[key] = outcome
+        self._done.add(key)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._flush_late)
+
+    def _flush_late(self) -> None:
+        self._timer = None
+        try:
+            self.flush()
+        except SnapshotError as error:  # the next call, or the end of the run, raises it
+            self._lost = error
+
+    def _keep(self, key: str, outcome: dict[str, Any]) -> None:
+        with self._written():
+            self._store.answer(self.run_id, key, self._sealed(f"answer:{key}", _json(outcome)))
+        self._done.add(key)
+
+    def _note(self, key: str, outcome: Mapping[str, Any]) -> None:
+        begun = self._begun[key]
+        self._done.add(key)
+        duration = outcome["duration"]
+        result, error = None, None
+        if "error" in outcome:
+            error = _error_of(outcome["error"])
+        else:
+            result = _result_of(outcome, begun.tool_id, duration)
+        self._answered[key] = Answered(key, begun.tool_id, begun.args, duration, result, error)
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Have a run end that cannot be written down; an error of the store must not pass for a tool's."""
+        try:
+            yield
+        except StoreError as error:
+            raise SnapshotError(self.run_id, f"it cannot be written: {error}") from error
+
+    def _sealed(self, part: str, payload: bytes) -> bytes:
+        return self._signer.seal(self.run_id, part, payload)
+
+    def _opened(self, part: str, sealed: bytes) -> dict[str, Any]:
+        opened: dict[str, Any] = json.loads(self._signer.open(self.run_id, part, sealed))
+        return opened
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:  # a lone surrogate, which JSON may hold
+        return _encode(value).encode("utf-8", "surrogatepass")
+
+
+def _result_json(result: Any, duration: float) -> dict[str, Any]:
+    value = getattr(result, "structured", result)
+    tool, backend = getattr(result, "tool", None), getattr(result, "backend", None)
+    return {
+        "value": value.to_json() if isinstance(value, Record) else value,
+        "tool": None if tool is None else str(tool.id),
+        "backend": None if backend is None else _backend_json(backend),
+        "notes": list(getattr(result, "notes", ())),
+        "duration": duration,
+    }
+
+
+@lru_cache(maxsize=256)
+def _backend_json(backend: ToolBackend) -> dict[str, Any]:
+    return backend.to_json()
+
+
+def _result_of(outcome: Mapping[str, Any], asked: str, duration: float) -> RunResult:
+    try:
+        named = ToolId.parse(outcome.get("tool") or asked)
+    except InvalidToolIdError:  # a constraint for a version, of a call whose answer was given by hand
+        named = ToolId.parse(asked.rpartition(":")[0])
+    version = None if named.version is None else str(named.version)
+    backend = outcome.get("backend")
+    return RunResult.of_checked(
+        tool=Tool.of_checked(
+            name=named.name, namespace=named.namespace, version=version, input_schema=_ANYTHING
+        ),
+        backend=None if backend is None else _BACKEND.validate_python(backend),
+        structured=outcome["value"],
+        duration=duration,
+        notes=tuple(outcome["notes"]),
+    )
+
+
+def _error_json(error: Exception, tool_id: str) -> dict[str, Any]:
+    """Return an error by its class and its facts, as far as these are plain."""
+    if not isinstance(error, ToolcribError):
+        error = ToolExecutionError(tool_id=tool_id, reason=error_text(error))
+    facts = {
+        name: value
+        for name, value in vars(error).items()
+        if isinstance(value, str | int | float | bool) or value is None
+    }
+    problems = [[each.path, each.keyword, each.message] for each in getattr(error, "problems", ())]
+    suggestions = list(getattr(error, "suggestions", ()))
+    return {
+        "class": type(error).__name__,
+        "facts": facts,
+        "problems": problems,
+        "suggestions": suggestions,
+        "message": str(error),
+    }
+
+
+def _error_of(kept: Mapping[str, Any]) -> ToolcribError:
+    """Return the error that was kept; one of a class that there is no more is a `ToolExecutionError`."""
+    kind = getattr(toolcrib.errors, kept["class"], None)
+    if not (isinstance(kind, type) and issubclass(kind, ToolcribError)):
+        facts = kept["facts"]
+        return ToolExecutionError(tool_id=str(facts.get("tool_id", "")), reason=kept["message"])
+    error = kind.__new__(kind)
+    known: dict[str, Any] = {}
+    for each in fields(kind):  # type: ignore[arg-type]  # every error is a dataclass
+        if each.default is not MISSING:
+            known[each.name] = each.default
+        elif each.default_factory is not MISSING:
+            known[each.name] = each.default_factory()
+        else:
+            known[each.name] = ()
+    known |= kept["facts"]
+    if "problems" in known:
+        known["problems"] = tuple(Problem(*each) for each in kept["problems"])
+    if "suggestions" in known:
+        known["suggestions"] = tuple(kept["suggestions"])
+    error.__dict__.update(known)
+    return error

@@ -1,0 +1,194 @@
+"""Begins durable runs, finds those of a principal, and takes them up again."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from secrets import token_hex
+from time import time
+from typing import Any
+
+from toolcrib.errors import (
+    CallUncertainError,
+    LimitExceededError,
+    RunNotFoundError,
+    RunStateError,
+    SnapshotError,
+)
+from toolcrib.execution import Principal
+from toolcrib.runs.journal import RunJournal
+from toolcrib.runs.records import RunKind, RunRecord, RunState
+from toolcrib.runs.signing import Signer
+from toolcrib.runs.store import OPEN, RunStore, StoredRun
+from toolcrib.runtime.owner import is_gone, own_mark
+
+__all__ = ["ResumedRun", "RunKeeper"]
+
+_UNKNOWN = "0"
+"""The mark of a process where processes cannot be listed; such a run is taken for a running one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedRun:
+    """A run that was found: its journal to go on with, or else what came of it."""
+
+    kind: RunKind
+    request: dict[str, Any]
+    """What was asked for."""
+    journal: RunJournal | None = None
+    result: Any = None
+    """What came of it, where it is done."""
+
+
+class RunKeeper:
+    """Keeps the durable runs of all principals apart.
+
+    Args:
+        store: where they are kept.
+        signer: signs everything that is.
+        max_age: for how many seconds after its last call a run is kept.
+        max_runs: how many runs there may be; those that have ended make room for others.
+    """
+
+    def __init__(self, store: RunStore, signer: Signer, *, max_age: float, max_runs: int) -> None:
+        self._store, self._signer = store, signer
+        self._max_age, self._max_runs = max_age, max_runs
+
+    def begin(self, kind: RunKind, request: dict[str, Any], principal: Principal | None) -> RunJournal:
+        """Begin a run; whoever does holds it until `held` ends.
+
+        Raises:
+            LimitExceededError: there are too many that have not ended.
+        """
+        now = time()
+        self._prune(now)
+        run_id = token_hex(8)
+        head = {"kind": kind, "request": request, "owner": _owner(principal), "began": now}
+        sealed = self._signer.seal(run_id, "head", json.dumps(head).encode())
+        run = StoredRun(run_id, _owner(principal), sealed, now, now, holder=own_mark() or _UNKNOWN)
+        self._store.begin(run)
+        return RunJournal(self._store, self._signer, run)
+
+    @contextmanager
+    def held(self, journal: RunJournal) -> Iterator[None]:
+        """Let go of a run at the end, so that it can be taken up by others, unless it has ended by then."""
+        try:
+            yield
+        finally:
+            with suppress(SnapshotError):  # what cannot be written is uncertain
+                journal.flush()
+            self._store.hold(journal.run_id, own_mark() or _UNKNOWN, "")
+
+    def runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
+        """Return the runs of a principal, the latest first; what was changed is left out."""
+        found = []
+        for listed in self._store.runs(_owner(principal)):
+            run = (self._store.get(listed.id) or listed) if listed.status == OPEN else listed
+            try:
+                head = self._head(run)
+                journal = RunJournal(self._store, self._signer, replace(run, state=None))
+            except SnapshotError:
+                continue
+            found.append(
+                RunRecord(
+                    id=run.id,
+                    kind=head["kind"],
+                    state=_state(run),
+                    step=journal.step if run.status == OPEN else run.step,
+                    began=run.began,
+                    changed=run.changed,
+                    principal=None if principal is None else str(principal),
+                    uncertain=journal.uncertain,
+                )
+            )
+        return tuple(found)
+
+    async def resume(
+        self,
+        run_id: str,
+        principal: Principal | None,
+        *,
+        is_repeatable: Callable[[str], Awaitable[bool]],
+        check_answer: Callable[[str, str, Any], Awaitable[None]],
+        repeat: bool = False,
+        answers: Mapping[str, Any] | None = None,
+    ) -> ResumedRun:
+        """Take a run up, whose holder this process is then until `held` ends, or return what came of it.
+
+        `is_repeatable` says of a tool whether running it twice does no more than once. `check_answer` takes
+        the key of a call, its tool and what is given as its answer, and raises where the tool cannot give it.
+
+        Raises:
+            RunNotFoundError: there is none, or it is another principal's.
+            RunStateError: a process that is alive runs it, or it has failed; or it takes no such answers.
+            SnapshotError: what is stored was changed, signed with another key, or is too old.
+            CallUncertainError: calls may have run, and nobody said what to do about them.
+        """
+        run = self._store.get(run_id)
+        if run is None or run.owner != _owner(principal):
+            raise RunNotFoundError(run_id)
+        head = self._head(run)
+        if run.status != OPEN:
+            return self._ended(run, head, answers)
+        if _state(run) == "running":
+            raise RunStateError(run_id, f"a process runs it already, {run.holder}")
+        journal = RunJournal(self._store, self._signer, run)
+        if time() - max(journal.changed, head["began"]) > self._max_age:
+            raise SnapshotError(run_id, f"it is too old: nothing was done for {self._max_age:g} s")
+        given = answers or {}
+        if unknown := sorted(given.keys() - journal.uncertain.keys()):
+            raise RunStateError(run_id, f"call {unknown[0]!r} is not one that may have run")
+        left = {key: tool for key, tool in journal.uncertain.items() if key not in given}
+        unsafe = {} if repeat else {key: tool for key, tool in left.items() if not await is_repeatable(tool)}
+        if unsafe:
+            raise CallUncertainError(run_id, unsafe)
+        for key, value in given.items():
+            await check_answer(key, journal.uncertain[key], value)
+        if not self._store.hold(run_id, run.holder, own_mark() or _UNKNOWN):
+            raise RunStateError(run_id, "another process has just resumed it")
+        for key, value in given.items():
+            journal.settle(key, value)
+        return ResumedRun(head["kind"], head["request"], journal)
+
+    def _ended(self, run: StoredRun, head: dict[str, Any], answers: Mapping[str, Any] | None) -> ResumedRun:
+        """Return what came of a run that has ended."""
+        result = json.loads(self._signer.open(run.id, "result", run.result or b""))
+        if run.status != "done":
+            raise RunStateError(run.id, f"it has failed: {result}")
+        if answers:
+            reason = "it is done and takes no answers; resume it without any to get its result"
+            raise RunStateError(run.id, reason)
+        return ResumedRun(head["kind"], head["request"], result=result)
+
+    def _head(self, run: StoredRun) -> dict[str, Any]:
+        head: dict[str, Any] = json.loads(self._signer.open(run.id, "head", run.head))
+        if head["owner"] != run.owner:
+            raise SnapshotError(run.id, "it is said to be somebody else's")
+        return head
+
+    def _prune(self, now: float) -> None:
+        """Make room: forget what is too old, then what has ended, the oldest first."""
+        runs = list(self._store.runs())
+        kept = [run for run in runs if now - run.changed <= self._max_age]
+        ended = [run for run in kept if run.status != OPEN]
+        too_many = max(0, len(kept) - self._max_runs + 1)
+        if too_many > len(ended):
+            reason = f"there are {len(kept)} runs that have not ended; resume them, or let them get too old"
+            raise LimitExceededError("runs", reason)
+        spare = ended[len(ended) - too_many :]
+        forgotten = {run.id for run in runs} - {run.id for run in kept} | {run.id for run in spare}
+        if forgotten:
+            self._store.delete(forgotten)
+
+
+def _owner(principal: Principal | None) -> str:
+    """Return who a run belongs to; groups and scopes may change while it is away."""
+    if principal is None:
+        return ""
+    return json.dumps([principal.issuer, principal.subject, principal.client])
+
+
+def _state(run: StoredRun) -> RunState:
+    if run.status != OPEN:
+        return "done" if run.status == "done" else "failed"
+    return "suspended" if not run.holder or is_gone(run.holder) else "running"

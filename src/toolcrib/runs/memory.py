@@ -1,0 +1,109 @@
+"""Runs in memory, which end with the process: for tests, and for trying things out."""
+
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from toolcrib.errors import StoreError
+from toolcrib.runs.store import NOTHING, OPEN, StoredCall, StoredRun
+
+__all__ = ["MemoryRunStore"]
+
+
+class MemoryRunStore:
+    """Keeps runs for as long as it lives; the contract is that of `RunStore`."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, StoredRun] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def begin(self, run: StoredRun) -> None:
+        """Keep a new run."""
+        with self._lock:
+            self._check_open()
+            if run.id in self._runs:
+                raise StoreError("memory", f"there is a run {run.id!r} already")
+            self._runs[run.id] = run
+
+    def intend(
+        self,
+        run_id: str,
+        key: str,
+        intent: bytes,
+        state: bytes | None,
+        now: float,
+        outcomes: Mapping[str, bytes] = NOTHING,
+    ) -> None:
+        """Keep what a call is to do, and what the run goes on from."""
+        with self._lock:
+            run = self._open_run(run_id)
+            answered = {
+                each: StoredCall(run.calls[each].intent, outcome) for each, outcome in outcomes.items()
+            }
+            calls = {**run.calls, **answered, key: StoredCall(intent)}
+            kept = run.state if state is None else state
+            self._runs[run_id] = replace(run, calls=calls, state=kept, changed=now)
+
+    def answer(self, run_id: str, key: str, outcome: bytes) -> None:
+        """Keep what came of a call."""
+        with self._lock:
+            run = self._open_run(run_id)
+            if key not in run.calls:
+                raise StoreError("memory", f"run {run_id!r} has no call {key!r}")
+            calls = {**run.calls, key: StoredCall(run.calls[key].intent, outcome)}
+            self._runs[run_id] = replace(run, calls=calls)
+
+    def end(self, run_id: str, status: str, result: bytes, step: int, now: float) -> None:
+        """Keep what came of a run, and forget the rest."""
+        with self._lock:
+            run = self._open_run(run_id)
+            ended: dict[str, Any] = {"status": status, "result": result, "state": None, "calls": {}}
+            self._runs[run_id] = replace(run, **ended, step=step, holder="", changed=now)
+
+    def hold(self, run_id: str, before: str, holder: str) -> bool:
+        """Make somebody the holder of a run, if `before` still is."""
+        with self._lock:
+            self._check_open()
+            run = self._runs.get(run_id)
+            if run is None or run.status != OPEN or run.holder != before:
+                return False
+            self._runs[run_id] = replace(run, holder=holder)
+            return True
+
+    def get(self, run_id: str) -> StoredRun | None:
+        """Return a run."""
+        with self._lock:
+            self._check_open()
+            return self._runs.get(run_id)
+
+    def runs(self, owner: str | None = None) -> Collection[StoredRun]:
+        """Return the runs of an owner, or of all, the latest first."""
+        with self._lock:
+            self._check_open()
+            found = [run for run in self._runs.values() if owner is None or run.owner == owner]
+        latest = sorted(found, key=lambda run: (run.began, run.id), reverse=True)
+        return [replace(run, state=None, result=None, calls={}) for run in latest]
+
+    def delete(self, run_ids: Collection[str]) -> None:
+        """Forget runs."""
+        with self._lock:
+            self._check_open()
+            for run_id in run_ids:
+                self._runs.pop(run_id, None)
+
+    def close(self) -> None:
+        """Take and give nothing more."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("memory", "it is closed; open it again")
+
+    def _open_run(self, run_id: str) -> StoredRun:
+        self._check_open()
+        run = self._runs.get(run_id)
+        if run is None or run.status != OPEN:
+            raise StoreError("memory", f"there is no open run {run_id!r}")
+        return run

@@ -1,0 +1,90 @@
+"""Signatures of what is stored of a run, so that nobody who can write the store can make a run do things."""
+
+import hmac
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from toolcrib.errors import ConfigError, Problem, SnapshotError
+
+__all__ = ["Signer", "key_in"]
+
+_SIZE = 32
+_SHORTEST = 32
+"""How many characters a key has at least."""
+_OTHERS = 0o077
+
+
+class Signer:
+    """Signs parts of runs with HMAC-SHA256; a part of one run is no part of another.
+
+    >>> signer = Signer(b"0123456789abcdef0123456789abcdef")
+    >>> signer.open("r1", "state", signer.seal("r1", "state", b"data"))
+    b'data'
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def seal(self, run_id: str, part: str, payload: bytes) -> bytes:
+        """Return a payload with its signature."""
+        return self._mac(run_id, part, payload) + payload
+
+    def open(self, run_id: str, part: str, sealed: bytes) -> bytes:
+        """Return the payload of what was sealed.
+
+        Raises:
+            SnapshotError: it was not sealed as this part of this run with this key.
+        """
+        payload = sealed[_SIZE:]
+        if not hmac.compare_digest(sealed[:_SIZE], self._mac(run_id, part, payload)):
+            raise SnapshotError(run_id, "it was changed, or signed with another key or for another run")
+        return payload
+
+    def _mac(self, run_id: str, part: str, payload: bytes) -> bytes:
+        return hmac.digest(self._key, f"{run_id}\0{part}\0".encode() + payload, "sha256")
+
+
+def key_in(path: Path) -> bytes:
+    """Return the key in a file that only its owner can read, which is made where there is none.
+
+    Raises:
+        ConfigError: others can read it, it is no key, or it cannot be made.
+    """
+    try:
+        if not path.exists():
+            _make(path)
+        if os.name == "posix" and path.stat().st_mode & _OTHERS:
+            raise _refused(path, "others can read it; chmod 600, or remove it and with it all open runs")
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from error
+    return checked_key(key, str(path))
+
+
+def checked_key(key: bytes, source: str) -> bytes:
+    """Return a key that is long enough.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if len(key) < _SHORTEST:
+        problem = Problem("/runs/key", "key", f"a key needs at least {_SHORTEST} characters")
+        raise ConfigError(source, (problem,))
+    return key
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(32))
+    with suppress(FileExistsError):  # another process was quicker, and its key is the key
+        os.link(fresh, path)
+    fresh.unlink()
+
+
+def _refused(path: Path, reason: str) -> ConfigError:
+    return ConfigError(str(path), (Problem("", "key", reason),))

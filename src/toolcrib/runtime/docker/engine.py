@@ -1,0 +1,307 @@
+"""The engine that keeps containers: any that speaks Docker's API on a unix socket of this machine."""
+
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Condition
+from time import monotonic, sleep
+from typing import Any, TypeVar
+
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.isolation import GUEST_UID
+from toolcrib.runtime.owner import is_gone, own_mark
+
+__all__ = [
+    "BRIDGE",
+    "HOME",
+    "IMAGE",
+    "OWNER",
+    "PROGRAM",
+    "ContainerEngine",
+    "Exit",
+    "Image",
+    "Size",
+    "find_engine",
+]
+
+IMAGE = "toolcrib-sandbox:latest"
+"""The image that guests are made from, unless another is named."""
+PROGRAM, DIGEST, OWNER = "toolcrib.python", "toolcrib.digest", "toolcrib.owner"
+"""Labels: of an image, its interpreter and the digest of its content; of a container, who made it."""
+BRIDGE, HOME = "/run/toolcrib", "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
+_TIMEOUT = 60
+"""Seconds that an engine has to answer."""
+_KILLED = 137
+"""The status of a container whose interpreter was killed."""
+_LATE = 1.0
+"""Seconds within which an engine knows why."""
+_OPEN_FILES, _TASKS, _CORES = 1024, 4096, 10**9
+_NUMBERS = count(1)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What of a container is settled when it is made."""
+
+    memory: int
+    pids: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What containers are made from."""
+
+    id: str
+    program: str
+    """Its interpreter."""
+    digest: str
+    """Of what it was built from; empty where nobody noted it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a container ended."""
+
+    status: int
+    out_of_memory: bool
+
+
+class _Waits:
+    """Counts the threads that wait for containers to end: those who asked may have gone."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._changed = Condition()
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._number += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._number -= 1
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until there are none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._number == 0, _TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEngine:
+    """One engine; its methods block, and may be called from many threads."""
+
+    kind: str
+    """The sandbox that asks."""
+    socket: str
+    version: str
+    runtimes: frozenset[str]
+    client: Any = field(repr=False, compare=False)
+    waits: _Waits = field(default_factory=_Waits, repr=False, compare=False)
+
+    def close(self) -> None:
+        """Close the connections to it, once no thread uses one: its containers have been removed."""
+        self.waits.wait()
+        self.client.close()
+
+    def image(self, name: str) -> Image:
+        """Return an image.
+
+        Raises:
+            RuntimeUnavailableError: there is none, and how to build it.
+        """
+        from docker.errors import ImageNotFound  # type: ignore[import-untyped]  # noqa: PLC0415 - of an extra
+
+        try:
+            found = self._ask(lambda: self.client.inspect_image(name))
+        except ImageNotFound:
+            remedy = f"there is no image {name!r}; build it: toolcrib sandbox build"
+            raise RuntimeUnavailableError(self.kind, remedy) from None
+        labels: Mapping[str, str] = (found.get("Config") or {}).get("Labels") or {}
+        return Image(found["Id"], labels.get(PROGRAM, "python3"), labels.get(DIGEST, ""))
+
+    def start(
+        self, image: Image, command: Sequence[str], folder: str, size: Size, runtime: str | None
+    ) -> str:
+        """Start a container that sees a folder of this machine, and return its name.
+
+        Raises:
+            RuntimeUnavailableError: it cannot be started; nothing is left of it.
+        """
+        name = f"toolcrib-{own_mark() or os.getpid()}-{next(_NUMBERS)}"
+        try:
+            self._ask(
+                lambda: self.client.create_container_from_config(
+                    self.config(image, command, folder, size, runtime), name
+                )
+            )
+            self._ask(lambda: self.client.start(name))
+        except BaseException as error:
+            with suppress(RuntimeUnavailableError):
+                self.remove(name)
+            if not isinstance(error, Exception) or isinstance(error, RuntimeUnavailableError):
+                raise
+            raise RuntimeUnavailableError(
+                self.kind, f"a container cannot be started ({_reason(error)})"
+            ) from error
+        return name
+
+    def config(
+        self, image: Image, command: Sequence[str], folder: str, size: Size, runtime: str | None
+    ) -> dict[str, Any]:
+        """Return a container without a network, rights, or a place to write but its temporary folder."""
+        ulimits = {"nofile": _OPEN_FILES, "nproc": _TASKS, "core": 0}
+        scratch = {HOME: f"rw,noexec,nosuid,nodev,mode=1777,size={size.disk}"} if size.disk else {}
+        return {
+            "Image": image.id,
+            "Entrypoint": [image.program],
+            "Cmd": list(command),
+            "User": f"{GUEST_UID}:{GUEST_UID}",
+            "WorkingDir": HOME,
+            "Hostname": "guest",
+            "Env": [f"HOME={HOME}", "MALLOC_ARENA_MAX=2"],
+            "NetworkDisabled": True,
+            "Labels": {OWNER: own_mark() or ""},
+            "HostConfig": {
+                "NetworkMode": "none",
+                "IpcMode": "none",
+                "ReadonlyRootfs": True,
+                "CapDrop": ["ALL"],
+                "SecurityOpt": ["no-new-privileges"],
+                "Memory": size.memory,
+                "MemorySwap": size.memory,
+                "PidsLimit": size.pids,
+                "NanoCpus": _CORES,
+                "Tmpfs": scratch,
+                "Binds": [f"{folder}:{BRIDGE}:ro"],
+                "Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in ulimits.items()],
+                "LogConfig": {"Type": "none", "Config": {}},
+                **({"Runtime": runtime} if runtime else {}),
+            },
+        }
+
+    def ended(self, name: str, within: float) -> Exit | None:
+        """Return how a container ended; None where it has not within so many seconds.
+
+        Of one that was killed it may take a second longer, until the engine knows whether its memory was
+        used up.
+
+        Raises:
+            RuntimeUnavailableError: the engine does not answer.
+        """
+        from docker.errors import NotFound  # noqa: PLC0415 - of an extra
+        from requests.exceptions import ConnectionError, Timeout  # noqa: A004, PLC0415 - comes with it
+
+        try:
+            with self.waits:
+                self.client.wait(name, timeout=within)
+                state = self._state(name)
+                latest = monotonic() + _LATE
+                while state["ExitCode"] == _KILLED and not state.get("OOMKilled") and monotonic() < latest:
+                    sleep(
+                        _LATE / 20
+                    )  # that its memory was used up may be known later than that it was killed
+                    state = self._state(name)
+        except NotFound:
+            return Exit(0, out_of_memory=False)
+        except (ConnectionError, Timeout):
+            return None
+        return Exit(int(state["ExitCode"]), bool(state.get("OOMKilled")))
+
+    def _state(self, name: str) -> Mapping[str, Any]:
+        state: Mapping[str, Any] = self._ask(lambda: self.client.inspect_container(name))["State"]
+        return state
+
+    def remove(self, name: str) -> None:
+        """Kill a container and remove it; one that is not there is removed.
+
+        Raises:
+            RuntimeUnavailableError: the engine does not answer.
+        """
+        from docker.errors import APIError  # noqa: PLC0415 - of an extra
+
+        try:
+            self._ask(lambda: self.client.remove_container(name, force=True, v=True))
+        except APIError as error:
+            if error.status_code not in {404, 409}:  # it is gone, or somebody else removes it
+                raise RuntimeUnavailableError(self.kind, f"a container stays ({_reason(error)})") from error
+
+    def sweep(self) -> None:
+        """Remove the containers of processes that are gone."""
+        for found in self._ask(lambda: self.client.containers(all=True, filters={"label": OWNER})):
+            if is_gone(found["Labels"].get(OWNER, "")):
+                self.remove(found["Id"])
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        from requests.exceptions import ConnectionError, Timeout  # noqa: A004, PLC0415 - comes with docker
+
+        try:
+            return question()
+        except (ConnectionError, Timeout) as error:
+            raise RuntimeUnavailableError(
+                self.kind, f"the engine at {self.socket} does not answer"
+            ) from error
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "explanation", None) or error)[:500]
+
+
+def find_engine(kind: str) -> ContainerEngine:
+    """Return the engine of this machine: that of `DOCKER_HOST`, else the first that listens.
+
+    Raises:
+        RuntimeUnavailableError: there is none, and what to install or to start.
+    """
+    if sys.platform != "linux":
+        raise RuntimeUnavailableError(kind, "it needs Linux; use the 'monty' backend here")
+    path = next(_sockets(kind), None)
+    if path is None:
+        remedy = "no container engine listens here; install and start one: apt install docker.io"
+        raise RuntimeUnavailableError(kind, remedy)
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise RuntimeUnavailableError(kind, f"{path} is not for this user; add them to its group")
+    try:
+        import docker  # type: ignore[import-untyped]  # noqa: PLC0415 - of an extra
+    except ImportError as error:
+        raise RuntimeUnavailableError(kind, "pip install 'toolcrib[docker]'") from error
+    # It looks for no proxies to a socket: another thread may be changing the environment meanwhile.
+    direct: Any = type(
+        "Client", (docker.APIClient,), {"trust_env": property(lambda _: False, lambda *_: None)}
+    )
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:  # the client would leave one that is refused open
+            probe.connect(path)
+        client = direct(base_url=f"unix://{path}", version="auto", timeout=_TIMEOUT)
+        client.close()  # it asked for the version, and would keep that connection
+        client.headers["Connection"] = "close"  # a new one costs nothing beside a container
+        about = client.info()
+    except (OSError, docker.errors.DockerException) as error:
+        raise RuntimeUnavailableError(kind, f"the engine at {path} does not answer; start it") from error
+    runtimes = frozenset(about.get("Runtimes") or ())
+    return ContainerEngine(kind, path, str(about.get("ServerVersion", "")), runtimes, client)
+
+
+def _sockets(kind: str) -> Iterator[str]:
+    """Yield the sockets that there are."""
+    own = os.environ.get("XDG_RUNTIME_DIR", "")
+    places = ["/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"]
+    places += [f"{own}/docker.sock", f"{own}/podman/podman.sock"] if own else []
+    if given := os.environ.get("DOCKER_HOST"):
+        scheme, _, path = given.partition("://")
+        if scheme != "unix":
+            remedy = "DOCKER_HOST must name a unix socket, as unix:///run/docker.sock"
+            raise RuntimeUnavailableError(kind, remedy)
+        places = [path]
+    for place in places:
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.stat(place).st_mode):  # noqa: PTH116 - the path is only looked at
+                yield place
