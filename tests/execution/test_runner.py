@@ -27,7 +27,7 @@ from toolcrib.errors import (
     ToolTimeoutError,
     ValidationError,
 )
-from toolcrib.execution import Answer, Call, Outcome, Request, Runner
+from toolcrib.execution import Answer, Call, Outcome, Principal, Request, Runner
 from toolcrib.model import Context, LocalBackend, McpBackend, ProviderBackend, tool
 
 pytestmark = pytest.mark.anyio
@@ -126,6 +126,14 @@ async def test_a_value_that_does_not_fit_the_output_schema_is_an_error_that_keep
     assert refused.value.op == "validate_output"
 
 
+async def test_a_task_has_no_value_that_could_fit_the_output_schema() -> None:
+    job = record(output_schema=schema({"n": {"type": "integer"}}, "n"))
+    handle = {"resultType": "task", "taskId": "1"}
+    servers = Scripted(Answer(mcp_result=handle, is_task=True))
+    ran = await Runner(index_of((job, McpBackend(server_name="jobs"))), mcp=servers).run("echo", {})
+    assert (ran.structured, ran.mcp_result) == (None, handle)
+
+
 @pytest.mark.parametrize("verdict", [None, True])
 async def test_a_policy_that_agrees_lets_the_call_through(verdict: bool | None) -> None:
     assert (await runner_of(add, policy=lambda _: verdict).run("add", {"a": 1})).structured == 2
@@ -159,8 +167,8 @@ async def test_a_policy_that_refuses_or_fails_stops_the_call(policy: Any, reason
 
 async def test_a_policy_sees_the_tool_the_arguments_and_the_caller() -> None:
     seen: list[Request] = []
-    await runner_of(add, policy=seen.append).run("add", '{"a": 1}', caller="anna")
-    assert (seen[0].tool_id, seen[0].args, seen[0].caller) == ("add", {"a": 1}, "anna")
+    await runner_of(add, policy=seen.append).run("add", '{"a": 1}', principal=Principal(subject="anna"))
+    assert (seen[0].tool_id, seen[0].args, seen[0].principal) == ("add", {"a": 1}, Principal(subject="anna"))
 
 
 async def test_the_policy_is_asked_before_the_arguments_are_checked() -> None:
@@ -327,15 +335,15 @@ class Watch:
         self.begun: list[tuple[str, str | None]] = []
         self.ended: list[Outcome] = []
 
-    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
-        self.begun.append((tool_id, caller))
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:
+        self.begun.append((tool_id, principal))
         return self.ended.append
 
 
 async def test_an_observer_hears_of_every_end_exactly_once() -> None:
     watch = Watch()
     runner = runner_of(add, observers=[watch])
-    await runner.run("add", {"a": 1}, caller="anna")
+    await runner.run("add", {"a": 1}, principal=Principal(subject="anna"))
     for ref, args, error in [
         ("add", {}, InputValidationError),
         ("nothing", {}, ToolNotFoundError),
@@ -345,11 +353,15 @@ async def test_an_observer_hears_of_every_end_exactly_once() -> None:
             await runner.run(ref, args)
     fine, misfit, unknown, malformed = watch.ended
     assert fine.answer == Answer(structured=2)
-    assert (fine.error, fine.backend, fine.caller) == (None, LocalBackend(name="add"), "anna")
+    assert (fine.error, fine.backend, fine.principal) == (
+        None,
+        LocalBackend(name="add"),
+        Principal(subject="anna"),
+    )
     assert isinstance(misfit.error, InputValidationError)
     assert (unknown.request, unknown.backend, unknown.tool_id) == (None, None, "nothing")
     assert malformed.raw_args == "[]"
-    assert watch.begun[0] == ("add", "anna")
+    assert watch.begun[0] == ("add", Principal(subject="anna"))
 
 
 async def test_an_observer_hears_of_a_cancellation() -> None:
@@ -368,13 +380,13 @@ async def test_an_observer_hears_of_a_cancellation() -> None:
 
 async def test_an_observer_that_fails_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
-            raise RuntimeError(tool_id, caller)
+        def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:
+            raise RuntimeError(tool_id, principal)
 
     class BrokenLater(Watch):
-        def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
+        def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:
             def finish(outcome: Outcome) -> None:
-                raise RuntimeError(tool_id, caller, outcome)
+                raise RuntimeError(tool_id, principal, outcome)
 
             return finish
 

@@ -49,7 +49,7 @@ class LittleFace:
     ) -> mcp_types.CallToolResult:
         if name not in self.names:
             raise MCPError(mcp_types.INVALID_PARAMS, f"no tool {name}")
-        self.callers.append(client.caller)
+        self.callers.append(client.principal.client)
         value: Any = await getattr(self, f"_{name}")(arguments, client)
         text = mcp_types.TextContent(text=str(value))
         return mcp_types.CallToolResult(content=[text], structured_content={"value": value})
@@ -63,7 +63,7 @@ class LittleFace:
         return sys.stdin.read()
 
     async def _who(self, _: Mapping[str, Any], client: CallingClient) -> Any:
-        return [client.caller, client.wants_progress, client.can_ask]
+        return [client.principal.client, client.wants_progress, client.can_ask]
 
     async def _wipe(self, arguments: Mapping[str, Any], client: CallingClient) -> Any:
         verdicts = [

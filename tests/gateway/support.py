@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -15,13 +13,21 @@ from typing import Any, Self
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from servers.launch import closed_port
+from servers.launch import TOOLCRIB, closed_port, command, forker
+from servers.warm import COMMANDS, Forked
 from waiting import PATIENCE, wait_until
 
-__all__ = ["COMMAND", "ERAS", "Place", "Served", "Stdio", "called", "connected", "failed", "free_port"]
+__all__ = [
+    "ERAS",
+    "Place",
+    "Served",
+    "Stdio",
+    "called",
+    "connected",
+    "failed",
+    "free_port",
+]
 
-COMMAND = (sys.executable, "-m", "toolcrib.cli")
-"""The command, without relying on where its script is installed."""
 ERAS = {"stateless": "auto", "handshake": "legacy"}
 """How the client of the SDK is told in which era of the protocol to speak."""
 VERSIONS = {"stateless": "2026-07-28", "handshake": "2025-11-25"}
@@ -56,9 +62,9 @@ class Place:
         """What the environment of a gateway says."""
         return {**os.environ, "TOOLCRIB_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
 
-    def command(self, *more: str) -> list[str]:
-        """Return what starts a gateway on this configuration."""
-        return [*COMMAND, "serve", "--config", str(self.config), *more]
+    def arguments(self, *more: str) -> list[str]:
+        """Return the arguments that start a gateway on this configuration."""
+        return ["serve", "--config", str(self.config), *more]
 
 
 def free_port() -> int:
@@ -74,7 +80,7 @@ class Served:
         self.place = place
         self.port = 0
         self._held = closed_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
 
     @property
     def url(self) -> str:
@@ -94,19 +100,19 @@ class Served:
 
     def start(self) -> float:
         """Start it, and return after how many seconds it could be reached."""
-        command = self.place.command("--transport", "http", "--port", str(self.port))
+        command = self.place.arguments("--transport", "http", "--port", str(self.port))
         started = time.monotonic()
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, env=self.place.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        with self.log.open("ab") as log, Path(os.devnull).open("rb") as nothing:
+            streams = (nothing.fileno(), log.fileno(), log.fileno())
+            forking = forker(COMMANDS)
+            self._process = Forked(forking, *TOOLCRIB, *command, streams=streams, environ=self.place.environ)
         wait_until(lambda: self.get("/health") or not self._runs(), "it serves")
         if not self._runs():
             pytest.fail(f"{command} does not serve: {self.log.read_text(errors='replace')[-2000:]}")
         return time.monotonic() - started
 
     def _runs(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.runs
 
     def get(self, path: str) -> str | None:
         """Return what stands at a path; None where nobody answers with it."""
@@ -133,13 +139,7 @@ class Served:
         if self._process is None:
             return 0
         process, self._process = self._process, None
-        process.send_signal(how)
-        try:
-            return process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
+        return process.kill(how)
 
     def connect(self, era: str, **options: Any) -> Any:
         """Return a client of an era, to be entered; it takes answers of any size."""
@@ -170,8 +170,8 @@ class Stdio:
 
     def connect(self, era: str, **options: Any) -> Any:
         """Return a client of an era, to be entered."""
-        command, *args = self.place.command()
-        server = StdioServerParameters(command=command, args=args, env=self.place.environ)
+        program, *args = [*command(), *self.place.arguments()]
+        server = StdioServerParameters(command=program, args=args, env=self.place.environ)
         return Client(server, mode=ERAS[era], read_timeout_seconds=PATIENCE, **options)  # type: ignore[arg-type]
 
 

@@ -5,22 +5,15 @@ may fail only where it stands here, with the reason. Most scenarios call tools, 
 fixture by name (`test_simple_text`, `test://static-text`, ...). A gateway has other tools.
 """
 
-import json
-import re
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 from gateway.support import Place, Served
-from servers.launch import npm_tool, tiny
+from servers.launch import tiny
+from servers.suite import REVISIONS, Outcome, run_server_scenarios
 
 pytestmark = [pytest.mark.untraced, pytest.mark.proof]
 
-TIME = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
-REVISIONS = ("2025-11-25", "2026-07-28")
 GENERIC = {
     "2025-11-25": {
         "server-initialize",
@@ -72,26 +65,15 @@ APART_CHECKS = {"sep-2549-prompts-list-caching-hints": PROMPTS}
 """Single checks of the others that do not apply, and why."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What the suite found."""
-
-    checks: dict[str, list[dict[str, Any]]]
-    """By scenario."""
-
-    def failures(self, scenario: str) -> list[str]:
-        """Return what failed in a scenario, but for what it says it cannot test for lack of its fixture."""
-        return [
-            f"{check['id']}: {check.get('errorMessage')}"
-            for check in self.checks[scenario]
-            if check["status"] == "FAILURE"
-            and check["id"] not in APART_CHECKS
-            and not (check.get("details") or {}).get("untestable")
-        ]
-
-    def passed(self, scenario: str) -> int:
-        """Return how many checks of a scenario passed."""
-        return sum(check["status"] == "SUCCESS" for check in self.checks[scenario])
+def failures(outcome: Outcome, scenario: str) -> list[str]:
+    """Return what failed in a scenario, but for what it says it cannot test for lack of its fixture."""
+    return [
+        f"{check['id']}: {check.get('errorMessage')}"
+        for check in outcome.checks[scenario]
+        if check["status"] == "FAILURE"
+        and check["id"] not in APART_CHECKS
+        and not (check.get("details") or {}).get("untestable")
+    ]
 
 
 def is_apart(scenario: str) -> bool:
@@ -116,26 +98,15 @@ def revision(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def outcome(served: Served, revision: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """What the suite finds when it asks for all that a revision requires."""
-    folder = tmp_path_factory.mktemp("conformance")
-    program = npm_tool("@modelcontextprotocol/conformance/dist/index.js")
-    options = ["--url", served.url, "--requirements", revision, "-o", str(folder)]
-    run = subprocess.run([*program, "server", *options], capture_output=True, text=True, check=False)
-    found = {scenario_of(path): json.loads(path.read_text()) for path in folder.glob("server-*/checks.json")}
-    assert "=== SUMMARY ===" in run.stdout, run.stdout[-2000:] + run.stderr[-2000:]
-    return Outcome(found)
-
-
-def scenario_of(path: Path) -> str:
-    """Return which scenario a file of checks is of: the name of its folder holds that, and a time."""
-    return TIME.sub("", path.parent.name.removeprefix("server-"))
+    return run_server_scenarios(served.url, revision, tmp_path_factory.mktemp("conformance"))
 
 
 def test_every_scenario_that_applies_passes(outcome: Outcome, revision: str) -> None:
-    failures = {name: outcome.failures(name) for name in outcome.checks if not is_apart(name)}
-    assert {name: found for name, found in failures.items() if found} == {}
+    failed = {name: failures(outcome, name) for name in outcome.checks if not is_apart(name)}
+    assert {name: found for name, found in failed.items() if found} == {}
     generic = GENERIC[revision]
     assert {name for name in generic if outcome.checks.get(name)} == generic
-    assert not [name for name in generic if outcome.failures(name)]
+    assert not [name for name in generic if failures(outcome, name)]
 
 
 def test_most_checks_of_what_applies_were_made(outcome: Outcome, revision: str) -> None:

@@ -110,6 +110,18 @@ async def test_a_tool_is_found_by_what_it_does(client: Client, question: str, ex
     assert expected in [tool["id"] for tool in found["tools"]]
 
 
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [("show the last commits", "git:git_log"), ("what time is it in Tokyo", "time:get_current_time")],
+)
+async def test_the_first_tool_is_the_one_that_most_likely_does_it(
+    client: Client, question: str, expected: str
+) -> None:
+    found = (await called(client, "search_tools", query=question))["tools"]
+    assert found[0]["id"] == expected
+    assert found[0]["confidence"] == max(each["confidence"] for each in found)
+
+
 async def test_a_tool_is_explained_with_its_schemas(client: Client) -> None:
     told = await called(client, "describe_tool", tool_id="time:convert_time", detail_level="schema")
     assert "target_timezone" in str(told)

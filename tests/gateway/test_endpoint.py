@@ -12,11 +12,14 @@ import pytest
 from gateway.little_face import LittleFace
 from mcp import Client, MCPError
 from mcp_types import CreateMessageResult, ElicitResult, Implementation, TextContent
+from servers.launch import python
 from waiting import PATIENCE, until
 
-from toolcrib.errors import ToolExecutionError
+from toolcrib.errors import LimitExceededError, ToolExecutionError
 from toolcrib.execution import Call
-from toolcrib.gateway.client import CURRENT, ConfirmationTokens, RequestClient
+from toolcrib.gateway.clients import confirmation_tokens
+from toolcrib.gateway.clients.client import CURRENT, RequestClient
+from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.gateway import relay_input
 from toolcrib.model import McpBackend, Tool
@@ -69,10 +72,9 @@ async def test_a_person_who_does_not_answer_has_not_agreed() -> None:
     assert answer.structured_content == {"value": ["unanswered"]}
 
 
-async def test_what_a_server_asks_is_answered_by_the_client() -> None:
-    said = await relayed(
-        "legacy", {"a": FORM, "b": SAMPLE}, elicitation_callback=pick, sampling_callback=think
-    )
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_what_a_server_asks_is_answered_by_the_client(era: str) -> None:
+    said = await relayed(era, {"a": FORM, "b": SAMPLE}, elicitation_callback=pick, sampling_callback=think)
     assert said["a"] == {"action": "accept", "content": {"which": "this"}}
     assert said["b"]["content"] == {"type": "text", "text": "well"}
 
@@ -82,11 +84,12 @@ async def test_what_a_server_asks_is_answered_by_the_client() -> None:
     [
         ("legacy", {"a": FORM}, {}, "the client cannot be asked that"),
         ("legacy", {"a": SAMPLE}, {"elicitation_callback": pick}, "the client cannot be asked that"),
-        ("auto", {"a": FORM}, {"elicitation_callback": pick}, "the client cannot be asked that"),
-        ("legacy", {"a": {"method": "roots/list"}}, {}, "'roots/list', which cannot be passed on"),
+        ("auto", {"a": FORM}, {}, "the client cannot be asked that"),
+        ("legacy", {"a": {"method": "roots/list"}}, {}, "the client cannot be asked that"),
+        ("legacy", {"a": {"method": "tasks/list"}}, {}, "'tasks/list', which cannot be passed on"),
         ("legacy", {"a": 1}, {}, "'nothing known', which cannot be passed on"),
     ],
-    ids=["no forms", "no sampling", "stateless", "unknown", "nothing"],
+    ids=["no forms", "no sampling", "stateless", "no roots", "unknown", "nothing"],
 )
 async def test_what_cannot_be_asked_fails_the_call_and_says_why(
     era: str, asked: Any, options: Any, why: str
@@ -139,14 +142,20 @@ def test_a_used_ticket_is_none_for_as_long_as_its_seal_holds() -> None:
     assert tickets.redeem(first) == ({"a": "1"}, {"b": "2"})
 
 
-def test_used_tickets_are_remembered_up_to_a_number_beyond_which_no_answer_counts() -> None:
+@pytest.mark.parametrize(("account", "share"), [(("tokens", "ann"), 10), (None, 75)])
+def test_used_tickets_are_remembered_up_to_a_number_beyond_which_no_answer_counts(
+    monkeypatch: pytest.MonkeyPatch, account: Any, share: int
+) -> None:
+    monkeypatch.setattr(confirmation_tokens, "_MAX_USED", 100)  # of the 100,000 that it is
     clock = [0.0]
     tickets = ConfirmationTokens(600, clock=lambda: clock[0])
-    answers = [tickets.redeem(tickets.issue({"a": "1"}, {})) for _ in range(100_001)]
-    assert answers[-2:] == [({"a": "1"}, {}), ({}, {})]
+    for _ in range(share):
+        assert tickets.redeem(tickets.issue({"a": "1"}, {}), account) == ({"a": "1"}, {})
+    with pytest.raises(LimitExceededError, match="too many questions were answered"):
+        tickets.redeem(tickets.issue({"a": "1"}, {}), account)
+    assert tickets.redeem(tickets.issue({"a": "1"}, {}), ("tokens", "bob")) == ({"a": "1"}, {})
     clock[0] = 601
-    assert tickets.redeem(tickets.issue({}, {})) == ({}, {})
-    assert tickets.redeem(tickets.issue({"a": "1"}, {})) == ({"a": "1"}, {})
+    assert tickets.redeem(tickets.issue({"a": "1"}, {}), account) == ({"a": "1"}, {})
 
 
 class Hearing:
@@ -195,11 +204,11 @@ async def test_a_change_that_cannot_be_told_does_not_keep_the_next_from_it(
     class Shy(LittleFace):
         shy = False
 
-        def about(self) -> str:
+        def tools(self) -> Any:
             if self.shy:
                 self.shy = False
                 raise LookupError("no words")
-            return super().about()
+            return super().tools()
 
     face = Shy()
     async with heard(face) as hearing:
@@ -275,7 +284,7 @@ async def main():
 
 anyio.run(main)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent.parent)
+    subprocess.run(python("-c", code), check=True, cwd=Path(__file__).parent.parent)
 
 
 def test_the_package_is_light_and_says_what_is_missing() -> None:

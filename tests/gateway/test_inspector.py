@@ -1,14 +1,11 @@
 """The official inspector finds and runs tools through a gateway, over HTTP and over stdio."""
 
-import json
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
+from gateway.inspector import Inspector
 from gateway.support import Place, Served
-from servers.launch import npm_tool, tiny
+from servers.launch import command, tiny
 
 pytestmark = [pytest.mark.untraced, pytest.mark.proof]
 
@@ -22,29 +19,6 @@ EIGHT = {
     "run_chain",
     "execute_code",
 }
-
-
-class Inspector:
-    """The inspector on its command line, pointed at a gateway."""
-
-    def __init__(self, folder: Path, *target: str) -> None:
-        self._target, self._folder = target, folder
-        self._program = npm_tool("@modelcontextprotocol/inspector/clients/launcher/build/index.js")
-
-    def ask(self, method: str, *options: str) -> Any:
-        """Return what it says a gateway answers."""
-        command = [*self._program, "--cli", *self._target, "--method", method, *options]
-        environ = {"HOME": str(self._folder), "PATH": str(Path(self._program[0]).parent)}
-        run = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
-        return json.loads(run.stdout)
-
-    def call(self, tool: str, **arguments: str) -> Any:
-        """Return what a tool gives."""
-        pairs = [part for name, value in arguments.items() for part in ("--tool-arg", f"{name}={value}")]
-        answer = self.ask("tools/call", "--tool-name", tool, *pairs)
-        assert not answer.get("isError"), answer
-        return answer["structuredContent"]
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +35,8 @@ def inspector(
         with Served(place) as served:
             yield Inspector(folder, served.url, "--transport", "http")
     else:
-        command, *args = place.command("--transport", "stdio")
-        server = {"command": command, "args": args, "env": place.environ}
-        clients = folder / "mcp.json"
-        clients.write_text(json.dumps({"mcpServers": {"toolcrib": server}}))
-        yield Inspector(folder, "--config", str(clients), "--server", "toolcrib")
+        program, *args = [*command(), *place.arguments("--transport", "stdio")]
+        yield Inspector.of_command(folder, {"command": program, "args": args, "env": place.environ})
 
 
 def test_it_lists_the_tools_of_a_gateway(inspector: Inspector) -> None:

@@ -15,7 +15,7 @@ import pytest
 from gateway.little_face import LittleFace
 from mcp import Client, StdioServerParameters
 from mcp_types import ElicitResult
-from servers.launch import LITTLE, alive
+from servers.launch import LITTLE, alive, python
 from waiting import PATIENCE, wait_until
 
 from toolcrib.gateway.endpoint import McpEndpoint
@@ -34,7 +34,7 @@ HELLO = {
 def started(*more: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
     pipe = subprocess.PIPE
     streams = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **options}
-    with subprocess.Popen([sys.executable, str(CHILD), "stdio", *more], **streams) as child:
+    with subprocess.Popen(python(str(CHILD), "stdio", *more), **streams) as child:
         try:
             yield child
         finally:
@@ -65,7 +65,8 @@ async def test_a_client_lists_calls_and_is_asked(era: Any) -> None:
     async def note(*progress: Any) -> None:
         told.append(progress)
 
-    command = StdioServerParameters(command=sys.executable, args=[str(CHILD), "stdio"])
+    program, *args = python(str(CHILD), "stdio")
+    command = StdioServerParameters(command=program, args=args)
     with anyio.fail_after(PATIENCE):
         async with Client(command, mode=era, elicitation_callback=agree) as client:
             assert len((await client.list_tools()).tools) == 6

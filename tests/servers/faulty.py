@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 Json = dict[str, Any]
 
@@ -387,7 +387,7 @@ def sse_app(server: Faulty) -> ASGIApp:
     return Starlette(routes=[Route("/sse", connect), Mount("/messages/", app=transport.handle_post_message)])
 
 
-def serve_http(app: ASGIApp, port: int) -> None:
+def serve_http(app: ASGIApp, port: int, parser: Literal["auto", "h11"] = "auto") -> None:
     """Serve an application on 127.0.0.1, and print on which port once it can be reached."""
     # Without its protocol, asyncio would not switch off the delay of small packets.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -395,7 +395,10 @@ def serve_http(app: ASGIApp, port: int) -> None:
     listening.bind(("127.0.0.1", port))
     listening.listen(128)
     print(listening.getsockname()[1], flush=True)  # noqa: T201 - the test reads it
-    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
+    # Connections stay open for longer than any client keeps them: on a busy machine requests would be lost.
+    config = uvicorn.Config(
+        app, http=parser, log_level="error", timeout_graceful_shutdown=1, timeout_keep_alive=60
+    )
     uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -24,7 +24,10 @@ from servers.warm import Forked
 from waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 FAULTY = str(Path(__file__).with_name("faulty.py"))
+TOOLCRIB = ("-m", "toolcrib.cli")
+LIBRARY = str(Path(__file__).with_name("library.py"))
 LITTLE = str(Path(__file__).with_name("little.py"))
 TINY = str(Path(__file__).with_name("tiny.py"))
 PACKAGES = ROOT / ".servers" / "node_modules"
@@ -34,10 +37,10 @@ Config = dict[str, Any]
 
 
 @cache
-def forker() -> str:
+def forker(modules: tuple[str, ...] = warm.SERVERS) -> str:
     """Return the socket of the process that servers are forked from: this worker's, which ends with it."""
     environ = {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
-    command = [sys.executable, warm.__file__, "--serve", f"{mkdtemp()}/socket"]
+    command = [sys.executable, warm.__file__, "--serve", f"{mkdtemp()}/socket", *modules]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, start_new_session=True
     )
@@ -50,9 +53,28 @@ def forker() -> str:
     return address
 
 
+def command() -> list[str]:
+    """Return how `toolcrib` is started in a moment, as `python -m toolcrib.cli` is."""
+    return python(*TOOLCRIB)
+
+
+def python(*program: str) -> list[str]:
+    """Return how a program that loads toolcrib, or with `-c` or `-m` a text or a module, is started in a moment."""
+    return [sys.executable, "-S", "-I", warm.__file__, forker(warm.COMMANDS), *program]
+
+
 def faulty(*flags: str, **more: Any) -> Config:
     """Return how the faulty server is started on stdio, in a moment."""
-    args = ["-S", "-I", warm.__file__, forker(), FAULTY, *flags]
+    return _forked(FAULTY, *flags, **more)
+
+
+def library(shelf: str, **more: Any) -> Config:
+    """Return how the server with resources and prompts is started on stdio, in a moment."""
+    return _forked(LIBRARY, shelf, **more)
+
+
+def _forked(program: str, *flags: str, **more: Any) -> Config:
+    args = ["-S", "-I", warm.__file__, forker(), program, *flags]
     return {"command": sys.executable, "args": args, "start_timeout": PATIENCE, **more}
 
 
@@ -71,6 +93,25 @@ def little(*how: str, **more: Any) -> Config:
     return {"command": sys.executable, "args": ["-S", "-I", LITTLE, *how], **more}
 
 
+def conformance(*flags: str, **more: Any) -> Config:
+    """Return how the server that the conformance suite asks is started on stdio."""
+    return _forked("-m", "servers.conformance", *flags, env={"PYTHONPATH": str(TESTS)}, **more)
+
+
+@contextmanager
+def conformance_over_http(*flags: str) -> Iterator[Config]:
+    """Serve what the conformance suite asks over HTTP, and yield how it is reached."""
+    started = conformance("--http", "0", *flags)
+    command = [started["command"], *started["args"]]
+    environ = {**os.environ, **started["env"]}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ) as process:
+        assert process.stdout is not None
+        try:
+            yield {"type": "http", "url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
+        finally:
+            process.kill()
+
+
 def npm(name: str, *args: str, **more: Any) -> Config:
     """Return how a server of the npm lock is started; skip the test, loudly, where it is not installed."""
     program = MODULES / f"server-{name}" / "dist" / "index.js"
@@ -87,6 +128,20 @@ def npm_tool(program: str) -> list[str]:
     if not node.exists() or not (PACKAGES / program).exists():
         lack("npm")
     return [str(node), str(PACKAGES / program)]
+
+
+def node_program(package: str, program: str) -> list[str]:
+    """Return how a program beside this file is started that needs a package of the npm lock; skip, loudly, without."""
+    packages = Path(os.environ.get("TOOLCRIB_TEST_PACKAGES", PACKAGES))
+    kind = "arm64" if platform.machine() in {"aarch64", "arm64"} else "x64"
+    node = packages / f"node-{sys.platform}-{kind}" / "bin" / "node"
+    if not node.exists() or not (packages / package).exists():
+        lack("npm")
+    # Packages are looked for above the program, and they are elsewhere.
+    copy = Path(mkdtemp(dir=packages, prefix=".toolcrib-")) / program
+    shutil.copy(Path(__file__).with_name(program), copy)
+    atexit.register(shutil.rmtree, copy.parent)
+    return [str(node), str(copy)]
 
 
 class HttpServer:
@@ -170,13 +225,10 @@ def alive(pid: int) -> bool:
 
 def children(pid: int | None = None) -> set[int]:
     """Return the processes, zombies too, that this one or another has started."""
-    wanted = os.getpid() if pid is None else pid
-    found = set()
-    for entry in Path("/proc").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError, ValueError):
-            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
-            if fields and int(fields[1]) == wanted:
-                found.add(int(entry.name))
+    found: set[int] = set()
+    for task in Path(f"/proc/{os.getpid() if pid is None else pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.update(map(int, task.read_text().split()))
     return found
 
 

@@ -23,6 +23,13 @@ def say(**message: Any) -> None:
     sys.stdout.flush()
 
 
+def nested(levels: int) -> dict[str, Any]:
+    schema = NOTHING
+    for _ in range(levels // 2):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
 def listed() -> list[dict[str, Any]]:
     return [
         {"name": name, "description": description, "inputSchema": schema}
@@ -82,6 +89,8 @@ def main(how: str = "well", *rest: str) -> None:
         sys.exit("the switch is off")
     if how == "holding":
         tools["hold"] = ("Wait until there is a file.", TEXT)
+    if how == "deep":
+        tools["deep"] = ("", nested(int(rest[0])))
     if how == "odd":
         tools["odd"] = ("", ODD)
     for line in sys.stdin:

@@ -1,11 +1,13 @@
-"""Start servers of the SDK in a moment: they are forked from one process per worker, which has loaded it already.
+"""Start servers of the SDK, and toolcrib, in a moment: they are forked from a process that has loaded them already.
 
-Loading it takes more than a second of computing, and the suites start such a server more than a hundred times.
-`python -S -I warm.py SOCKET PROGRAM ARGUMENT...` has the process behind the socket run a program on the caller's
-standard streams, folder and environment. Whoever kills the caller kills the program, and its status is the caller's.
-Tests that are about processes themselves start their servers without this.
+Loading either takes more than a second of computing, and the suites start them hundreds of times.
+`python -S -I warm.py SOCKET PROGRAM ARGUMENT...` has the process behind the socket run a program, or with `-m` a
+module and with `-c` a text, on the caller's standard streams, folder and environment. Signals that ask the caller to end reach the
+program, whoever kills the caller kills the program, and its status is the caller's.
+Tests that are about processes themselves start them without this.
 """
 
+import atexit
 import json
 import os
 import runpy
@@ -16,24 +18,47 @@ import sys
 import traceback
 from contextlib import suppress
 
-LOADED = (
+SERVERS = (
     "mcp.server.lowlevel",
+    "mcp.server.mcpserver",
     "mcp.server.sse",
     "mcp.server.stdio",
     "mcp.server.runner",
     "starlette.applications",
 )
-"""What the programs have in common."""
+"""What the servers of the tests have in common."""
+COMMANDS = (
+    "numpy",
+    "toolcrib.cli.app",
+    "toolcrib.cli.commands.finding",
+    "toolcrib.cli.commands.running",
+    "toolcrib.cli.commands.serving",
+    "toolcrib.crib",
+    "toolcrib.execution.mcp.results",
+    "toolcrib.gateway.gateway",
+    "toolcrib.gateway.meta",
+    "toolcrib.mcp_internals",
+    "toolcrib.setup",
+    "uvicorn",
+)
+"""What the commands of toolcrib have in common."""
 STREAMS = (0, 1, 2)
 
 
 class Forked:
     """A program that runs behind the socket, and is killed where whoever wanted it has ended."""
 
-    def __init__(self, forker: str, *command: str, streams: tuple[int, ...] = STREAMS) -> None:
+    def __init__(
+        self,
+        forker: str,
+        *command: str,
+        streams: tuple[int, ...] = STREAMS,
+        environ: dict[str, str] | None = None,
+    ) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(forker)
-        wanted = json.dumps({"command": command, "folder": os.getcwd(), "environ": dict(os.environ)})  # noqa: PTH109
+        environ = dict(os.environ) if environ is None else environ
+        wanted = json.dumps({"command": command, "folder": os.getcwd(), "environ": environ})  # noqa: PTH109
         socket.send_fds(self._connection, [f"{len(wanted):10}".encode()], list(streams))
         self._connection.sendall(wanted.encode())
         self._answers = self._connection.makefile("rb")
@@ -49,20 +74,21 @@ class Forked:
         status = int(self._answers.readline())
         return status if status >= 0 else 128 - status
 
-    def kill(self) -> None:
-        """Kill it, and return once it has ended."""
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> int:
+        """Kill it, or ask it to end, and return its status once it has."""
         with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self.wait()
+            os.kill(self.pid, how)
+        status = self.wait()
         self._answers.close()
         self._connection.close()
+        return status
 
 
-def serve(address: str) -> None:
-    """Fork a keeper for each that connects to the socket, until standard input ends."""
+def serve(address: str, *modules: str) -> None:
+    """Load modules, and fork a keeper for each that connects to the socket, until standard input ends."""
     with suppress(OSError), open("/proc/self/comm", "w") as name:  # noqa: PTH123
         name.write("servers")  # some tests kill every descendant that is called python
-    for module in LOADED:
+    for module in modules:
         __import__(module)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
@@ -83,6 +109,7 @@ def serve(address: str) -> None:
 def keep(connection: socket.socket) -> None:
     """Run the wanted program, say how it ended, and kill it where nobody wants it any more."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a shell, whoever started the tests
     size, streams, _, _ = socket.recv_fds(connection, 10, len(STREAMS))
     wanted = json.loads(connection.recv(int(size), socket.MSG_WAITALL))
     program = os.fork()
@@ -108,11 +135,23 @@ def run(streams: list[int], command: list[str], folder: str, environ: dict[str, 
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environ)
-    sys.argv = command
-    sys.path[0] = os.path.dirname(command[0])  # noqa: PTH120
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        buffering = 1 if number == 2 or os.isatty(number) else -1
+        stream = open(number, mode, buffering, closefd=False)  # noqa: SIM115 - for good
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     status = 1
     try:
-        runpy.run_path(command[0], run_name="__main__")
+        sys.path[1:1] = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
+        if command[0] == "-m":
+            sys.argv, sys.path[0] = command[1:], folder
+            runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        elif command[0] == "-c":
+            sys.argv, sys.path[0] = ["-c", *command[2:]], folder
+            exec(command[1], {"__name__": "__main__"})  # noqa: S102 - as the interpreter does
+        else:
+            sys.argv, sys.path[0] = command, os.path.dirname(command[0])  # noqa: PTH120
+            runpy.run_path(command[0], run_name="__main__")
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1 if end.code else 0
@@ -120,6 +159,7 @@ def run(streams: list[int], command: list[str], folder: str, environ: dict[str, 
     except BaseException:  # noqa: BLE001 - as the interpreter does
         traceback.print_exc()
     finally:
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -127,9 +167,11 @@ def run(streams: list[int], command: list[str], folder: str, environ: dict[str, 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
-        serve(sys.argv[2])
+        serve(*sys.argv[2:])
     else:
         program = Forked(*sys.argv[1:])
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(ending, lambda number, _: os.kill(program.pid, number))
         for number in STREAMS:
             os.close(number)  # the program has them: when it ends, so do they
         os._exit(program.wait())

@@ -2,6 +2,7 @@
 
 from toolcrib.execution.chain import ChainLimits, ChainResult, ChainStep, Plan, StepResult
 from toolcrib.execution.local import LocalHandlers
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.protocols import (
     Executor,
     Middleware,
@@ -12,6 +13,7 @@ from toolcrib.execution.protocols import (
     Selector,
 )
 from toolcrib.execution.records import Answer, Call, Emit, Outcome, Request, StreamEvent, Update
+from toolcrib.execution.rule import Rule
 from toolcrib.execution.runner import DEFAULT_TIMEOUT, Runner
 from toolcrib.model.results import RunResult
 
@@ -31,8 +33,10 @@ __all__ = [
     "Outcome",
     "Plan",
     "Policy",
+    "Principal",
     "ProviderExecutor",
     "Request",
+    "Rule",
     "RunResult",
     "Runner",
     "Selector",

@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -11,6 +12,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
 from toolcrib.concurrency.background import Background, is_being_cancelled
+from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import (
     BackendUnavailableError,
     InputValidationError,
@@ -20,17 +22,21 @@ from toolcrib.errors import (
     Problem,
     StreamNotSupportedError,
     ToolcribError,
+    ToolError,
+    ValidationError,
     explain,
 )
-from toolcrib.execution.protocols import Observer, Policy, ProviderExecutor
+from toolcrib.execution.principal import Principal
+from toolcrib.execution.protocols import Allowed, Observer, Policy, ProviderExecutor
 from toolcrib.execution.records import Answer, Call, Emit, Outcome, Request, StreamEvent, Update
 from toolcrib.execution.selection import label
 from toolcrib.model.backend import ProviderBackend, ToolBackend
-from toolcrib.model.plain import copy_json, parse_json
+from toolcrib.model.plain import copy_json, is_large, parse_json
 from toolcrib.model.results import RunResult
+from toolcrib.model.schema.validator import SchemaValidator
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
-from toolcrib.redaction import said_by
+from toolcrib.redaction import error_text
 
 __all__ = [
     "READ_FROM_TEXT",
@@ -38,7 +44,9 @@ __all__ = [
     "Finish",
     "ProviderRoutes",
     "ask_policy",
+    "ask_validator",
     "begin",
+    "check_arguments",
     "not_ready",
     "read_arguments",
     "stream_events",
@@ -60,12 +68,14 @@ class CallState:
 
     tool_id: str
     args: Any
-    caller: str | None
+    principal: Principal | None
     streamed: bool = False
     request: Request | None = None
     backend: ToolBackend | None = None
     op: Op = "resolve"
+    rule: str | None = None
     deadline: float = inf
+    pause: Callable[[], AbstractContextManager[None]] | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -90,7 +100,7 @@ def begin(observers: Iterable[Observer], state: CallState) -> list[Finish]:
     watchers: list[Finish] = []
     for observer in observers:
         try:
-            if (finish := observer.begin(state.tool_id, state.caller)) is not None:
+            if (finish := observer.begin(state.tool_id, state.principal)) is not None:
                 watchers.append(finish)
         except Exception:  # noqa: BLE001 - an observer is somebody else's code, and may not harm what it watches
             _LOG.exception("the observer %r failed", observer)
@@ -112,8 +122,9 @@ def tell(
         answer=answer if error is None else None,
         error=error,
         duration=duration,
-        caller=state.caller,
+        principal=state.principal,
         raw_args=state.args,
+        rule=state.rule,
     )
     for finish in reversed(watchers):
         try:
@@ -122,8 +133,8 @@ def tell(
             _LOG.exception("the observer behind %r failed", finish)
 
 
-async def ask_policy(policy: Policy, request: Request) -> None:
-    """Ask whether a request may run; a policy that cannot say refuses."""
+async def ask_policy(policy: Policy, request: Request) -> str | None:
+    """Ask whether a request may run, and return the rule that lets it; a policy that cannot say refuses."""
     try:
         verdict = policy(request)
         if inspect.isawaitable(verdict):
@@ -136,10 +147,34 @@ async def ask_policy(policy: Policy, request: Request) -> None:
         reason = "the policy failed: what it waited for was cancelled"
         raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
     except Exception as error:  # a policy is somebody else's code, and its failure must not open the door
-        reason = f"the policy failed: {said_by(error)}"
+        reason = f"the policy failed: {error_text(error)}"
         raise PolicyDeniedError(tool_id=request.tool_id, reason=reason) from error
+    if isinstance(verdict, Allowed):
+        return verdict.rule
     if verdict is not None and verdict is not True:
         raise PolicyDeniedError(tool_id=request.tool_id, reason=verdict if isinstance(verdict, str) else "")
+    return None
+
+
+def ask_validator(validate: Callable[[Tool, Any], object], tool: Tool, value: Any, op: Op) -> None:
+    """Have a value checked; a validator that fails, or returns something, refuses it.
+
+    Raises:
+        ValidationError: the value does not fit.
+        ToolError: the validator failed, or is asynchronous.
+    """
+    try:
+        verdict = validate(tool, value)
+    except ToolcribError:
+        raise
+    except Exception as error:  # a validator is somebody else's code, as a policy is
+        reason = f"the validator failed: {error_text(error)}"
+        raise ToolError(tool_id=str(tool.id), op=op, reason=reason) from error
+    if verdict is not None:
+        if inspect.iscoroutine(verdict):
+            verdict.close()
+        reason = f"a validator returns None or raises, and this one returned {type(verdict).__name__}"
+        raise ToolError(tool_id=str(tool.id), op=op, reason=reason)
 
 
 class ProviderRoutes:
@@ -200,6 +235,34 @@ def read_arguments(args: Any, tool_id: str) -> tuple[dict[str, Any], tuple[str, 
     if not isinstance(read, dict):
         raise _refusal(tool_id, f"the arguments must be a JSON object, not the text of {_kind(read)}")
     return read, (READ_FROM_TEXT,)
+
+
+async def check_arguments(validator: SchemaValidator, tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of arguments that fit; the event loop turns meanwhile where they are large.
+
+    What was checked is what runs, and what is audited, whatever the caller does with its own meanwhile.
+
+    Raises:
+        InputValidationError: they do not fit.
+    """
+    try:
+        if is_large(args):
+            return await in_thread(_checked_copy, validator, tool, args)
+        ask_validator(validator.validate_input, tool, args, "validate_input")
+    except ValidationError as error:
+        raise InputValidationError(error.problems, error.text, tool_id=str(tool.id)) from error
+    copied: dict[str, Any] = copy_json(args)
+    return copied
+
+
+def _checked_copy(validator: SchemaValidator, tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments copied first: whoever gave them may change them while they are checked."""
+    try:
+        copied: dict[str, Any] = copy_json(args)
+    except ValueError as error:
+        raise ValidationError((Problem("", "size", f"the value: {error}; send a smaller one"),)) from error
+    ask_validator(validator.validate_input, tool, copied, "validate_input")
+    return copied
 
 
 def with_defaults(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:

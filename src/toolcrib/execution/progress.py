@@ -8,7 +8,7 @@ from typing import Any
 
 from toolcrib.execution.records import Update
 
-__all__ = ["Progress", "Reporter"]
+__all__ = ["Progress", "Reporter", "notify"]
 
 _LOG = logging.getLogger("toolcrib")
 Progress = Callable[[float, float | None, str | None], Any]
@@ -49,22 +49,30 @@ class Reporter:
             yield
         except Exception:
             self._ended = True
-            try:
-                await self._tell(self._end, "error")
-            except Exception:  # noqa: BLE001 - the callback's failure must not hide the tool's
-                _LOG.exception("the progress callback failed")
+            await notify(self._progress, self._end, self._total, "error", work_done=True)
             raise
         self._ended = True
-        try:
-            await self._tell(self._end, "completed")
-        except Exception:  # noqa: BLE001 - nor may it lose what the tool gave
-            _LOG.exception("the progress callback failed")
+        await notify(self._progress, self._end, self._total, "completed", work_done=True)
 
     @property
     def _end(self) -> float:
         return self._reached if self._total is None else self._total
 
     async def _tell(self, reached: float, message: str | None) -> None:
-        awaitable = self._progress(reached, self._total, message)
+        await notify(self._progress, reached, self._total, message, work_done=False)
+
+
+async def notify(callback: Callable[..., Any], *facts: Any, work_done: bool) -> None:
+    """Call a progress callback, sync or async.
+
+    Where work is done its failure is logged and goes no further: it may neither lose what the work gave nor
+    hide why it failed.
+    """
+    try:
+        awaitable = callback(*facts)
         if inspect.isawaitable(awaitable):
             await awaitable
+    except Exception:
+        if not work_done:
+            raise
+        _LOG.exception("the progress callback failed")

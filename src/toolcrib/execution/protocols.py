@@ -1,8 +1,10 @@
 """Protocols of the parts that a runner is composed of."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.records import Answer, Call, Outcome, Request
 from toolcrib.model.backend import ToolBackend
 from toolcrib.model.tool import Tool
@@ -64,9 +66,16 @@ class Middleware(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A policy's yes, with the name of the rule that says so, for the audit."""
+
+    rule: str
+
+
 Policy = Callable[[Request], Any]
-"""Says whether a request may run, sync or async: None or True allows it, False or a reason as text refuses
-it, and so does raising; a policy that fails refuses."""
+"""Says whether a request may run, sync or async: None, True or `Allowed` allows it, False or a reason as text
+refuses it, and so does raising; a policy that fails refuses."""
 
 Selector = Callable[[Tool, Sequence[ToolBackend]], ToolBackend | Sequence[ToolBackend]]
 """Chooses among the backends of a tool: one of them, or several in the order in which to try them."""
@@ -75,10 +84,10 @@ Selector = Callable[[Tool, Sequence[ToolBackend]], ToolBackend | Sequence[ToolBa
 class Observer(Protocol):
     """Watches calls; it may not change them, and must not block.
 
-    `begin` is called with the reference and the caller before anything else happens, and what it returns
+    `begin` is called with the reference and who asks before anything else happens, and what it returns
     exactly once when that call has ended, in the same task. What either raises is logged and goes no further.
     """
 
-    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:
         """Note that a call begins, and return the callback for how it ended."""
         ...

@@ -1,6 +1,7 @@
 """Records of calls, answers and events."""
 
 from collections.abc import Awaitable, Callable, Container
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
@@ -8,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from toolcrib.errors import ToolcribError
+from toolcrib.execution.principal import Principal
 from toolcrib.model.backend import AnyBackend, ToolBackend
 from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
@@ -23,8 +25,8 @@ class Request:
     """The tool to run."""
     args: dict[str, Any]
     """To be read only: the caller's own object may be in it."""
-    caller: str | None = None
-    """Who asks, where the door knows it: part of the cache key, the policy's question and the audit."""
+    principal: Principal | None = None
+    """Who asks, where it is known: part of the cache key, the policy's question and the audit."""
 
     @property
     def tool_id(self) -> str:
@@ -76,6 +78,10 @@ class Call(Request):
     """Whether the caller reads a stream, and not the result alone."""
     deadline: float = inf
     """When its time is over, on the clock of the event loop."""
+    pause: Callable[[], AbstractContextManager[None]] | None = None
+    """Stops the clock while the client behind it is asked; None where its caller gave it so many seconds."""
+    on_asked: Callable[[], None] | None = None
+    """Called when the client behind it is asked for something: nobody else may have its answer then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,10 @@ class Answer:
     """The raw result, where it came from an MCP server."""
     notes: tuple[str, ...] = ()
     """What the caller should know of how it came about, such as an answer from the cache."""
+    is_personal: bool = False
+    """Whether the client behind the call was asked for something, so that it is nobody else's answer."""
+    is_task: bool = False
+    """Whether the tool goes on as a task of its server: the raw result is its handle, and has no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +116,10 @@ class Outcome:
     """None with an answer; a `ToolcribError`, or the cancellation of the caller."""
     duration: float
     """Seconds."""
-    caller: str | None = None
+    principal: Principal | None = None
     """Who asked, where that is known."""
+    rule: str | None = None
+    """The rule of the policy that let it run, where a rule did."""
     raw_args: Any = field(default=None, repr=False)
     """The arguments as they came, which need not even be an object."""
 

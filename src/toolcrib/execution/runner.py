@@ -9,10 +9,10 @@ from typing import Any, Literal, overload
 import anyio
 
 from toolcrib.concurrency.background import is_being_cancelled
-from toolcrib.concurrency.deadlines import checked_timeout
+from toolcrib.concurrency.deadlines import PausableDeadline, checked_timeout
+from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import (
     BackendUnavailableError,
-    InputValidationError,
     OutputValidationError,
     ToolCancelledError,
     ToolcribError,
@@ -40,13 +40,16 @@ from toolcrib.execution.pipeline import (
     CallState,
     ProviderRoutes,
     ask_policy,
+    ask_validator,
     begin,
+    check_arguments,
     not_ready,
     read_arguments,
     stream_events,
     tell,
     with_defaults,
 )
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress, Reporter
 from toolcrib.execution.protocols import (
     Executor,
@@ -60,12 +63,12 @@ from toolcrib.execution.records import Answer, Call, Emit, Request, StreamEvent
 from toolcrib.execution.selection import by_kind, candidates, label, may_go_on
 from toolcrib.model.backend import ToolBackend
 from toolcrib.model.local import LocalTool
-from toolcrib.model.plain import copy_json
+from toolcrib.model.plain import is_large
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.results import RunResult
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.toolid import ToolId
-from toolcrib.redaction import said_by
+from toolcrib.redaction import error_text
 
 __all__ = ["DEFAULT_TIMEOUT", "Runner"]
 
@@ -149,7 +152,7 @@ class Runner:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, distinct from the caller's
         progress: Progress | None = None,
-        caller: str | None = None,
+        principal: Principal | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave.
@@ -161,7 +164,7 @@ class Runner:
             ToolNotFoundError: no tool answers to the reference.
             ToolError: one of its leaves says what went wrong, on which backend, doing what.
         """
-        state = CallState(str(tool_id), args, caller)
+        state = CallState(str(tool_id), args, principal)
         if progress is None:
             return await self._run(state, tool_id, timeout, None, defaults=defaults)
         reporter = Reporter(progress)
@@ -174,14 +177,14 @@ class Runner:
         args: Any = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
-        caller: str | None = None,
+        principal: Principal | None = None,
         defaults: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`.
 
         Leaving the stream cancels the tool. A provider that cannot stream gives a `StreamNotSupportedError`.
         """
-        state = CallState(str(tool_id), args, caller, streamed=True)
+        state = CallState(str(tool_id), args, principal, streamed=True)
 
         async def run(emit: Emit) -> RunResult:
             return await self._run(state, tool_id, timeout, emit, defaults=defaults)
@@ -198,7 +201,7 @@ class Runner:
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
         progress: ChainProgress | None = None,
         dry_run: Literal[False] = False,
-        caller: str | None = None,
+        principal: Principal | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
     ) -> ChainResult: ...
@@ -215,7 +218,7 @@ class Runner:
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
         progress: ChainProgress | None = None,
         dry_run: bool = False,
-        caller: str | None = None,
+        principal: Principal | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
     ) -> ChainResult | Plan:
@@ -240,7 +243,7 @@ class Runner:
             return plan_chain(chain, self._resolver)
 
         async def run(tool_id: str, args: dict[str, Any], within: float | None) -> RunResult:
-            return await self._run(CallState(tool_id, args, caller), tool_id, within, None, defaults=False)
+            return await self._run(CallState(tool_id, args, principal), tool_id, within, None, defaults=False)
 
         calling: RunTool = run if around is None else around(run)
         return await run_chain(chain, calling, timeout=limit, progress=progress, limits=limits, since=began)
@@ -314,6 +317,7 @@ class Runner:
                 if own is not None:
                     scope.deadline, limit = scope.deadline - limit + own, own
                 state.deadline = scope.deadline
+                state.pause = PausableDeadline(scope).paused if own_limit is None else None
                 return await self._answered(state, request, backends, emit)
             except anyio.get_cancelled_exc_class() as error:
                 if is_being_cancelled():
@@ -331,15 +335,11 @@ class Runner:
         args, notes = read_arguments(state.args, state.tool_id)
         state.notes += notes
         filled = with_defaults(tool, args) if defaults else args
-        request = state.request = Request(tool=tool, args=filled, caller=state.caller)
+        request = state.request = Request(tool=tool, args=filled, principal=state.principal)
         if self._policy is not None:
-            await ask_policy(self._policy, request)
-        try:
-            self._validator.validate_input(tool, request.args)
-        except ValidationError as error:
-            raise InputValidationError(error.problems, error.text, tool_id=state.tool_id) from error
-        # What was checked is what runs, and what is audited, whatever the caller does with its own meanwhile.
-        state.request = Request(tool=tool, args=copy_json(request.args), caller=state.caller)
+            state.rule = await ask_policy(self._policy, request)
+        checked = await check_arguments(self._validator, tool, request.args)
+        state.request = Request(tool=tool, args=checked, principal=state.principal)
         return state.request
 
     async def _answered(
@@ -354,11 +354,12 @@ class Runner:
             call = Call(
                 tool=request.tool,
                 args=request.args,
-                caller=request.caller,
+                principal=request.principal,
                 backend=backend,
                 emit=emit,
                 streamed=state.streamed,
                 deadline=state.deadline,
+                pause=state.pause,
             )
             try:
                 return await self._way(call)
@@ -371,20 +372,23 @@ class Runner:
         """Run a call on its backend and check its value, with every failure as one of the typed errors."""
         try:
             answer = await self._executors[call.backend.kind].call(call)
-            self._check_output(call, answer)
+            if is_large(answer.structured):
+                await in_thread(self._check_output, call, answer)
+            elif not answer.is_task:
+                self._check_output(call, answer)
         except ToolError as error:
             error.backend = error.backend or label(call.backend)
             raise
         except ToolcribError:
             raise
         except Exception as error:  # an executor is somebody else's code
-            reason, place = said_by(error, call.args), label(call.backend)
+            reason, place = error_text(error, call.args), label(call.backend)
             raise ToolExecutionError(tool_id=call.tool_id, backend=place, reason=reason) from error
         return answer
 
     def _check_output(self, call: Call, answer: Answer) -> None:
         try:
-            self._validator.validate_output(call.tool, answer.structured)
+            ask_validator(self._validator.validate_output, call.tool, answer.structured, "validate_output")
         except ValidationError as error:
             raise OutputValidationError(
                 error.problems,

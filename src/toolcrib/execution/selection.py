@@ -9,7 +9,7 @@ from toolcrib.execution.protocols import Executor, Selector
 from toolcrib.execution.records import Request
 from toolcrib.model.backend import BackendKind, LocalBackend, McpBackend, ProviderBackend, ToolBackend
 from toolcrib.model.tool import Tool
-from toolcrib.redaction import said_by
+from toolcrib.redaction import error_text
 
 __all__ = ["by_kind", "candidates", "label", "may_go_on"]
 
@@ -61,7 +61,7 @@ def candidates(
     except ToolcribError:
         raise
     except Exception as error:  # a selector is somebody else's code, and so is what it returns
-        raise InvalidBackendError(f"the selector failed: {said_by(error)}") from error
+        raise InvalidBackendError(f"the selector failed: {error_text(error)}") from error
     usable: list[ToolBackend] = []
     reasons: dict[str, None] = {}
     for backend in chosen:

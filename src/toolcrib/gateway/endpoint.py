@@ -1,10 +1,9 @@
 """One MCP server over a frontend: what clients of one address talk to, in both eras of the protocol."""
 
 import logging
-from base64 import b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 import mcp_types
@@ -13,18 +12,26 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-from mcp.shared.exceptions import MCPError
+from mcp.server.subscriptions import ListenHandler, ToolsListChanged
 from mcp.shared.inbound import x_mcp_header_map
-from mcp_types import SERVER_INFO_META_KEY
-from mcp_types.methods import validate_client_request
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 
 from toolcrib import __version__
 from toolcrib.concurrency.background import Loop
-from toolcrib.gateway.client import CURRENT, ConfirmationTokens, RequestClient
-from toolcrib.gateway.frontend import Frontend, InputNeeded
-from toolcrib.gateway.results import PREFIX, KeptResults
+from toolcrib.execution import Principal
+from toolcrib.execution.mcp.config import ContentChange
+from toolcrib.gateway.clients.client import RequestClient, set_log_level
+from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
+from toolcrib.gateway.clients.held_calls import COMPOSED, MAX_HELD, HeldCalls
+from toolcrib.gateway.content.handlers import ContentHandlers, Declared
+from toolcrib.gateway.content.lists import page
+from toolcrib.gateway.content.subscriptions import ChangeBus, Subscriptions
+from toolcrib.gateway.frontend import Frontend, FrontendOf, SettlingFrontend
+from toolcrib.gateway.identity.principals import PRINCIPAL, authenticated_principal, principal_of, request_of
+from toolcrib.gateway.limits import MAX_STREAMS
+from toolcrib.gateway.passing import PassOn, pass_on, wire
+from toolcrib.gateway.tasks.handlers import TaskHandlers
 from toolcrib.mcp_internals import connection_of
 
 __all__ = ["McpEndpoint"]
@@ -32,29 +39,20 @@ __all__ = ["McpEndpoint"]
 _LOG = logging.getLogger("toolcrib.gateway")
 _PATIENCE = 300.0
 """For how many seconds a person may think about a question."""
-_CALM = 0.1
+_DEBOUNCE = 0.1
 """For how many seconds changes are gathered before clients are notified."""
-_TELLING = 5.0
-"""Within how many seconds a client must take the news."""
+_NOTIFY_TIMEOUT = 5.0
+"""Within how many seconds a client must take a notification."""
 _LIST_FRESH = 60_000
-"""For how many milliseconds a client may keep a list of tools; those that listen are notified of changes."""
-_READ_FRESH = 600_000
-"""For how many milliseconds it may keep a result, which never changes."""
-_TEMPLATE = mcp_types.ResourceTemplate(
-    name="result",
-    uri_template=f"{PREFIX}{{id}}",
-    description="A result that was too large to send whole; the result itself tells its address",
-)
+"""For how many milliseconds a client may keep a list; those that listen are notified of changes."""
 _HEADERLESS = {"type": "object"}
-_WORDS = "2026-07-28"
-"""The revision of the stateless era."""
 _Context = ServerRequestContext[Any, Any]
-_Given = mcp_types.CallToolResult | mcp_types.InputRequiredResult
-_Call = Callable[[_Context, mcp_types.CallToolRequestParams], Awaitable[_Given]]
+_Answer = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+_Handler = Callable[[_Context, Any], Awaitable[Any]]
 
 
 class McpEndpoint:
-    """What clients of one address talk to: an MCP server, over a frontend that may be exchanged.
+    """The MCP server that clients of one address talk to, over a frontend that may be exchanged.
 
     `run` tells clients that the tools have changed, for as long as it runs.
     """
@@ -65,56 +63,78 @@ class McpEndpoint:
         *,
         name: str = "",
         description: str = "",
-        kept: KeptResults | None = None,
+        content: ContentHandlers | None = None,
         security: RequestStateSecurity | None = None,
         middleware: Sequence[ServerMiddleware[Any]] = (),
         patience: float = _PATIENCE,
+        max_held: int = MAX_HELD,
+        frontend_of: FrontendOf | None = None,
     ) -> None:
-        """Make the server; the name and the description are the toolset's."""
+        """Make the server; the name and the description are the toolset's.
+
+        `frontend_of` says what a principal sees, where that is not the frontend.
+        """
+        self._frontend_of = frontend_of
         self.name = name
         self.closed = anyio.Event()
         """Set when it is gone: its address answers no more, and what runs may end."""
-        self._frontend, self._description, self._kept, self._patience = frontend, description, kept, patience
+        self._frontend, self._description = frontend, description
+        self._content = ContentHandlers() if content is None else content
+        self._bus = ChangeBus()
+        self._watched = Subscriptions(self._content, self._bus)
+        self._content_changes: dict[ContentChange, None] = {}
         security = security or RequestStateSecurity.ephemeral()
-        self._tickets = ConfirmationTokens(security.ttl)
-        self._sessions: WeakSet[Connection] = WeakSet()
-        self._bus = InMemorySubscriptionBus()
-        self._listen = ListenHandler(self._bus)
+        self._calls = HeldCalls(ConfirmationTokens(security.ttl), patience, max_held)
+        self._tasks = TaskHandlers(self._content, self._calls, self._seen)
+        self._sessions: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
+        self.connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()
+        """Those of the clients of the handshake era over HTTP that have greeted, by their sessions."""
+        self._listen = ListenHandler(self._bus, max_subscriptions=MAX_STREAMS)
         self._changed = anyio.Event()
         self._is_noted = False
         self._loop: Loop | None = None
         self._schemas: dict[str, dict[str, Any]] | None = None
-        self._told = tuple(frontend.tools())
-        self._unsubscribe = frontend.on_change(self._note)
+        self._announced = tuple(frontend.tools())
+        self._stop_hearing = frontend.on_change(self._note)
+        self._stop_content = self._content.on_change(self.note_content)
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
-        worded = _SkipRevalidation(self._call, self.server.server_info_stamp)
-        self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary, worded]
+        passing = PassOn(self._call, self.server.server_info_stamp)
+        self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary, passing]
         self.server.add_notification_handler(
             "notifications/initialized", mcp_types.NotificationParams, self._greet
         )
+        self.server.add_request_handler("logging/setLevel", mcp_types.SetLevelRequestParams, set_log_level)
+        self._tasks.add_to(self.server)
 
     def _make_server(self) -> "_Server":
         return _Server(
+            self._content.declared,
+            self._tasks.extensions,
+            self._instructions,
             "toolcrib",
             version=__version__,
             title=f"toolcrib: {self.name}" if self.name else "toolcrib",
-            instructions=self._instructions(),
             cache_hints={
                 "tools/list": CacheHint(_LIST_FRESH, "private"),
                 "server/discover": CacheHint(_LIST_FRESH, "private"),
-                "resources/list": CacheHint(_READ_FRESH, "private"),
-                "resources/templates/list": CacheHint(_READ_FRESH, "private"),
-                "resources/read": CacheHint(_READ_FRESH, "private"),
+                "resources/list": CacheHint(_LIST_FRESH, "private"),
+                "resources/templates/list": CacheHint(_LIST_FRESH, "private"),
+                "prompts/list": CacheHint(_LIST_FRESH, "private"),
             },
             get_tool_input_schema=self._schema,
-            on_list_tools=self._list,
-            on_call_tool=self._call,
-            on_list_resources=self._resources,
-            on_list_resource_templates=self._templates,
-            on_read_resource=self._read,
-            on_subscriptions_listen=self._subscribe,
+            on_list_tools=self._passed(self._list, {"tools": []}),
+            on_call_tool=self._called,
+            on_list_resources=self._passed(self._content.resources, {"resources": []}),
+            on_list_resource_templates=self._passed(self._content.templates, {"resourceTemplates": []}),
+            on_read_resource=self._passed(self._content.read, {"contents": []}),
+            on_list_prompts=self._passed(self._content.prompts, {"prompts": []}),
+            on_get_prompt=self._passed(self._content.prompt, {"messages": []}),
+            on_completion=self._passed(self._content.complete, {"completion": {"values": []}}),
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._unsubscribe,
+            on_subscriptions_listen=self._follow,
         )
 
     @property
@@ -124,15 +144,18 @@ class McpEndpoint:
 
     def replace(self, frontend: Frontend, description: str = "") -> None:
         """Show another frontend, to those that are here too."""
-        self._unsubscribe()
-        self._frontend, self._unsubscribe = frontend, frontend.on_change(self._note)
+        self._stop_hearing()
+        self._frontend, self._stop_hearing = frontend, frontend.on_change(self._note)
         self._description = description
+        self._announced = ()  # other rules may show the same tools to others
         self._note()
 
     def close(self) -> None:
         """Say that it is gone, and end the streams of those that listen."""
-        self._unsubscribe()
+        self._stop_hearing()
+        self._stop_content()
         self.end_listening()
+        self._calls.close()
         self.closed.set()
 
     def end_listening(self) -> None:
@@ -144,15 +167,20 @@ class McpEndpoint:
         self._loop = Loop()
         while True:
             await self._changed.wait()
-            await anyio.sleep(_CALM)
+            await anyio.sleep(_DEBOUNCE)
             self._changed = anyio.Event()
             self._is_noted = False  # before the look: what changes after it is noted again
             try:
-                await self._tell_changes()
+                await self._notify_changes()
             except Exception:  # noqa: BLE001 - frontends are foreign, and the next change must be sent all the same
                 _LOG.exception(
                     "the clients of %s could not be notified of a change", self.name or "the gateway"
                 )
+
+    def note_content(self, change: ContentChange) -> None:
+        """Note a change of resources or prompts; called in the event loop."""
+        self._content_changes[change] = None
+        self._changed.set()
 
     def _note(self) -> None:
         """Note that the tools may have changed; it may be called from any thread, any number of times."""
@@ -168,25 +196,33 @@ class McpEndpoint:
     async def _set_changed(self) -> None:
         self._changed.set()
 
-    async def _tell_changes(self) -> None:
+    async def _notify_changes(self) -> None:
         """Tell clients, if what they see has changed."""
         self._schemas = None
-        self.server.instructions = self._instructions()
-        before, self._told = self._told, tuple(self._frontend.tools())
-        if self._told == before:
-            return
-        await self._bus.publish(ToolsListChanged())
-        async with anyio.create_task_group() as telling:
-            for session in list(self._sessions):
-                telling.start_soon(_tell, session)
+        before, self._announced = self._announced, tuple(self._frontend.tools())
+        changes, self._content_changes = self._content_changes, {}
+        async with anyio.create_task_group() as tasks:
+            sessions = dict(self._sessions)
+            if self._announced != before:
+                for session in sessions:
+                    tasks.start_soon(_notify, session.send_tool_list_changed)
+                tasks.start_soon(self._bus.publish, ToolsListChanged())
+            for notify in self._watched.notifications(changes, sessions):
+                tasks.start_soon(_notify, notify)
 
     def _instructions(self) -> str:
-        return f"{self._description} {self._frontend.about()}".strip()
+        about = self._seen(authenticated_principal()).about()
+        return f"{self._description} {about}".strip()
+
+    def _seen(self, principal: Principal | None) -> Frontend:
+        """Return what a principal sees."""
+        return self._frontend if self._frontend_of is None else self._frontend_of(principal, self._frontend)
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         """Return the schema of a tool, for the SDK to find in it which arguments are in headers too."""
         if self._schemas is None:
-            schemas = {tool.name: tool.input_schema for tool in self._frontend.tools()}
+            tools = map(wire, self._frontend.tools())
+            schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
             # It looks through all of a schema with each call: where there is nothing to find, not for long.
             self._schemas = {
                 name: schema if x_mcp_header_map(schema) else _HEADERLESS for name, schema in schemas.items()
@@ -196,65 +232,106 @@ class McpEndpoint:
     async def _greet(self, context: _Context, _: mcp_types.NotificationParams) -> None:
         connection = connection_of(context.session)
         if connection.has_standalone_channel:
-            self._sessions.add(connection)
-            connection.exit_stack.callback(self._sessions.discard, connection)
+            self._sessions[connection] = principal_of(context)
+            if connection.session_id is not None:
+                self.connections[connection.session_id] = connection
+            connection.exit_stack.callback(self._sessions.pop, connection, None)
 
-    async def _subscribe(
+    async def _follow(
         self, context: _Context, params: mcp_types.SubscriptionsListenRequestParams
     ) -> mcp_types.SubscriptionsListenResult:
-        """Tell a client of changed tools; there is nothing else to subscribe to, so nothing else is kept."""
-        wanted = mcp_types.SubscriptionFilter(tools_list_changed=params.notifications.tools_list_changed)
-        return await self._listen(context, params.model_copy(update={"notifications": wanted}))
+        """Tell a client of what it wants to hear, as far as there is anybody to tell it."""
+        wanted, declared = params.notifications, self._content.declared()
+        subscribed = wanted.resource_subscriptions or ()
+        with request_of(context):
+            async with self._watched.stream(subscribed) as uris:
+                heard = mcp_types.SubscriptionFilter(
+                    tools_list_changed=wanted.tools_list_changed,
+                    prompts_list_changed=wanted.prompts_list_changed if declared.prompts else None,
+                    resources_list_changed=wanted.resources_list_changed,
+                    resource_subscriptions=uris or None,
+                )
+                return await self._listen(context, params.model_copy(update={"notifications": heard}))
 
-    async def _list(
-        self, _: _Context, params: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListToolsResult:
-        _check_cursor(params)
-        return mcp_types.ListToolsResult(tools=list(self._frontend.tools()))
+    async def _subscribe(
+        self, context: _Context, params: mcp_types.SubscribeRequestParams
+    ) -> mcp_types.EmptyResult:
+        with request_of(context):
+            await self._watched.subscribe(connection_of(context.session), str(params.uri))
+        return mcp_types.EmptyResult()
 
-    async def _call(self, context: _Context, params: mcp_types.CallToolRequestParams) -> _Given:
-        client = RequestClient(context, params, self._tickets, self._patience)
-        token = CURRENT.set(client)
-        try:
-            return await self._frontend.call(params.name, params.arguments or {}, client)
-        except InputNeeded as needed:
-            return needed.result
-        finally:
-            CURRENT.reset(token)
+    async def _unsubscribe(
+        self, context: _Context, params: mcp_types.UnsubscribeRequestParams
+    ) -> mcp_types.EmptyResult:
+        await self._watched.unsubscribe(connection_of(context.session), str(params.uri))
+        return mcp_types.EmptyResult()
 
-    async def _resources(
-        self, _: _Context, params: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListResourcesResult:
-        _check_cursor(params)
-        return mcp_types.ListResourcesResult(resources=[])  # whoever has the address may read it, nobody else
+    async def _list(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        frontend = self._seen(PRINCIPAL.get())
+        fresh = await frontend.settled() if isinstance(frontend, SettlingFrontend) else {}
+        return page("tools", {tool["name"]: tool for tool in map(wire, frontend.tools())}, params) | fresh
 
-    async def _templates(
-        self, _: _Context, params: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListResourceTemplatesResult:
-        _check_cursor(params)
-        return mcp_types.ListResourceTemplatesResult(resource_templates=[_TEMPLATE])
+    async def _call(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
+        """Return the result of a call, as the stateless era writes it."""
 
-    async def _read(
-        self, _: _Context, params: mcp_types.ReadResourceRequestParams
-    ) -> mcp_types.ReadResourceResult:
-        uri = str(params.uri)
-        found = None if self._kept is None else self._kept.read(uri)
-        if found is None:
-            message = (
-                f"nothing is kept at {uri[:200]!r}, or not any more; run again only what changes nothing"
+        async def call(client: RequestClient) -> dict[str, Any]:
+            frontend = self._seen(client.principal)
+            return wire(await frontend.call(params.name, params.arguments or {}, client))
+
+        is_single = params.name not in COMPOSED
+        may_begin = self._tasks.may_begin(context, is_own=not is_single)
+        with request_of(context):
+            given = await self._calls.answer(
+                context, params, call, is_single=is_single, takes_tasks=may_begin
             )
-            raise MCPError(mcp_types.INVALID_PARAMS, message, {"uri": uri[:200]})
-        content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents
-        if isinstance(found.data, str):
-            content = mcp_types.TextResourceContents(uri=uri, mime_type=found.mime_type, text=found.data)
-        else:
-            blob = b64encode(found.data).decode()
-            content = mcp_types.BlobResourceContents(uri=uri, mime_type=found.mime_type, blob=blob)
-        return mcp_types.ReadResourceResult(contents=[content])
+            return self._tasks.begun(given, context, params.name)
+
+    async def _called(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
+        return pass_on(await self._call(context, params), {"content": []})
+
+    def _passed(self, answer: _Answer, blank: dict[str, Any]) -> _Handler:
+        """Return a handler whose answer goes to the client as it is, in the envelope of a blank one."""
+
+        async def handle(context: _Context, params: Any) -> dict[str, Any]:
+            payload = context.params or {}
+            with request_of(context):
+                if isinstance(params, mcp_types.InputResponseRequestParams):
+                    given = await self._calls.answer(
+                        context, params, lambda _: answer(payload), is_single=True
+                    )
+                    return pass_on(self._kept(wire(given)), blank)
+                return pass_on(self._kept(await answer(payload)), blank)
+
+        return handle
+
+    def _kept(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer which nobody keeps for others, where those may not see the same."""
+        is_same = authenticated_principal() is None and self._seen(PRINCIPAL.get()) is self._frontend
+        return answer if is_same or "cacheScope" not in answer else answer | {"cacheScope": "private"}
 
 
 class _Server(Server[Any]):
-    """The SDK's server, declaring true capabilities: tools change, resources are not subscribed to."""
+    """The SDK's server, which says of itself what is so at the moment: what servers declare, and tools."""
+
+    def __init__(
+        self,
+        declared: Callable[[], Declared],
+        extended: Callable[[], dict[str, dict[str, Any]]],
+        about: Callable[[], str],
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        self._declared, self._extended, self._about = declared, extended, about
+        super().__init__(*args, **options)
+
+    @property
+    def instructions(self) -> str | None:
+        """The instructions that a client gets when it connects."""
+        return self._about()
+
+    @instructions.setter
+    def instructions(self, value: str | None) -> None:
+        """Set nothing: the SDK would keep what was so at the start."""
 
     def get_capabilities(
         self,
@@ -268,9 +345,17 @@ class _Server(Server[Any]):
         capabilities = super().get_capabilities(
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
+        declared = self._declared()
         capabilities.tools = mcp_types.ToolsCapability(list_changed=True)
-        if capabilities.resources is not None:
-            capabilities.resources = mcp_types.ResourcesCapability(subscribe=False, list_changed=False)
+        capabilities.resources = mcp_types.ResourcesCapability(
+            subscribe=declared.subscribe, list_changed=declared.resources_change
+        )
+        capabilities.logging = capabilities.logging if declared.logging else None
+        prompts = mcp_types.PromptsCapability(list_changed=declared.prompts_change)
+        capabilities.prompts = prompts if declared.prompts else None
+        capabilities.completions = mcp_types.CompletionsCapability() if declared.completions else None
+        if protocol_version in MODERN_PROTOCOL_VERSIONS:
+            capabilities.extensions = self._extended() or None
         return capabilities
 
 
@@ -286,30 +371,6 @@ class _WhereTraced:
         return await self._middleware(ctx, call_next)
 
 
-class _SkipRevalidation:
-    """Answers calls of the stateless era itself, since what a frontend gives is in the words of that already.
-
-    The SDK would make it of their types once more, and copy who answers, for 0.1 ms of each call.
-    """
-
-    def __init__(self, call: _Call, info: dict[str, Any]) -> None:
-        self._call, self._info = call, info
-
-    async def __call__(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
-        if ctx.method != "tools/call" or ctx.protocol_version != _WORDS:
-            return await call_next(ctx)
-        validate_client_request(ctx.method, _WORDS, ctx.params)
-        params = mcp_types.CallToolRequestParams.model_validate(ctx.params, by_name=False)
-        given = await self._call(ctx, params)
-        payload = given.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return payload | {"_meta": {SERVER_INFO_META_KEY: self._info} | payload.get("_meta", {})}
-
-
-def _check_cursor(params: mcp_types.PaginatedRequestParams | None) -> None:
-    if params is not None and params.cursor is not None:
-        raise MCPError(mcp_types.INVALID_PARAMS, "no such page: the list is one page; ask without a cursor")
-
-
-async def _tell(session: Connection) -> None:
-    with anyio.move_on_after(_TELLING):
-        await session.send_tool_list_changed()  # a session that is broken makes it do nothing
+async def _notify(send: Callable[[], Awaitable[None]]) -> None:
+    with anyio.move_on_after(_NOTIFY_TIMEOUT):
+        await send()  # a session that is broken makes it do nothing

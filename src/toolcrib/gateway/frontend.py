@@ -3,12 +3,33 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from toolcrib.execution import Principal
+from toolcrib.execution.records import Call
+from toolcrib.model import RunResult
 
 if TYPE_CHECKING:
     import mcp_types
 
-__all__ = ["CallingClient", "Confirmation", "ConfirmationResult", "Frontend", "InputNeeded"]
+__all__ = [
+    "CallingClient",
+    "Confirmation",
+    "ConfirmationResult",
+    "Frontend",
+    "FrontendOf",
+    "InputNeeded",
+    "SettlingFrontend",
+    "StartedTask",
+    "TaskFrontend",
+    "ToolDefinition",
+    "ToolResult",
+]
+
+ToolDefinition: TypeAlias = "mcp_types.Tool | Mapping[str, Any]"
+"""A tool as it is listed: of the SDK's type, or as MCP writes it, which is passed on as it is."""
+ToolResult: TypeAlias = "mcp_types.CallToolResult | dict[str, Any]"
+"""The result of a call, likewise."""
 
 
 class InputNeeded(Exception):  # noqa: N818 - it is no error: it carries a question out of the handler
@@ -20,7 +41,7 @@ class InputNeeded(Exception):  # noqa: N818 - it is no error: it carries a quest
 
 
 class ConfirmationResult(StrEnum):
-    """What became of a question to a person."""
+    """The outcome of a question to a person."""
 
     ACCEPTED = "accepted"
     DECLINED = "declined"
@@ -29,6 +50,16 @@ class ConfirmationResult(StrEnum):
     """There was no answer: none in time, or one without a yes or no."""
     UNASKED = "unasked"
     """The client cannot ask anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """A task that a server has begun in place of the answer to a call."""
+
+    call: Call
+    """The call, without its arguments."""
+    handle: dict[str, Any]
+    """The server's answer, with its id of the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +76,8 @@ class CallingClient(Protocol):
     """The client behind one request."""
 
     @property
-    def caller(self) -> str:
-        """Who calls, for records: `mcp`, or `mcp:` and the name that the client gives itself."""
+    def principal(self) -> Principal:
+        """Who calls: whom the token names; else the client by the name that it gives itself."""
         ...
 
     @property
@@ -79,21 +110,20 @@ class Frontend(Protocol):
     """What the clients of one endpoint see: a list of tools, and what calling one does.
 
     Safe to use from many tasks at once. `call` returns failures as results with `is_error`, and raises only
-    `InputNeeded`, cancellation, and `MCPError` for a tool that there is not. One that there is and that is
-    not listed, because it cannot run here, may be answered with a failure that says why.
+    `InputNeeded`, cancellation, and `MCPError`: for a tool that there is not, or that its server refuses with
+    an error of the protocol. One that there is and that is not listed, because it cannot run here, may be
+    answered with a failure that says why.
     """
 
     def about(self) -> str:
         """Return what a model should know before it uses the tools."""
         ...
 
-    def tools(self) -> "Sequence[mcp_types.Tool]":
+    def tools(self) -> "Sequence[ToolDefinition]":
         """Return the tools, in the same order each time."""
         ...
 
-    async def call(
-        self, name: str, arguments: Mapping[str, Any], client: CallingClient
-    ) -> "mcp_types.CallToolResult":
+    async def call(self, name: str, arguments: Mapping[str, Any], client: CallingClient) -> "ToolResult":
         """Call a tool for a client."""
         ...
 
@@ -103,3 +133,36 @@ class Frontend(Protocol):
         It is called often and must be quick: whoever is called looks later at what is different, if anything.
         """
         ...
+
+
+@runtime_checkable
+class SettlingFrontend(Protocol):
+    """A frontend whose list is worth waiting for a moment."""
+
+    async def settled(self) -> dict[str, Any]:
+        """Wait, within a bounded time, until `tools` returns what can be known.
+
+        Returns what MCP says of how long that is fresh and for whom, where it is not as usual.
+        """
+        ...
+
+
+@runtime_checkable
+class TaskFrontend(Protocol):
+    """A frontend whose calls may go on as tasks."""
+
+    @property
+    def has_own_tasks(self) -> bool:
+        """Whether it has tools that make several calls, and go on as tasks where that takes long."""
+        ...
+
+    def finished(self, name: str, finish: Callable[[], RunResult]) -> "ToolResult":
+        """Return the result of a call whose task has ended, of the tool that was called by a name.
+
+        `finish` gives what the tool gave, or raises the error that it failed with.
+        """
+        ...
+
+
+FrontendOf = Callable[[Principal | None, Frontend], Frontend]
+"""Returns what a principal sees, of an endpoint that shows a frontend to whoever may see everything."""

@@ -1,10 +1,10 @@
 """A crib that MCP clients can reach: one endpoint for everything, and one for each toolset."""
 
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 from anyio import to_thread
@@ -13,18 +13,22 @@ from toolcrib.concurrency.background import Background
 from toolcrib.crib import Config, Crib, GatewaySettings, Reload, Settings, View, load
 from toolcrib.discovery import Embedder, Searcher, Store
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
-from toolcrib.execution import Middleware, Observer, Policy
-from toolcrib.execution.records import Request
+from toolcrib.execution import Middleware, Observer, Policy, Principal
+from toolcrib.execution.policy import all_of
 from toolcrib.execution.trace import AuditStatus
-from toolcrib.gateway.client import relay_input
+from toolcrib.gateway.clients.client import relay_input
+from toolcrib.gateway.clients.confirm import policy as confirmed
+from toolcrib.gateway.clients.login import LoginRequests
+from toolcrib.gateway.direct.auto import AutoTools
+from toolcrib.gateway.direct.tools import DirectTools
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.health import Health
+from toolcrib.gateway.http.connect import LoginPages
 from toolcrib.gateway.http.rules import AccessRules, is_loopback, token_of
 from toolcrib.gateway.limits import ClientLimits
 from toolcrib.gateway.meta import MetaTools
-from toolcrib.gateway.meta import policy as confirmed
 from toolcrib.gateway.metrics import Metrics
 from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
@@ -56,6 +60,7 @@ class Gateway:
         *,
         tools: Iterable[Tool | LocalTool[..., Any] | Callable[..., Any]] = (),
         watch: bool | None = None,
+        expose: Literal["meta", "auto", "all"] | None = None,
         environ: Mapping[str, str] | None = None,
         frontends: Frontends | None = None,
         policy: Policy | None = None,
@@ -73,8 +78,9 @@ class Gateway:
             config: as for `Crib`.
             tools: functions and tools of this process to serve as well.
             watch: whether the configuration is read again when its file changes; None: as it says itself.
+            expose: what clients see, instead of what `gateway.expose` says.
             environ: where variables in the configuration are looked up, instead of the process's environment.
-            frontends: makes what clients see, instead of the meta-tools.
+            frontends: makes what clients see, instead of what `expose` says.
             policy: says whether a call may run, beside the confirmation of destructive tools.
             middleware: as for `Crib`, and so are the others.
             observers: watch each call.
@@ -91,10 +97,16 @@ class Gateway:
         self._metrics = Metrics(self._health)
         self._environ, self._watch = environ, watch
         self._mark = mark_of(config) if isinstance(config, str | PathLike) else None
+        is_policy = policy is None or callable(policy)  # the crib refuses anything else
+        self._address: str | None = None
+        self.logins = LoginPages(lambda: self.crib.settings, self._browsers_address, environ)
+        middlewares, asking = middleware, LoginRequests(self.logins)
+        if isinstance(middleware, Sequence):  # the crib refuses anything else
+            middlewares = (*middleware, asking)
         self.crib = Crib(
             load(config),
-            policy=confirmed if policy is None else _both(confirmed, policy),
-            middleware=middleware,
+            policy=all_of(confirmed, policy) if is_policy else policy,
+            middleware=middlewares,
             observers=(self._metrics, *observers),
             environ=environ,
             on_input=relay_input,
@@ -108,7 +120,9 @@ class Gateway:
             self.crib.add(each)
         self._started = self.settings
         limits = ClientLimits(self._metrics.limited)
-        self._endpoints = Endpoints(self.crib, frontends or _meta, (self._metrics, limits))
+        self._endpoints = Endpoints(
+            self.crib, frontends or partial(_frontend, expose), (self._metrics, limits), asking
+        )
         self._life: Background | None = None
         self._has_failed = False
         self._bound = "127.0.0.1"
@@ -197,7 +211,7 @@ class Gateway:
         Raises:
             ConfigError: the address cannot be had, or others could reach it and there is no token.
         """
-        from toolcrib.gateway.http.server import listen, serve  # noqa: PLC0415 - over stdio it is not needed
+        from toolcrib.gateway.http.server import address_of, listen, serve  # noqa: PLC0415 - over stdio it is not needed
 
         self.endpoint()
         host = self.settings.host if host is None else host
@@ -205,8 +219,18 @@ class Gateway:
         self._rules_of(self.crib.settings, host)
         listener = listen(host, port, self.crib.settings.origin)
         self._bound, self._ruled = host, None
+        self._address = address_of(listener) if is_loopback(host) else None
         async with stop_signals() as stop:
             await serve(self, listener, stop, on_ready)
+
+    def _browsers_address(self) -> str | None:
+        """Return where browsers reach it; None where that is not known, or not safe."""
+        settings = self.settings
+        if settings.public_url is not None:
+            return settings.public_url.rstrip("/")
+        if settings.auth is not None:
+            return settings.auth.audience.rstrip("/").removesuffix("/mcp")
+        return self._address
 
     def rules(self) -> AccessRules:
         """Return who may call over HTTP at this moment."""
@@ -219,6 +243,10 @@ class Gateway:
         """Return how the servers and APIs are doing, by name."""
         return self._health.status()
 
+    def visible_to(self, principal: Principal | None) -> frozenset[str] | None:
+        """Return the servers and APIs whose names a principal may see; None where it may see all names."""
+        return self._health.visible_to(principal)
+
     def audit(self) -> AuditStatus | None:
         """Return how the audit file is doing; None where no calls are written down."""
         return self._health.audit()
@@ -228,16 +256,16 @@ class Gateway:
         failed = {"gateway": "it follows no changes any more; see its log"} if self._has_failed else {}
         return self._health.unready() | failed
 
-    def metrics(self) -> tuple[bytes, str]:
-        """Return what is counted, as Prometheus reads it, and what kind of text that is."""
-        return self._metrics.text()
+    def metrics(self, visible: frozenset[str] | None = None) -> tuple[bytes, str]:
+        """Return what is counted, by name of visible servers alone, as Prometheus reads it, and its type."""
+        return self._metrics.text(visible)
 
     def limited(self, limit: str) -> None:
         """Count what a limit refused or ended."""
         self._metrics.limited(limit)
 
     def end_listening(self) -> None:
-        """End the streams that carry news alone."""
+        """End the subscription streams."""
         self._endpoints.end_listening()
 
     def _rules_of(self, settings: Settings, host: str | None = None) -> AccessRules:
@@ -248,13 +276,15 @@ class Gateway:
         """
         token = token_of(settings.gateway, settings.origin, self._environ)
         host = self._bound if host is None else host
-        if token is None and not is_loopback(host):
+        has_login = settings.gateway.tokens is not None or settings.gateway.auth is not None
+        if token is None and not has_login and not is_loopback(host):
             reason = (
                 f"{host!r} can be reached from other machines, so it needs a token: set gateway.token to "
-                "'${TOOLCRIB_TOKEN}' and that to a secret (openssl rand -hex 32), or listen on 127.0.0.1"
+                "'${TOOLCRIB_TOKEN}' and that to a secret (openssl rand -hex 32), make one for each person "
+                "with 'toolcrib token add', name a login in gateway.auth, or listen on 127.0.0.1"
             )
             raise ConfigError(settings.origin, (Problem("/gateway/token", "missing", reason),))
-        return AccessRules.of(settings.gateway, token, host)
+        return AccessRules.of(settings.gateway, token, host, None if self._ruled is None else self._ruled[1])
 
     async def _live(self, started: anyio.Event) -> None:
         """Keep the endpoints, and follow the configuration, until cancelled."""
@@ -303,8 +333,10 @@ class Gateway:
             _LOG.exception("the configuration was taken up, but not by all endpoints")
 
 
-def _meta(view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
-    return MetaTools(view, settings, kept=kept)
+def _frontend(expose: str | None, view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
+    kinds = {"meta": MetaTools, "auto": AutoTools, "all": DirectTools}
+    frontend: Frontend = kinds[expose or settings.expose](view, settings, kept=kept)
+    return frontend
 
 
 _SAME = "nothing that concerns the gateway is different"
@@ -352,17 +384,3 @@ def _taken_up(before: GatewaySettings, after: GatewaySettings) -> Iterator[str]:
 
 def _differs(before: GatewaySettings, after: GatewaySettings, name: str) -> bool:
     return bool(getattr(before, name) != getattr(after, name))
-
-
-def _both(first: Policy, second: Policy) -> Policy:
-    """Return a policy that allows what both allow."""
-
-    async def ask(request: Request) -> Any:
-        for policy in (first, second):
-            verdict = policy(request)
-            verdict = await verdict if inspect.isawaitable(verdict) else verdict
-            if verdict is not None and verdict is not True:
-                return verdict
-        return None
-
-    return ask

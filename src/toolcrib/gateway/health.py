@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from toolcrib.crib import Crib, Settings
+from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.trace import AuditStatus
 
@@ -24,6 +25,13 @@ class Health:
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing."""
         return self._crib().status()
+
+    def visible_to(self, principal: Principal | None) -> frozenset[str] | None:
+        """Return the servers and APIs whose names a principal may see; None where it may see all names."""
+        crib = self._crib()
+        if crib.rules is None:
+            return None
+        return frozenset(crib.seen_by(principal or Principal()).status())
 
     def audit(self) -> AuditStatus | None:
         """Return how the audit file is doing; None where no calls are written down."""

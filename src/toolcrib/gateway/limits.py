@@ -1,5 +1,6 @@
 """Bounds on what clients can make a gateway keep; docs/gateway.md has the table of all of them."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -10,18 +11,33 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic_core import to_json
 
+from toolcrib.gateway.identity.principals import Account, account_of, principal_of
 from toolcrib.mcp_internals import connection_of
 
-__all__ = ["MAX_ABOUT", "MAX_IN_FLIGHT", "ByteBudget", "ClientLimits"]
+__all__ = ["MAX_ABOUT", "MAX_IN_FLIGHT", "MAX_STREAMS", "ByteBudget", "ClientLimits", "share_of"]
 
 MAX_ABOUT = 64 * 1024
 """How many bytes a message may have that is kept as long as its session or subscription."""
 MAX_IN_FLIGHT = 100
 """How many requests of a session may wait for their answers at once."""
+MAX_STREAMS = 1_024
+"""How many subscription streams an endpoint may have."""
 _LARGE = 64 * 1024
 """How many bytes a request has that counts against a budget; ordinary ones never wait for large ones."""
 _BUDGET = 256 * 2**20
-_KEPT = frozenset({"initialize", "subscriptions/listen"})
+_LISTEN = "subscriptions/listen"
+_KEPT = frozenset({"initialize", _LISTEN})
+_NAMED, _UNNAMED = 10, 4
+"""A named account may have one of so many; those whom nobody vouches for leave one of so many free."""
+
+
+def share_of(total: int, account: Account | None) -> int:
+    """Return how many, of so many in all, may be one account's, or those of all whom nobody vouches for.
+
+    >>> share_of(1000, ("tokens", "ann")), share_of(1000, None)
+    (100, 750)
+    """
+    return max(1, total - total // _UNNAMED if account is None else total // _NAMED)
 
 
 class ByteBudget:
@@ -53,6 +69,7 @@ class ClientLimits:
         """Call back with the name of the limit when a message is refused."""
         self._on_limited = on_limited
         self._in_flight: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
+        self._streams: Counter[Account | None] = Counter()
         self._budget = ByteBudget()
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -68,10 +85,22 @@ class ClientLimits:
             raise self._refused("request_bytes", "too many large requests run at once; try again later")
         self._in_flight[connection] = waiting + 1
         try:
-            return await call_next(ctx)
+            return await (self._listen(ctx, call_next) if ctx.method == _LISTEN else call_next(ctx))
         finally:
             self._budget.give_back(size)
             self._in_flight[connection] -= 1
+
+    async def _listen(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Pass a request for news on, if its principal has fewer streams than its share."""
+        account = account_of(principal_of(ctx))
+        if self._streams[account] >= share_of(MAX_STREAMS, account):
+            raise self._refused("streams", f"{self._streams[account]} streams are open already; close some")
+        self._streams[account] += 1
+        try:
+            return await call_next(ctx)
+        finally:
+            self._streams[account] -= 1
+            self._streams = +self._streams  # without those who have none any more
 
     def _refused(self, limit: str, message: str) -> MCPError:
         self._on_limited(limit)

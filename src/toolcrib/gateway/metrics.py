@@ -7,11 +7,12 @@ from typing import Any
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from toolcrib.errors import ToolcribError, explain
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.records import Outcome
 from toolcrib.gateway.health import Health
 
@@ -40,11 +41,21 @@ _METHODS = frozenset(
         "resources/list",
         "resources/templates/list",
         "resources/read",
+        "prompts/list",
+        "prompts/get",
+        "completion/complete",
+        "tasks/get",
+        "tasks/update",
+        "tasks/cancel",
         "subscriptions/listen",
         "notifications/initialized",
         "notifications/cancelled",
     }
 )
+_UNKNOWN, _OTHER = "unknown", "other"
+"""What calls of no tool, and of namespaces that the configuration does not have, are counted under."""
+_SHARED = frozenset({"", _UNKNOWN, _OTHER})
+"""What is counted under no server's name, and visible to all."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
@@ -74,24 +85,28 @@ class Metrics:
     def _counter(self, name: str, what: str, labels: tuple[str, ...]) -> Counter:
         return Counter(f"toolcrib_{name}", what, labels, registry=self._registry)
 
-    def text(self) -> tuple[bytes, str]:
-        """Return everything, and what kind of text that is."""
-        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+    def text(self, visible: frozenset[str] | None = None) -> tuple[bytes, str]:
+        """Return everything, or of namespaces of the configuration the visible ones, and what text that is.
+
+        The counters of a server outlive it, and whether somebody could see it is not known any more.
+        """
+        registry = self._registry if visible is None else _FilteredRegistry(self._registry, visible | _SHARED)
+        return generate_latest(registry), CONTENT_TYPE_LATEST
 
     def limited(self, limit: str) -> None:
         """Count what a limit refused or ended."""
         self._limited_of(limit).inc()
 
-    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - of all observers
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - of all observers
         """Note that a call begins."""
         return self._ended
 
     def _ended(self, outcome: Outcome) -> None:
         namespace = None if outcome.request is None else outcome.request.tool.namespace or ""
         if namespace is None:
-            namespace = "unknown"
+            namespace = _UNKNOWN
         elif namespace not in self._health.namespaces():
-            namespace = "other"
+            namespace = _OTHER
         self._call_of(namespace, _outcome(outcome.error)).inc()
         self._seconds_of(namespace).observe(outcome.duration)
 
@@ -121,6 +136,20 @@ def _outcome(error: BaseException | None) -> str:
     if not isinstance(error, ToolcribError):
         return "cancelled"
     return _OUTCOMES.get(explain(error)["code"], "internal")
+
+
+class _FilteredRegistry(Collector):
+    """A registry with the samples of some namespaces alone, and with those that have no namespace."""
+
+    def __init__(self, whole: CollectorRegistry, visible: frozenset[str]) -> None:
+        self._whole, self._visible = whole, visible
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._whole.collect():
+            family.samples = [
+                each for each in family.samples if each.labels.get("namespace", "") in self._visible
+            ]
+            yield family
 
 
 class _Gauges(Collector):

@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from base64 import b64decode
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from secrets import token_urlsafe
 from threading import Lock
@@ -12,12 +13,18 @@ from typing import Any
 import anyio.lowlevel
 from pydantic_core import to_json
 
+from toolcrib.execution import Principal
+from toolcrib.gateway.identity.principals import PRINCIPAL, Account, account_of, reader_of
+
 __all__ = [
     "PREFIX",
     "KeptResult",
     "KeptResults",
+    "block_data",
     "encoded",
     "encoded_in_turns",
+    "link_to",
+    "preview_of",
     "sendable",
     "size_of",
     "truncated",
@@ -27,6 +34,8 @@ PREFIX = "toolcrib://results/"
 """How the addresses of kept results begin."""
 _MAX_BYTES = 64 * 2**20
 _MAX_AGE = 15 * 60.0
+_TEXT = "text/plain"
+_LINK = "The whole result, which is too large to be sent at once"
 _PREVIEW = 2_000
 """How many characters of a result that is not sent are shown."""
 _TURN = 1 << 18
@@ -48,10 +57,15 @@ class KeptResult:
     mime_type: str
     size: int
     """How many bytes it takes."""
+    owner: Principal | None = None
+    """Whose it is: nobody else can read it."""
 
 
 class KeptResults:
     """Keeps large results, the newest, up to so many bytes and for so many seconds.
+
+    Where they are too many, the oldest go of whoever has most: nobody loses one to the results of another who
+    has more.
 
     Whoever knows the address may read one; it is random, and given to the caller alone. Safe to use from many
     threads.
@@ -73,39 +87,60 @@ class KeptResults:
         self._max_age = max_age
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, KeptResult]] = OrderedDict()
-        self._bytes = 0
+        self._bytes: Counter[Account | None] = Counter()
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def keep(self, data: str | bytes, mime_type: str) -> str | None:
-        """Keep a result and return its address; None where it is larger than all that may be kept."""
-        kept = KeptResult(f"{PREFIX}{token_urlsafe(24)}", data, mime_type, size_of(data))
+        """Keep a result and return its address; None where it is larger than all that its owner may keep."""
+        owner = reader_of(PRINCIPAL.get())
+        kept = KeptResult(f"{PREFIX}{token_urlsafe(24)}", data, mime_type, size_of(data), owner)
         if kept.size > self._max_bytes:
             return None
         with self._lock:
             self._kept[kept.uri] = self._clock(), kept
-            self._bytes += kept.size
+            self._bytes[account_of(owner)] += kept.size
             self._forget()
-        return kept.uri
+            return kept.uri if kept.uri in self._kept else None
 
     def read(self, uri: str) -> KeptResult | None:
         """Return the result at an address; None where there is none, or none any more."""
         with self._lock:
             self._forget()
             found = self._kept.get(uri)
-        return None if found is None else found[1]
+        return None if found is None or found[1].owner != reader_of(PRINCIPAL.get()) else found[1]
+
+    def linked(self, block: Mapping[str, Any], data: str) -> Mapping[str, Any]:
+        """Return a link to what a block holds."""
+        kind = _kind(block)
+        held: str | bytes = data
+        if kind != _TEXT:
+            try:
+                held = b64decode(data, validate=True)
+            except ValueError:  # a server's own idea of base64
+                kind = _TEXT
+        size, uri = size_of(held), self.keep(held, kind)
+        if uri is None:
+            return {"type": "text", "text": f"({kind} of {size:,} bytes, too large to be sent)"}
+        return link_to(uri, kind, size)
 
     def _forget(self) -> None:
-        """Drop what is too old, and the oldest of what is too much."""
+        """Drop what is too old, and the oldest of whoever has most of what is too much."""
         oldest = self._clock() - self._max_age
-        while self._kept:
-            since, first = next(iter(self._kept.values()))
-            if since >= oldest and self._bytes <= self._max_bytes:
-                return
-            del self._kept[first.uri]
-            self._bytes -= first.size
+        while self._kept and (first := next(iter(self._kept.values())))[0] < oldest:
+            self._drop(first[1])
+        while self._bytes.total() > self._max_bytes:
+            largest = max(self._bytes, key=self._bytes.__getitem__)
+            self._drop(next(kept for _, kept in self._kept.values() if account_of(kept.owner) == largest))
+
+    def _drop(self, kept: KeptResult) -> None:
+        account = account_of(kept.owner)
+        del self._kept[kept.uri]
+        self._bytes[account] -= kept.size
+        if not self._bytes[account]:
+            del self._bytes[account]
 
 
 def size_of(data: str | bytes) -> int:
@@ -189,3 +224,43 @@ def sendable(value: Any, depth: int = 0) -> Any:
 def truncated(text: str, uri: str | None, size: int) -> dict[str, Any]:
     """Return the summary of a result that is not sent whole; the address is empty where it is not kept."""
     return {"bytes": size, "uri": uri or "", "preview": text[:_PREVIEW]}
+
+
+def _kind(block: Mapping[str, Any]) -> str:
+    if block.get("type") == "text":
+        return _TEXT
+    resource = block.get("resource")
+    holder = resource if block.get("type") == "resource" and isinstance(resource, Mapping) else block
+    return str(holder.get("mimeType") or "application/octet-stream")
+
+
+def block_data(block: Mapping[str, Any], *, texts: bool) -> str:
+    """Return what makes a block large; of a text nothing where the value holds it too."""
+    held: Any = block.get("data")
+    if block.get("type") == "text" and texts:
+        held = block.get("text")
+    if block.get("type") == "resource" and isinstance(block.get("resource"), Mapping):
+        held = block["resource"].get("blob")
+    return held if isinstance(held, str) else ""
+
+
+def link_to(uri: str, kind: str, size: int) -> dict[str, Any]:
+    """Return the block that links to a kept result."""
+    return {
+        "type": "resource_link",
+        "uri": uri,
+        "name": uri.rpartition("/")[2],
+        "description": _LINK,
+        "mimeType": kind,
+        "size": size,
+    }
+
+
+def preview_of(payload: Mapping[str, Any]) -> str:
+    """Return the beginning of a result that is kept, and where the whole is."""
+    where = (
+        f"read the whole at {payload['uri']}"
+        if payload["uri"]
+        else "it ran, and the rest is not kept; ask for less next time"
+    )
+    return f"{payload['preview']}…\n(This is the beginning of {payload['bytes']:,} bytes; {where}.)"

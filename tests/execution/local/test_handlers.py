@@ -31,7 +31,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     ToolTimeoutError,
 )
-from toolcrib.execution import LocalHandlers, Runner
+from toolcrib.execution import LocalHandlers, Principal, Runner
 from toolcrib.execution.middleware import Retry
 from toolcrib.model import Context, LocalBackend, tool
 
@@ -104,7 +104,7 @@ async def test_the_running_call_is_given_to_who_asks_for_it_by_type() -> None:
     async def late(args: dict[str, Any], ctx: Context) -> list[Any]:
         return [args, ctx.tool_id, ctx.caller, ctx.cancelled]
 
-    result = await bare(late).run("echo", {"x": 1}, caller="anna")
+    result = await bare(late).run("echo", {"x": 1}, principal=Principal(subject="anna"))
     assert result.structured == [{"x": 1}, "echo", "anna", False]
 
     class Callable_:  # noqa: N801 - it stands for any object that can be called

@@ -12,7 +12,7 @@ from waiting import PATIENCE
 
 from toolcrib.execution import Answer, Call, Emit
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.process import watcher_pid
+from toolcrib.execution.mcp.transport.process import watcher_pid
 from toolcrib.model import McpBackend, Tool
 
 SCRIPTED = str(Path(__file__).with_name("scripted.py"))

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from execution.mcp.support import call, connected, plain
 
-from toolcrib.execution.mcp.process import watcher_pid
+from toolcrib.execution.mcp.transport.process import watcher_pid
 
 
 async def main() -> None:

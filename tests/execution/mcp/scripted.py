@@ -2,13 +2,13 @@
 
 The script is JSON, the first argument. `discover` says how the first question of the stateless era is met:
 `refuse` (as most servers of the handshake era do), `ignore`, `stick` (nothing is answered from then on), `hangup`,
-`modern` (answered), `locked` (answered too late), `stranger` (with revisions that nobody knows), `vague` or `ahead`
+`modern` (answered), `locked` (answered too late), `fussy` (answered when asked again), `stranger` (with revisions that nobody knows), `vague` or `ahead`
 (refused, without saying which revisions it knows, or with such that nobody does); those that are `modern`, `locked`
 or `ahead` refuse the handshake, as they would be asked for it if they were late. `pages` are the pages of its
 listing; `list` may be `unknown`, `bad`, `endless`, `exit` or `storm` (a change, then an error) instead. `calls` has,
 by tool, what it does when called: a list of `{"result": ...}`, `{"error": ...}`, `{"notify": method, "params": ...}`
-with `"$token"` for the progress token, `{"exit": status}`, `{"stderr": text}` or `{"turns": [result, ...]}`, one for
-each call. It says nothing until there is the file `gate`.
+with `"$token"` for the progress token, `{"pings": count}` with ids of a thousand characters, `{"exit": status}`,
+`{"stderr": text}` or `{"turns": [result, ...]}`, one for each call. It says nothing until there is the file `gate`.
 """
 
 import json
@@ -35,27 +35,33 @@ def discover(number: Any) -> None:
         sys.stdin.read()
     elif way == "hangup":
         sys.exit(SCRIPT.get("words"))
-    elif way in {"modern", "locked", "stranger"}:
+    elif way in {"modern", "locked", "fussy", "stranger"}:
         asked = TURNS["discover"] = TURNS.get("discover", 0) + 1
         if way == "locked" and asked == 1:
+            return
+        if way == "fussy" and asked == 1:
+            refuse(number, {"supported": [MODERN], "requested": MODERN})
             return
         capabilities = {"tools": {"listChanged": SCRIPT.get("listChanged", False)}}
         versions = ["2099-01-01"] if way == "stranger" else [MODERN]
         found = {"supportedVersions": versions, "capabilities": capabilities, "resultType": "complete"}
         say({"id": number, "result": found | {"ttlMs": 0, "cacheScope": "public"}})
     elif way in {"vague", "ahead"}:
-        data = {"supported": ["2099-01-01"], "requested": MODERN} if way == "ahead" else "no"
-        say({"id": number, "error": {"code": -32022, "message": "Unsupported revision", "data": data}})
+        refuse(number, {"supported": ["2099-01-01"], "requested": MODERN} if way == "ahead" else "no")
     elif way != "ignore":
         say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+
+
+def refuse(number: Any, data: Any) -> None:
+    """Refuse a revision."""
+    say({"id": number, "error": {"code": -32022, "message": "Unsupported revision", "data": data}})
 
 
 def initialize(number: Any) -> None:
     """Meet the handshake."""
     if SCRIPT.get("discover") in {"modern", "locked", "ahead"}:
         supported = "2099-01-01" if SCRIPT["discover"] == "ahead" else MODERN
-        data = {"supported": [supported], "requested": "2025-11-25"}
-        say({"id": number, "error": {"code": -32022, "message": "Unsupported revision", "data": data}})
+        refuse(number, {"supported": [supported], "requested": "2025-11-25"})
         return
     info = {"name": "scripted", "version": "1"}
     capabilities = {"tools": {"listChanged": True}, "logging": {}}
@@ -100,6 +106,9 @@ def called(number: Any, params: Any) -> None:
         if "notify" in step:
             told = json.loads(json.dumps(step.get("params", {})).replace('"$token"', json.dumps(token)))
             say({"method": step["notify"], "params": told})
+        elif "pings" in step:
+            for count in range(step["pings"]):
+                say({"id": f"{count:01000}", "method": "ping"})
         elif "stderr" in step:
             print(step["stderr"], file=sys.stderr, flush=True)  # noqa: T201
         elif "exit" in step:

@@ -12,8 +12,8 @@ from mcp.client.session import ClientSession
 from waiting import PATIENCE
 
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.execution.mcp.process import StderrTail
-from toolcrib.execution.mcp.stdio import stdio_transport
+from toolcrib.execution.mcp.transport.process import StderrTail
+from toolcrib.execution.mcp.transport.stdio import stdio_transport
 
 HERE = Path(__file__).parent
 DAEMONISES = (

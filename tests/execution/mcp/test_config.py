@@ -191,7 +191,7 @@ def test_the_identity_is_of_what_is_started_or_reached_and_of_nothing_else() -> 
 
 def test_settings_need_no_extra() -> None:
     program = (
-        "import sys, toolcrib.execution.mcp.config, toolcrib.execution.mcp.process\n"
+        "import sys, toolcrib.execution.mcp.config, toolcrib.execution.mcp.transport.process\n"
         "assert not {'mcp', 'mcp_types', 'httpx2', 'httpx'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 from waiting import PATIENCE
 
-from toolcrib.execution.mcp.dispatcher import Dispatcher
+from toolcrib.execution.mcp.transport.dispatcher import Dispatcher
 
 pytestmark = pytest.mark.anyio
 

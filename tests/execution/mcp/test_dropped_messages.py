@@ -8,6 +8,8 @@ import anyio
 import pytest
 from execution.mcp.calling import call, says, scripted
 from execution.mcp.web import serving
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -15,7 +17,8 @@ from starlette.routing import Route
 from waiting import until
 
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp.lines import DroppedMessages
+from toolcrib.execution.mcp.transport.lines import DroppedMessages
+from toolcrib.execution.mcp.transport.outbox import MAX_ANSWERS, Outbox
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +57,37 @@ async def test_names_that_a_server_makes_up_are_of_one_kind(caplog: pytest.LogCa
         records = [each for each in caplog.records if "unknown notification" in each.getMessage()]
     assert len(records) <= 3
     assert {record.levelno for record in records} == {logging.DEBUG}
+
+
+async def test_pings_whose_answers_a_server_does_not_read_are_dropped_and_told_once(
+    logged: pytest.LogCaptureFixture,
+) -> None:
+    calls = {"flood": [{"pings": 2 * MAX_ANSWERS // 1_000}, says("done")], "other": [says("fine")]}
+    async with McpServers({"one": scripted(calls=calls)}) as servers:
+        assert (await call(servers, "flood")).structured == "done"
+        assert (await call(servers, "other")).structured == "fine"
+    kind = "a request while it does not read the answers to others"
+    assert [record.getMessage() for record in logged.records] == counted(kind)
+
+
+async def ignore(_: bytes) -> None:
+    """Write nothing."""
+
+
+async def test_answers_that_a_server_does_not_read_are_bounded_and_its_requests_are_not() -> None:
+    dropped: list[JSONRPCMessage] = []
+    outbox = Outbox(ignore, dropped.append)
+    answer = JSONRPCResponse(jsonrpc="2.0", id="i" * 100_000, result={})
+    asked = JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={"text": "w" * MAX_ANSWERS})
+    for _ in range(20):
+        await outbox.send(SessionMessage(answer))
+    await outbox.send(SessionMessage(asked))
+    assert len(dropped) == 10
+    for _ in range(10):
+        assert len(await outbox.take() or b"") < MAX_ANSWERS
+    assert len(await outbox.take() or b"") > MAX_ANSWERS
+    await outbox.send(SessionMessage(answer))
+    assert len(dropped) == 10
 
 
 class Noisy:

@@ -28,8 +28,8 @@ from waiting import PATIENCE, until
 
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.errors import never_sent, transport_facts
-from toolcrib.execution.mcp.http import http_transport, reason_of, sse_transport
-from toolcrib.execution.mcp.http_client import AnsweringClient, client_settings, tls_context
+from toolcrib.execution.mcp.transport.http import http_transport, reason_of, sse_transport
+from toolcrib.execution.mcp.transport.http_client import AnsweringClient, client_settings, tls_context
 
 pytestmark = pytest.mark.anyio
 
@@ -274,7 +274,7 @@ async def test_a_certificate_that_is_trusted_is_accepted(certificate: Path) -> N
         "import sys, anyio\n"
         "from mcp.client.session import ClientSession\n"
         "from toolcrib.execution.mcp.config import ServerConfig\n"
-        "from toolcrib.execution.mcp.http import http_transport\n"
+        "from toolcrib.execution.mcp.transport.http import http_transport\n"
         "async def main():\n"
         "    async with http_transport(ServerConfig(url=sys.argv[1])) as streams, ClientSession(*streams) as found:\n"
         "        print((await found.initialize()).server_info.name)\n"

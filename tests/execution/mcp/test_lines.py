@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from toolcrib.execution.mcp.lines import Lines, LineTooLongError, read_line
+from toolcrib.execution.mcp.transport.lines import Lines, LineTooLongError, read_line
 
 ANSWER = b'{"jsonrpc": "2.0", "id": 1, "result": {"text": %s}}'
 

@@ -12,7 +12,7 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.execution.mcp.process import ServerProcess, StderrTail, server_environment
+from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail, server_environment
 
 pytestmark = [
     pytest.mark.anyio,

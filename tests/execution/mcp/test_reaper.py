@@ -14,7 +14,7 @@ from execution.mcp.support import DAEMONISES, HERE
 from servers.launch import alive
 from waiting import wait_until
 
-from toolcrib.execution.mcp.process import forget_group, watch_group, watcher_pid
+from toolcrib.execution.mcp.transport.process import forget_group, watch_group, watcher_pid
 
 pytestmark = [
     pytest.mark.anyio,
@@ -23,7 +23,7 @@ pytestmark = [
 
 PRELUDE = """
 import os, signal, subprocess, sys, time
-from toolcrib.execution.mcp.process import watch_group, forget_group, watcher_pid
+from toolcrib.execution.mcp.transport.process import watch_group, forget_group, watcher_pid
 quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 started = [subprocess.Popen(sys.argv[1:], start_new_session=True, **quiet) for _ in range(3)]
 one, two, three = (process.pid for process in started)
@@ -84,7 +84,7 @@ def test_no_daemon_of_a_server_outlives_us_when_we_are_killed() -> None:
     program = f"""
 import anyio, sys
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.execution.mcp.process import ServerProcess
+from toolcrib.execution.mcp.transport.process import ServerProcess
 async def main():
     config = ServerConfig(command=sys.executable, args=["-S", "-c", {DAEMON!r}])
     process = await ServerProcess.start(config, name="it")
@@ -223,7 +223,7 @@ def test_a_child_holds_no_end_of_the_line_to_the_watcher() -> None:
 
 def test_where_no_watcher_can_be_started_servers_run_unwatched_and_it_is_said() -> None:
     program = (
-        "import os, resource, toolcrib.execution.mcp.process as reaper\n"
+        "import os, resource, toolcrib.execution.mcp.transport.process as reaper\n"
         "limit = max(map(int, os.listdir('/proc/self/fd'))) + 1\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))\n"
         "reaper.watch_group(2**22 + 1); reaper.forget_group(2**22 + 1)\n"

@@ -1,6 +1,6 @@
 import pytest
 
-from toolcrib.execution.mcp.process import StderrTail
+from toolcrib.execution.mcp.transport.process import StderrTail
 
 
 def test_only_the_last_lines_are_kept() -> None:

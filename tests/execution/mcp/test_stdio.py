@@ -19,8 +19,8 @@ from waiting import PATIENCE, until
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.errors import transport_facts
-from toolcrib.execution.mcp.process import StderrTail
-from toolcrib.execution.mcp.stdio import stdio_transport
+from toolcrib.execution.mcp.transport.process import StderrTail
+from toolcrib.execution.mcp.transport.stdio import stdio_transport
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,5 @@
 import time
+from functools import partial
 from typing import Any
 
 import anyio
@@ -58,6 +59,15 @@ def test_a_definition_that_is_no_tool_is_left_out_with_the_reason(
     assert [tool.name for tool in catalogue.tools] == ["good", "better"]
     assert list(catalogue.refused) == [named]
     assert reason in catalogue.refused[named]
+
+
+def test_an_argument_that_no_header_can_carry_leaves_a_tool_out_where_arguments_are_sent_as_headers() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "My City"}}}
+    definitions = [defined("good"), defined("bad", inputSchema=schema)]
+    with_headers = anyio.run(partial(read_definitions, has_headers=True), definitions, "one")
+    assert [tool.name for tool in with_headers.tools] == ["good"]
+    assert "'My City' is not an RFC 9110 token" in with_headers.refused["bad"]
+    assert [tool.name for tool in read(definitions, "one").tools] == ["good", "bad"]
 
 
 def test_of_two_with_the_same_name_the_first_is_taken() -> None:

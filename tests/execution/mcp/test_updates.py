@@ -6,7 +6,7 @@ import pytest
 from waiting import PATIENCE
 
 from toolcrib.execution import Update
-from toolcrib.execution.mcp.updates import Updates, log_update, progress_update
+from toolcrib.execution.mcp.relays import Updates, log_update, progress_update
 
 
 def steps(updates: list[Update]) -> list[float]:
@@ -106,4 +106,4 @@ async def test_a_listener_that_fails_cancels_the_work() -> None:
     ],
 )
 def test_a_log_message_may_be_anything(data: Any, message: str) -> None:
-    assert log_update(data, "error").data == {"message": message, "level": "error"}
+    assert log_update({"data": data, "level": "error"}).data == {"message": message, "level": "error"}

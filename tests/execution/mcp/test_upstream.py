@@ -109,6 +109,12 @@ async def test_a_server_that_knows_later_revisions_alone_is_told() -> None:
             await servers.tools("one")
 
 
+async def test_a_server_that_refuses_a_revision_and_names_one_that_we_know_is_asked_again_in_that() -> None:
+    async with McpServers({"one": scripted(discover="fussy", calls={"pid": [PID]})}) as servers:
+        assert await pid_of(servers)
+        assert servers.status()["one"].protocol_version == "2026-07-28"
+
+
 async def test_a_revision_that_nobody_knows_is_told() -> None:
     async with McpServers({"one": scripted(version="1999-01-01")}) as servers:
         with pytest.raises(ServerUnavailableError, match="1999-01-01"):

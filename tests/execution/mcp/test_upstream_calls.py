@@ -6,11 +6,14 @@ import anyio
 import pytest
 from execution.mcp.calling import call, says, scripted, tool_of
 from servers.launch import tiny
-from waiting import until
+from waiting import PATIENCE, until
 
+from toolcrib.concurrency.deadlines import LONGEST_PAUSE
+from toolcrib.discovery import Index
 from toolcrib.errors import (
     ToolExecutionError,
 )
+from toolcrib.execution import Runner
 from toolcrib.execution.mcp import McpServers
 
 pytestmark = pytest.mark.anyio
@@ -178,6 +181,18 @@ async def test_a_server_that_asks_for_input_is_refused_where_nobody_can_give_it(
         assert caught.value.result == ASKING
 
 
+async def test_a_server_that_asks_for_input_without_a_state_gets_none_back() -> None:
+    async def on_input(_: Any, __: dict[str, Any]) -> dict[str, Any]:
+        return {"a": {"action": "cancel"}}
+
+    later = {key: value for key, value in ASKING.items() if key != "requestState"}
+    config = scripted(discover="modern", calls={"ask": [{"turns": [ASKING, later, GIVEN]}]})
+    async with McpServers({"one": config}, on_input=on_input) as servers:
+        given = (await call(servers, "ask", {"x": 1})).structured
+        assert given["inputResponses"] == {"a": {"action": "cancel"}}
+        assert "requestState" not in given
+
+
 async def test_a_server_that_asks_for_input_is_given_it() -> None:
     asked: list[Any] = []
 
@@ -193,8 +208,29 @@ async def test_a_server_that_asks_for_input_is_given_it() -> None:
         assert "inputResponses" not in given
         assert given["_meta"]["io.modelcontextprotocol/clientCapabilities"].keys() == {
             "elicitation",
+            "roots",
             "sampling",
         }
+
+
+async def test_the_time_of_a_call_is_not_used_up_by_whoever_is_asked() -> None:
+    left: list[float] = []
+
+    async def on_input(_: Any, requests: dict[str, Any]) -> dict[str, Any]:
+        left.append(anyio.current_effective_deadline() - anyio.current_time())
+        return {key: {"action": "accept"} for key in requests}
+
+    script = {"discover": "modern", "calls": {"ask": [{"turns": [ASKING, GIVEN] * 2}]}}
+    async with McpServers(
+        {"one": scripted(settings={"timeout": PATIENCE}, **script)}, on_input=on_input
+    ) as servers:
+        tool = tool_of("ask", backend={"kind": "mcp", "serverName": "one"})
+        index = Index()
+        index.register(tool)
+        await Runner(index, mcp=servers).run("one:ask")
+        await Runner(index, mcp=servers).run("one:ask", timeout=PATIENCE)
+    assert left[0] > LONGEST_PAUSE
+    assert left[1] <= PATIENCE  # what a caller asks for holds
 
 
 async def test_a_server_that_never_has_enough_input_is_given_up() -> None:

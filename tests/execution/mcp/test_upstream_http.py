@@ -81,6 +81,7 @@ async def test_a_server_that_dies_during_a_call_may_have_run_it(server: HttpServ
         with pytest.raises(BackendUnavailableError) as caught:
             await call(servers, "crash")
         assert caught.value.sent
+    await until(lambda: not server.runs, "it has ended, and the next test starts it again")
 
 
 async def test_a_server_that_is_gone_is_told_as_never_reached_and_used_when_it_is_back(

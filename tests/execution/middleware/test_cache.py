@@ -12,7 +12,7 @@ from laws import law
 from waiting import PATIENCE
 
 from toolcrib.errors import ConfigError, ToolExecutionError
-from toolcrib.execution import Answer, Call, Update
+from toolcrib.execution import Answer, Call, Principal, Update
 from toolcrib.execution.middleware import FROM_CACHE, Cache
 from toolcrib.model import ProviderBackend, ToolAnnotations, ToolId, tool
 
@@ -86,7 +86,7 @@ async def test_only_tools_that_say_they_are_read_only_are_cached(
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param({"caller": "bob"}, id="caller"),
+        pytest.param({"principal": Principal(subject="bob")}, id="principal"),
         pytest.param({"name": "other"}, id="tool"),
         pytest.param({"server": "other"}, id="server"),
         pytest.param({"backend": ProviderBackend(provider_id="shop", tool_id="x")}, id="backend"),
@@ -103,7 +103,7 @@ async def test_a_call_that_differs_is_not_answered_for_another(
     make_call: MakeCall, other: dict[str, Any]
 ) -> None:
     cache, backend = Cache(), Counter()
-    same = {"caller": "ann", "args": {"q": 1}}
+    same = {"principal": Principal(subject="ann"), "args": {"q": 1}}
     await cache(make_call(**same), backend)
     await cache(make_call(**same | other), backend)
     assert backend.calls == 2

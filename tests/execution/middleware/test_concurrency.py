@@ -10,7 +10,7 @@ from laws import law
 from waiting import PATIENCE
 
 from toolcrib.errors import ConfigError, ToolExecutionError
-from toolcrib.execution import Answer, Call
+from toolcrib.execution import Answer, Call, Principal
 from toolcrib.execution.middleware import ConcurrencyLimit
 
 MakeCall = Callable[..., Call]
@@ -68,11 +68,13 @@ async def test_backends_do_not_wait_for_each_other(make_call: MakeCall) -> None:
 
 @pytest.mark.anyio
 async def test_the_key_says_who_shares_the_places(make_call: MakeCall) -> None:
-    limit, door = ConcurrencyLimit(1, key=lambda call: call.caller), Door()
+    limit, door = ConcurrencyLimit(1, key=lambda call: call.principal), Door()
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for caller in ("ann", "bob", "ann"):
-                tasks.start_soon(limit, make_call(caller=caller, args={"name": caller}), door)
+                tasks.start_soon(
+                    limit, make_call(principal=Principal(subject=caller), args={"name": caller}), door
+                )
             await anyio.wait_all_tasks_blocked()
             assert sorted(door.inside) == ["ann", "bob"]
             door.open.set()

@@ -1,21 +1,27 @@
 """What clients can make a gateway keep has bounds, and the bounds hold."""
 
-import gc
-import tracemalloc
+import hashlib
+import json
+import os
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
 import httpx
 import pytest
-from gateway.http.raw import HELLO, call, connected, everything, opened, site, stateless
-from gateway.little_face import LittleFace
+from anyio.abc import SocketAttribute
+from gateway.http.raw import HEADERS, HELLO, call, connected, everything, opened, site, stateless
+from gateway.little_face import LittleFace, serving
+from gateway.memory import MEGABYTE, forgetting
 from prometheus_client.parser import text_string_to_metric_families
-from waiting import until
+from servers.launch import faulty
+from waiting import PATIENCE, until
 
-from toolcrib.gateway.limits import MAX_ABOUT, MAX_IN_FLIGHT
+from toolcrib.gateway import Gateway
+from toolcrib.gateway.limits import MAX_ABOUT, MAX_IN_FLIGHT, MAX_STREAMS, share_of
 
 pytestmark = pytest.mark.anyio
-MEGABYTE = 2**20
+MANY = httpx.Limits(max_connections=None)
 
 
 def hello(**about: Any) -> dict[str, Any]:
@@ -24,9 +30,14 @@ def hello(**about: Any) -> dict[str, Any]:
     return {**HELLO, "params": {**params, **about}}
 
 
-async def refusals(client: httpx.AsyncClient) -> dict[str, float]:
+def named(*names: str) -> dict[str, Any]:
+    """Return tokens that are called as they are spelled."""
+    return {name: {"hash": f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"} for name in names}
+
+
+async def refusals(client: httpx.AsyncClient, who: dict[str, str] | None = None) -> dict[str, float]:
     """Return how many requests each limit has refused."""
-    text = (await client.get("/metrics")).text
+    text = (await client.get("/metrics", headers=who)).text
     return {
         sample.labels["limit"]: sample.value
         for family in text_string_to_metric_families(text)
@@ -74,6 +85,46 @@ async def test_a_subscription_is_kept_up_to_a_size_and_for_tools_alone() -> None
     assert "a://b" not in heard
 
 
+async def test_one_principal_does_not_take_the_streams_of_another() -> None:
+    ann, bob = ({"authorization": f"Bearer {name}"} for name in ("ann", "bob"))
+    async with (
+        site(tokens=named("ann", "bob")) as few,
+        httpx.AsyncClient(base_url=few.base_url, headers=HEADERS, limits=MANY, timeout=PATIENCE) as client,
+    ):
+        message = stateless(client, "any")
+        client.headers["mcp-method"] = message["method"] = "subscriptions/listen"
+        del client.headers["mcp-name"]
+        message["params"] = {
+            "_meta": message["params"]["_meta"],
+            "notifications": {"toolsListChanged": True},
+        }
+
+        held = []  # a stream ends with what reads it
+
+        async def listen(stack: AsyncExitStack, who: dict[str, str]) -> str:
+            stream = client.stream("POST", "/mcp", json=message, headers=who)
+            held.append((await stack.enter_async_context(stream)).aiter_lines())
+            while "jsonrpc" not in (line := await anext(held[-1])):
+                pass
+            return line
+
+        async with AsyncExitStack() as streams:
+            share = share_of(MAX_STREAMS, ("tokens", "bob"))
+            heard = [await listen(streams, bob) for _ in range(share)]
+            beyond = await listen(streams, bob)
+            other = await listen(streams, ann)
+            counted = await refusals(client, ann)
+
+        async def is_free() -> bool:
+            async with AsyncExitStack() as again:
+                return "acknowledged" in await listen(again, bob)
+
+        await until(is_free)
+    assert all("acknowledged" in each for each in (*heard, other))
+    assert "close some" in beyond
+    assert counted == {"streams": 1}
+
+
 async def test_a_session_keeps_nothing_of_what_it_was_asked() -> None:
     async with site(face=LittleFace()) as client:
         message = call("echo")
@@ -82,21 +133,31 @@ async def test_a_session_keeps_nothing_of_what_it_was_asked() -> None:
         for _ in range(8):
             answer = await client.post("/mcp", json=HELLO)
             sessions.append(answer.headers["mcp-session-id"])
-        tracemalloc.start()
-        try:
-            before = tracemalloc.get_traced_memory()[0]
+        async with forgetting():
             for session in sessions:
                 answer = await client.post("/mcp", json=message, headers={"mcp-session-id": session})
                 assert len(answer.content) > MEGABYTE
             del answer
 
-            def is_forgotten() -> bool:
-                gc.collect()
-                return tracemalloc.get_traced_memory()[0] - before < 4 * MEGABYTE
 
-            await until(is_forgotten)
-        finally:
-            tracemalloc.stop()
+async def test_nothing_is_kept_of_calls_that_a_server_never_answered() -> None:
+    async with (
+        Gateway({"mcpServers": {"bad": faulty()}}) as gateway,
+        serving(gateway) as url,
+        httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=PATIENCE) as client,
+    ):
+        message = stateless(client, "run_tool")
+
+        async def run(tool: str, timeout: int, **args: Any) -> str:  # noqa: ASYNC109 - the gateway's
+            wanted = {"tool_id": f"bad:{tool}", "args": args, "timeout_ms": timeout}
+            message["params"]["arguments"] = wanted
+            return (await client.post("/mcp", json=message)).text
+
+        assert "structured" in await run("add", int(PATIENCE * 1000), a=1, b=2)
+        async with forgetting():
+            for _ in range(8):
+                assert '"timeout"' in await run("hang", 50, key="x" * MEGABYTE)
+            del message["params"]
 
 
 async def test_a_session_has_so_many_requests_at_once_and_those_after_it_are_refused() -> None:
@@ -141,6 +202,39 @@ async def test_the_idlest_session_goes_when_a_newcomer_has_no_room() -> None:
     assert (used.status_code, garbage.status_code, newcomer.status_code) == (200, 503, 200)
     assert (left.status_code, gone.status_code) == (200, 404)
     assert counted == {"sessions": 1, "idle_session": 1}
+
+
+async def test_one_principal_does_not_end_the_sessions_of_another_by_opening_its_own() -> None:
+    ann, bob = ({"authorization": f"Bearer {name}"} for name in ("ann", "bob"))
+    async with site(sessions=4, tokens=named("ann", "bob")) as client:
+        begun = await client.post("/mcp", json=HELLO, headers=ann)
+        session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+        flood = [(await client.post("/mcp", json=HELLO, headers=bob)).status_code for _ in range(9)]
+        left = await client.post("/mcp", json=call("echo"), headers={**ann, **session})
+    assert flood == [200] * 9
+    assert left.status_code == 200
+
+
+async def test_newcomers_that_come_together_get_the_room_of_one_idle_session_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    body = json.dumps(HELLO).encode()
+    head = "".join(f"{name}: {value}\r\n" for name, value in {**HEADERS, "host": "localhost"}.items())
+    request = f"POST /mcp HTTP/1.1\r\n{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    async with site(sessions=8) as client, AsyncExitStack() as stack:
+        for _ in range(8):
+            await client.post("/mcp", json=HELLO)
+        streams = [await stack.enter_async_context(await connected(client)) for _ in range(8)]
+        for stream in streams:
+            await stream.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await stream.receive()
+        for stream in streams:  # without a turn of the loop in between
+            os.write(stream.extra(SocketAttribute.raw_socket).fileno(), request)  # noqa: S610 - not Django's
+        newcomers = [int((await stream.receive()).split()[1]) for stream in streams]
+        counted = await refusals(client)
+    assert newcomers == [200] * 8
+    assert counted == {"idle_session": 8}
+    assert not [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
 
 
 async def test_a_session_that_is_answered_does_not_go_and_refusals_are_counted_not_logged(

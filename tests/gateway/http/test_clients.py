@@ -71,7 +71,7 @@ async def test_a_tool_that_is_not_there_and_a_page_that_is_not_are_refused(
         with pytest.raises(MCPError, match="no tool nobody"):
             await client.call_tool("nobody", {})
         for listing in (client.list_tools, client.list_resources, client.list_resource_templates):
-            with pytest.raises(MCPError, match="one page"):
+            with pytest.raises(MCPError, match="no such page"):
                 await listing(cursor="x")
 
 

@@ -1,7 +1,8 @@
 """How calls within sessions of the handshake era are answered, whatever becomes of them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +11,57 @@ import httpx
 import pytest
 from gateway.http.raw import HEADERS, HELLO, call, opened, site, streamed
 from gateway.little_face import LittleFace, serving
+from mcp_types import JSONRPCRequest
+from starlette.requests import Request
+from starlette.types import Message, Send
 from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
+from toolcrib.mcp_internals import SessionTransport
 
 pytestmark = pytest.mark.anyio
 ASKING = {**HELLO, "params": {**HELLO["params"], "capabilities": {"elicitation": {}}}}  # type: ignore[dict-item]
 
 
 @asynccontextmanager
-async def session(face: LittleFace, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def session(hello: Any, face: LittleFace, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
     with anyio.fail_after(PATIENCE):
         async with site(face=face, **options) as client:
-            await opened(client)
+            await opened(client, hello)
             yield client
 
 
-async def test_a_call_that_says_nothing_before_its_answer_gets_json() -> None:
-    async with session(LittleFace()) as client:
+@pytest.fixture(params=[HELLO, ASKING], ids=["asked nothing", "asked"])
+def hello(request: pytest.FixtureRequest) -> Any:
+    """How a client greets that can be asked nothing, and one that can."""
+    return request.param
+
+
+@contextmanager
+def ran() -> Iterator[set[str]]:
+    """Collect the functions that this thread runs."""
+    found: set[str] = set()
+    sys.setprofile(lambda frame, *_: found.add(f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}"))
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+async def test_a_call_runs_in_the_task_of_its_request_where_its_client_can_be_asked_nothing(
+    hello: Any,
+) -> None:
+    async with session(hello, LittleFace()) as client:
+        await client.post("/mcp", json=call("echo"))
+        with ran() as found:
+            await client.post("/mcp", json=call("echo"))
+    by_sdk = {"mcp.shared.jsonrpc_dispatcher._dispatch_request", "mcp.server.runner._serialize"}
+    assert bool(found & by_sdk) is (hello is ASKING)
+    assert "toolcrib.gateway.little_face._echo" in found or "gateway.little_face._echo" in found
+
+
+async def test_a_call_that_says_nothing_before_its_answer_gets_json(hello: Any) -> None:
+    async with session(hello, LittleFace()) as client:
         answer = await client.post("/mcp", json=call("echo"))
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["mcp-session-id"] == client.headers["mcp-session-id"]
@@ -35,8 +69,11 @@ async def test_a_call_that_says_nothing_before_its_answer_gets_json() -> None:
     assert answer.json()["result"]["structuredContent"] == {"value": {}}
 
 
-async def test_progress_comes_in_a_stream_before_the_answer() -> None:
-    async with session(LittleFace()) as client, streamed(client, call("count", progressToken="p")) as told:
+async def test_progress_comes_in_a_stream_before_the_answer(hello: Any) -> None:
+    async with (
+        session(hello, LittleFace()) as client,
+        streamed(client, call("count", progressToken="p")) as told,
+    ):
         heard = [each async for each in told]
     assert [each.get("method") for each in heard] == ["notifications/progress"] * 3 + [None]
     assert heard[-1]["result"]["structuredContent"] == {"value": 3}
@@ -48,7 +85,7 @@ async def test_progress_comes_in_a_stream_before_the_answer() -> None:
     ids=["in a stream", "before anything"],
 )
 async def test_a_session_that_is_deleted_answers_its_call_with_an_error(
-    meta: dict[str, Any], before: list[str]
+    hello: Any, meta: dict[str, Any], before: list[str]
 ) -> None:
     face = LittleFace()
     heard: list[Any] = []
@@ -57,7 +94,7 @@ async def test_a_session_that_is_deleted_answers_its_call_with_an_error(
         async with streamed(client, call("wait", **meta)) as told:
             heard.extend([each async for each in told if each is not None])
 
-    async with session(face) as client:
+    async with session(hello, face) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await face.started.wait()
@@ -77,14 +114,14 @@ async def test_a_call_without_a_session_is_refused() -> None:
     assert answer.json()["error"]["message"] == "Bad Request: Missing session ID"
 
 
-async def test_an_id_that_is_in_use_is_refused_and_one_that_was_is_not() -> None:
+async def test_an_id_that_is_in_use_is_refused_and_one_that_was_is_not(hello: Any) -> None:
     face = LittleFace()
     answers: list[httpx.Response] = []
 
     async def wait() -> None:
         answers.append(await client.post("/mcp", json=call("wait")))
 
-    async with session(face) as client:
+    async with session(hello, face) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await face.started.wait()
@@ -98,7 +135,7 @@ async def test_an_id_that_is_in_use_is_refused_and_one_that_was_is_not() -> None
     assert answers[0].json()["result"]["structuredContent"] == {"value": "waited"}
 
 
-async def test_a_call_that_is_cancelled_is_told_so() -> None:
+async def test_a_call_that_is_cancelled_is_told_so(hello: Any) -> None:
     face = LittleFace()
     heard: list[Any] = []
 
@@ -106,7 +143,7 @@ async def test_a_call_that_is_cancelled_is_told_so() -> None:
         async with streamed(client, call("wait")) as told:
             heard.extend([each async for each in told])
 
-    async with session(face) as client, anyio.create_task_group() as tasks:
+    async with session(hello, face) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await face.started.wait()
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
@@ -115,8 +152,8 @@ async def test_a_call_that_is_cancelled_is_told_so() -> None:
     assert [(each["id"], "error" in each) for each in heard] == [(7, True)]
 
 
-async def test_calls_that_are_not_as_they_should_be_are_refused() -> None:
-    async with session(LittleFace()) as client:
+async def test_calls_that_are_not_as_they_should_be_are_refused(hello: Any) -> None:
+    async with session(hello, LittleFace()) as client:
         for content in (
             b'{"method": "tools/call"',
             b'["tools/call"]',
@@ -162,3 +199,50 @@ async def test_a_toolset_that_goes_away_waits_for_an_answer_to_its_question(
         assert heard[-1]["result"]["structuredContent"] == {"value": ["accepted"]}
     else:
         assert (heard[-1]["id"], heard[-1]["error"]["code"]) == (7, -32000)
+
+
+class Plain(SessionTransport):
+    """A session that leaves every answer to the SDK."""
+
+    async def answer(self, request: Request, send: Send) -> bool:  # noqa: ARG002 - of all sessions
+        return False
+
+
+def post(body: bytes) -> dict[str, Any]:
+    headers = [
+        (name.encode(), value.encode()) for name, value in (HEADERS | {"mcp-session-id": "one"}).items()
+    ]
+    path = {"path": "/mcp", "query_string": b""}
+    return {"type": "http", "method": "POST", "headers": headers, "toolcrib.body": body, **path}
+
+
+async def test_a_session_that_ends_while_a_message_comes_drops_it_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    body = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'
+    transport, sent = Plain("one"), []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("status"))
+        await transport.terminate()  # as a DELETE does that comes at the same time
+
+    with anyio.fail_after(PATIENCE):
+        async with transport.connect():
+            await transport.handle_request(post(body), receive, send)
+    assert sent == [202, None]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_a_call_in_a_session_that_has_just_ended_gets_no_answer_rather_than_none_for_ever() -> None:
+    transport = Plain("one")
+    asked = JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call")
+    with anyio.fail_after(PATIENCE):
+        async with transport.connect():
+            await transport.terminate()
+            async with transport.exchange(asked, Request(post(b""))) as events:
+                assert events is not None
+                with pytest.raises(anyio.ClosedResourceError):
+                    await events.receive()

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from gateway.little_face import LittleFace, serving
 from mcp import Client, MCPError
 from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import ElicitResult
+from servers.launch import python
 from waiting import PATIENCE, until
 
 from toolcrib.gateway import Gateway
@@ -271,7 +271,7 @@ async def test_a_session_whose_connection_goes_away_keeps_its_call() -> None:
 
 
 def test_a_process_ends_well() -> None:
-    command = [sys.executable, str(CHILD), "http"]
+    command = python(str(CHILD), "http")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None
         url = child.stdout.readline().decode().strip()

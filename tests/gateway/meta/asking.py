@@ -7,6 +7,7 @@ from mcp_types import CallToolResult
 
 from toolcrib import Crib, tool
 from toolcrib.crib import GatewaySettings
+from toolcrib.execution import Principal
 from toolcrib.gateway import Confirmation, ConfirmationResult
 from toolcrib.gateway.meta import MetaTools, policy
 from toolcrib.gateway.meta.definitions import DEFINITIONS
@@ -18,7 +19,7 @@ VALIDATOR = DefaultValidator()
 class Asking:
     """The client behind a request."""
 
-    caller = "mcp:test"
+    principal = Principal(client="mcp:test")
 
     def __init__(
         self,

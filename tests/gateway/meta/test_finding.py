@@ -30,6 +30,14 @@ async def test_a_search_gives_summaries_with_scores() -> None:
     assert "inputSchema" not in best
 
 
+async def test_a_hit_has_each_text_once() -> None:
+    face = face_of(crib_of_tools())
+    found = await given(face, "search_tools", {"query": "delete an order"})
+    listed = await given(face, "list_tools", {})
+    for each in [*found["tools"], *listed["tools"]]:
+        assert str(each).count(each["shortDescription"]) == 1
+
+
 async def test_pages_follow_each_other_and_a_cursor_of_something_else_is_refused() -> None:
     face = face_of(crib_of_tools())
     seen: list[str] = []
@@ -131,6 +139,9 @@ async def test_namespaces_are_told_with_their_counts() -> None:
     told = await given(face_of(crib_of_tools()), "list_namespaces", {})
     assert told == {"namespaces": ["", "shop"], "counts": {"": 3, "shop": 3}}
     assert (await given(face_of(Crib()), "list_namespaces"))["note"] == "The catalogue is empty."
+    closed = Crib({"mcpServers": {}, "policy": [{"name": "closed", "effect": "deny"}]})
+    note = (await given(face_of(closed), "list_namespaces"))["note"]
+    assert note == "There is no tool that the rules let you use; whoever keeps them can change that."
 
 
 async def test_a_tool_is_described_at_three_depths_without_where_it_runs() -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import anyio
 import pytest
 from gateway.meta.asking import called, crib_of_tools, face_of, texts
+from servers.launch import python
 
 from toolcrib.crib import GatewaySettings
-from toolcrib.execution import ChainLimits
+from toolcrib.execution import ChainLimits, Principal
+from toolcrib.gateway.identity.principals import PRINCIPAL
 from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.results import PREFIX, KeptResults, encoded, encoded_in_turns
 
@@ -34,6 +36,29 @@ def test_results_are_kept_up_to_so_many_bytes() -> None:
     assert kept.keep("d" * 101, "text/plain") is None
     assert len(kept) == 2
     assert kept.read("toolcrib://results/guess") is None
+
+
+def test_no_principal_loses_a_kept_result_to_another_that_keeps_more() -> None:
+    kept = KeptResults(max_bytes=100)
+
+    def keep(subject: str, size: int, client: str = "") -> str | None:
+        token = PRINCIPAL.set(Principal(issuer="tokens", subject=subject, client=client))
+        try:
+            uri = kept.keep("a" * size, "text/plain")
+            return uri if uri is not None and kept.read(uri) is not None else None
+        finally:
+            PRINCIPAL.reset(token)
+
+    ann = keep("ann", 30)
+    greedy = [keep("bob", 10, f"client {number}") for number in range(50)]
+    assert all(greedy)
+    token = PRINCIPAL.set(Principal(issuer="tokens", subject="ann"))
+    assert ann is not None
+    assert kept.read(ann) is not None
+    PRINCIPAL.reset(token)
+    assert len(kept) == 8
+    assert keep("bob", 90) is None
+    assert keep("eve", 40) is not None
 
 
 def test_results_are_kept_for_so_long() -> None:
@@ -140,7 +165,7 @@ async def test_one_small_chain_does_not_take_all_memory(kind: str) -> None:
     program = Path(__file__).with_name("chain_memory.py")
     paths = os.pathsep.join([*sys.path, str(program.parents[2])])
     env = {**os.environ, "PYTHONPATH": paths}
-    ended = await anyio.run_process([sys.executable, str(program), kind, "1500"], env=env, stderr=None)
+    ended = await anyio.run_process(python(str(program), kind, "1500"), env=env, stderr=None)
     told = json.loads(ended.stdout)
     assert told["grown"] < 16 * ChainLimits().max_bytes  # 1,500 items took 2 GB and more
     error = told["reply"]["error"]

@@ -13,6 +13,7 @@ from waiting import PATIENCE, until
 
 from toolcrib import Crib
 from toolcrib.crib import GatewaySettings
+from toolcrib.execution import Principal
 from toolcrib.gateway.meta import MetaTools, policy
 from toolcrib.gateway.results import KeptResults
 from toolcrib.model import Context
@@ -275,7 +276,7 @@ async def test_the_code_of_one_client_does_not_keep_that_of_another_from_running
         await hold.wait()
 
     greedy, other = Asking(can_ask=False), Asking(can_ask=False)
-    greedy.caller, other.caller = "mcp:greedy", "mcp:other"
+    greedy.principal, other.principal = Principal(client="mcp:greedy"), Principal(client="mcp:other")
     replies: list[Any] = []
 
     async def run() -> None:
@@ -292,7 +293,7 @@ async def test_the_code_of_one_client_does_not_keep_that_of_another_from_running
             assert (await given(face, "execute_code", {"code": "__out = 1"}, other))["value"] == 1
             for reply in replies:
                 error = reply["error"]
-                assert (error["code"], error["retryable"]) == ("backend_unavailable", True)
+                assert (error["code"], error["retryable"]) == ("backend_unavailable", True), error
                 assert "busy: 32 runs of this client wait already; try again in" in error["message"]
             hold.set()
     assert sum("error" not in reply for reply in replies) == 38

@@ -11,6 +11,7 @@ import anyio
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from toolcrib.concurrency.background import Loop, is_being_cancelled, result_of, yield_to_cancellation
+from toolcrib.concurrency.loop import in_thread
 from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import (
     NoBackendError,
@@ -24,9 +25,9 @@ from toolcrib.execution.local.handler import Handler
 from toolcrib.execution.records import Answer, Call, Emit, Update
 from toolcrib.model.backend import LocalBackend, ToolBackend
 from toolcrib.model.local import Context, LocalTool, LogLevel
-from toolcrib.model.plain import MAX_CHARS, MAX_NODES, copy_json, measure
+from toolcrib.model.plain import MAX_CHARS, MAX_NODES, copy_json, is_large, measure
 from toolcrib.model.suggest import did_you_mean
-from toolcrib.redaction import said_by, scrub
+from toolcrib.redaction import error_text, scrub
 
 __all__ = ["Chunks", "LocalHandlers", "RunningCall", "as_json"]
 
@@ -49,7 +50,9 @@ class RunningCall(Context):
 
     def __init__(self, call: Call) -> None:
         self.tool_id = call.tool_id
-        self.caller = call.caller
+        self.caller = None if call.principal is None else str(call.principal)
+        self.principal = call.principal
+        """Who calls, for handlers that make calls of their own."""
         self._emit: Emit | None = call.emit
         self._loop = None if call.emit is None else Loop()
         self._cancelled = False
@@ -166,7 +169,11 @@ class LocalHandlers:
         if handler is None:
             raise NoBackendError(tool_id=call.tool_id, reason=self.missing(call.backend) or "")
         running = RunningCall(call)
-        task = _Task(call, handler, running, *handler.arguments(call.tool, call.args, running))
+        if is_large(call.args):
+            arguments = await in_thread(handler.arguments, call.tool, call.args, running)
+        else:
+            arguments = handler.arguments(call.tool, call.args, running)
+        task = _Task(call, handler, running, *arguments)
         ended = False
         try:
             value = await self._run(task)
@@ -188,6 +195,8 @@ class LocalHandlers:
             return await _awaited(task.call, lambda: task.collect(value))
         if isinstance(value, Iterator):
             return await self._in_thread(lambda: task.drain(value), task.call)
+        if is_large(value):
+            return await in_thread(as_json, task.call, value, task.handler)
         return as_json(task.call, value, task.handler)
 
     async def _in_thread(self, function: Callable[[], Any], call: Call) -> Any:
@@ -296,7 +305,9 @@ def _typed(call: Call, error: BaseException) -> BaseException:
     if isinstance(error, ToolExecutionError):
         text = scrub(error.reason, call.args)
         return ToolExecutionError(tool_id=call.tool_id, reason=text, result=error.result)
-    reason = scrub(str(error), call.args) if isinstance(error, ToolcribError) else said_by(error, call.args)
+    reason = (
+        scrub(str(error), call.args) if isinstance(error, ToolcribError) else error_text(error, call.args)
+    )
     return ToolExecutionError(tool_id=call.tool_id, reason=reason)
 
 
@@ -317,7 +328,7 @@ def as_json(call: Call, value: Any, handler: Handler | None = None) -> Any:
             plain = value if type(value) in _SCALARS else to_jsonable_python(value)
         measure(plain)
     except (PydanticSerializationError, ValidationError, RecursionError) as error:
-        reason = f"it returned {type(value).__name__}, which is not JSON: {said_by(error, call.args)}"
+        reason = f"it returned {type(value).__name__}, which is not JSON: {error_text(error, call.args)}"
         raise ToolExecutionError(tool_id=call.tool_id, reason=reason) from error
     return plain
 

@@ -1,6 +1,6 @@
 """MCP servers as backends: how they are configured, started, followed and called."""
 
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.config import ContentChange, OnContent, ServerConfig
 from toolcrib.execution.mcp.content import (
     Completion,
     Prompt,
@@ -15,7 +15,9 @@ from toolcrib.execution.mcp.servers import McpServers
 
 __all__ = [
     "Completion",
+    "ContentChange",
     "McpServers",
+    "OnContent",
     "Prompt",
     "PromptArgument",
     "PromptResult",

@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.errors.base import either, shown
+from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.records import Call
 from toolcrib.execution.variables import Expansion, has_variables
 from toolcrib.model.plain import pointer
@@ -29,7 +31,16 @@ from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import host_of
 
-__all__ = ["OnInput", "OnTools", "ServerConfig", "Transport"]
+__all__ = [
+    "ChangeKind",
+    "ContentChange",
+    "OnContent",
+    "OnInput",
+    "OnTools",
+    "ServerConfig",
+    "Transport",
+    "named_config",
+]
 
 Transport = Literal["stdio", "http", "sse"]
 
@@ -41,7 +52,7 @@ _SPELLINGS: dict[str, Transport] = {
     "streamableHttp": "http",
     "sse": "sse",
 }
-_CONNECTION = ("command", "args", "env", "cwd", "url", "headers", "transport")
+_CONNECTION = ("command", "args", "env", "cwd", "url", "headers", "auth", "transport")
 _URL_NAMES = ("url", "serverUrl", "httpUrl")
 _SOURCE = "the settings of an mcp server"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -51,7 +62,28 @@ OnTools = Callable[[str, tuple[Tool, ...]], None]
 """Called with the tools of a server, by its name, after every complete listing; it must not block."""
 OnInput = Callable[[Call, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Gives a server the input that it asks for in the middle of a call: takes its requests, by key, as MCP has
-them (`elicitation/create`, `sampling/createMessage`), and returns the responses, by the same keys."""
+them (`elicitation/create`, `sampling/createMessage`, `roots/list`), and returns the responses, by the same
+keys. On a pipe, where a server of the handshake era does not say which call it asks for, it is the latest."""
+ChangeKind = Literal["resources", "prompts", "updated"]
+"""What has changed: the list of resources, that of prompts, or the contents of one resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentChange:
+    """A server's word that something of its resources or prompts has changed."""
+
+    server: str
+    """The server."""
+    kind: ChangeKind
+    """What has changed."""
+    uri: str | None = None
+    """Which resource, of `updated`; it may be a part of the one that is watched."""
+    owner: Hashable | None = None
+    """Whose it is, where each person has an access of their own; None where it is everybody's."""
+
+
+OnContent = Callable[[ContentChange], object]
+"""Called with each change of resources and prompts; it must not block."""
 
 
 def _fault(kind: Literal["type", "text", "name", "url"], message: str) -> PydanticCustomError:
@@ -147,6 +179,8 @@ class ServerConfig(Record):
         Annotated[str, AfterValidator(_header_name)], Annotated[Word, AfterValidator(_header_value)]
     ] = Field(default={}, repr=False)
     """Sent with every request to it."""
+    auth: AuthConfig | None = None
+    """How `toolcrib login` gets access to it; most servers need nothing here."""
     transport: Transport = "stdio"
     """How to talk to it: a program by `stdio`, an address by `http`, or `sse` where it is old."""
     required: bool = False
@@ -172,6 +206,11 @@ class ServerConfig(Record):
             elif name in type(self).model_fields:
                 yield name, value
         yield "others", sorted(self.model_extra or {})
+
+    @property
+    def is_personal(self) -> bool:
+        """Return whether each person has an access of their own to it."""
+        return self.auth is not None and self.auth.mode in {"per_user", "exchange"}
 
     @property
     def identity(self) -> str:
@@ -208,8 +247,11 @@ class ServerConfig(Record):
             for name in ("command", "args", "env", "cwd", "url", "headers")
             if (value := getattr(self, name))
         }
+        auth = {} if self.auth is None else _filled(self.auth.texts, fill, path=("auth",))
         if fill.problems:
             raise ConfigError(_SOURCE, tuple(fill.problems))
+        if self.auth is not None:
+            changes["auth"] = self.auth.replace(**auth)
         return self.replace(**changes)
 
     @model_validator(mode="wrap")
@@ -240,13 +282,15 @@ def _normal(data: dict[str, Any]) -> dict[str, Any]:
     url = next((data[name] for name in _URL_NAMES if data.get(name) is not None), None)
     if url is not None:
         fields["url"] = url
-    transport = next(iter(_said_transports(data).values()), None)
+    if fields.get("auth") == "oauth":  # as other clients write it
+        fields["auth"] = {}
+    transport = next(iter(_declared_transports(data).values()), None)
     derived = "stdio" if url is None else "http"
     fields["transport"] = derived if transport is None else _SPELLINGS.get(str(transport), derived)
     return fields
 
 
-def _said_transports(data: dict[str, Any]) -> dict[str, Any]:
+def _declared_transports(data: dict[str, Any]) -> dict[str, Any]:
     return {name: data[name] for name in ("transport", "type") if data.get(name) is not None}
 
 
@@ -262,7 +306,10 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
         )
     if not commanded and not urls:
         yield _detail((), "command", "it needs a 'command' to start, or a 'url' to reach")
-    transports = _said_transports(data)
+    if commanded and data.get("auth") is not None:
+        yield _detail(("auth",), "auth", "is for a server that is reached at a 'url'")
+    yield from _impersonal(data)
+    transports = _declared_transports(data)
     for name, value in transports.items():
         if not isinstance(value, str) or value not in _SPELLINGS:
             choice = f"choose {either(tuple(dict.fromkeys(_SPELLINGS.values())))}"
@@ -280,6 +327,17 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
         yield _detail(("url",), "url", f"is required by the transport {known.pop()!r}")
 
 
+def _impersonal(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
+    """Yield an access in the settings that would be used for everybody, where each person has their own."""
+    auth, headers = data.get("auth"), data.get("headers")
+    mode = auth.get("mode") if isinstance(auth, dict) else getattr(auth, "mode", None)
+    named = [str(name).lower() for name in headers] if isinstance(headers, dict) else []
+    has_user = any("@" in str(data.get(name)).partition("://")[2].partition("/")[0] for name in _URL_NAMES)
+    if mode in {"per_user", "exchange"} and ("authorization" in named or has_user):
+        message = f"{mode!r} takes the access of each person, and the settings name another"
+        yield _detail(("auth", "mode"), "auth", message)
+
+
 def _detail(loc: tuple[str | int, ...], kind: str, message: str) -> InitErrorDetails:
     return InitErrorDetails(
         type=PydanticCustomError(kind, "{message}", {"message": message}), loc=loc, input=None
@@ -293,3 +351,15 @@ def _filled(value: Any, fill: Expansion, *, path: tuple[str | int, ...]) -> Any:
     if isinstance(value, tuple):
         return tuple(_filled(member, fill, path=(*path, place)) for place, member in enumerate(value))
     return {name: _filled(member, fill, path=(*path, name)) for name, member in value.items()}
+
+
+def named_config(name: str, config: ServerConfig | Mapping[str, Any]) -> ServerConfig:
+    """Return the settings of a server; problems are reported with its name."""
+    if not name:
+        raise ConfigError("mcpServers", (Problem("", "name", "the name of a server must not be empty"),))
+    if isinstance(config, ServerConfig):
+        return config
+    try:
+        return ServerConfig(**config)
+    except ConfigError as error:
+        raise ConfigError(f"server {name!r}", error.problems) from error

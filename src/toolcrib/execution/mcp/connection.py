@@ -1,6 +1,6 @@
 """One live connection to a server: transport, negotiation of the protocol revision, life and end."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,31 +30,54 @@ from pydantic import ValidationError
 
 import toolcrib
 from toolcrib.errors import ServerUnavailableError
-from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.dispatcher import Dispatcher, TransportStreams
-from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable
-from toolcrib.execution.mcp.http import http_transport, sse_transport
-from toolcrib.execution.mcp.lines import DroppedMessages
-from toolcrib.execution.mcp.process import StderrTail
-from toolcrib.execution.mcp.stdio import stdio_transport
+from toolcrib.execution.mcp.config import ChangeKind, ServerConfig
+from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable, needs_login
+from toolcrib.execution.mcp.transport.dispatcher import Dispatcher, OnAsked, TransportStreams
+from toolcrib.execution.mcp.transport.http import http_transport, sse_transport
+from toolcrib.execution.mcp.transport.lines import DroppedMessages
+from toolcrib.execution.mcp.transport.process import StderrTail
+from toolcrib.execution.mcp.transport.stdio import stdio_transport
+from toolcrib.execution.oauth.bearer import bearer_auth
+from toolcrib.execution.oauth.persons import Person
 
 __all__ = ["Connection", "ConnectionListeners", "Start", "Streams", "agree", "open_link", "transport_to"]
 
 Streams = AbstractAsyncContextManager[TransportStreams]
 """What a transport is: entered, it gives the streams."""
 _CLIENT = types.Implementation(name="toolcrib", version=toolcrib.__version__)
-_ASKING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
+_SAMPLING = types.SamplingCapability(
+    context=types.SamplingContextCapability(), tools=types.SamplingToolsCapability()
+)
+_ASKING: dict[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {},
+    "sampling": {"context": {}, "tools": {}},
+}
 """What a client can do that has somebody to ask."""
 _MARGIN, _SHARE = 0.25, 0.1
 """How many seconds before its own deadline a caller gets its error, and which part of its time that is at
 most."""
 
 
-def transport_to(config: ServerConfig, *, name: str, stderr: StderrTail, dropped: DroppedMessages) -> Streams:
-    """Return the transport to a server, not yet entered; its settings must be expanded."""
+def transport_to(
+    config: ServerConfig,
+    *,
+    name: str,
+    stderr: StderrTail,
+    dropped: DroppedMessages,
+    environ: Mapping[str, str],
+    person: Person | None = None,
+) -> Streams:
+    """Return the transport to a server, with the access of a person, if one is given; not yet entered.
+
+    The settings must be expanded.
+    """
     if config.transport == "stdio":
         return stdio_transport(config, name=name, stderr=stderr)
-    return http_transport(config, dropped=dropped) if config.transport == "http" else sse_transport(config)
+    auth = bearer_auth(name, config, environ, person)
+    if config.transport == "http":
+        return http_transport(config, auth=auth, dropped=dropped)
+    return sse_transport(config, auth=auth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +87,16 @@ class ConnectionListeners:
     lost: Callable[[], None]
     """The other side is gone."""
     tools_changed: Callable[[], None]
-    logged: Callable[[Any, str], None]
-    """A log message, as data and level, which does not say what call it belongs to."""
+    content_changed: Callable[[ChangeKind, str | None], None]
+    """Something about its resources or prompts, in the handshake era."""
+    logged: Callable[[dict[str, Any]], None]
+    """The parameters of a log message, which do not say what call it belongs to."""
+    elicited: Callable[[str], None]
+    """A page that a client was sent to is done with, in the handshake era."""
     dropped: DroppedMessages
     """Counts the messages that are of no use."""
+    asked: OnAsked | None = None
+    """Answers requests of the server; None where there is nobody to ask."""
 
 
 class Connection:
@@ -94,6 +123,10 @@ class Connection:
         """Set when the connection was given up and `close_reason` is known."""
         self.close_reason = ""
         """Why it ended."""
+        self.log_level: str | None = None
+        """The level that a server of the handshake era was told."""
+        self.subscribed: set[str] = set()
+        """The resources that a server of the handshake era was asked to tell of."""
         self.failed = False
         """Whether it was given up for what the server did, which counts against that."""
         self._dispatcher = dispatcher
@@ -104,6 +137,12 @@ class Connection:
             CLIENT_CAPABILITIES_META_KEY: _ASKING if asks else {},
         }
         self._header_maps: dict[str, tuple[Any, dict[tuple[str, ...], str]]] = {}
+
+    @property
+    def logs(self) -> bool:
+        """Return whether the server declares that it sends log messages."""
+        declared = self.session.server_capabilities
+        return declared is not None and declared.logging is not None
 
     @property
     def gone(self) -> bool:
@@ -142,9 +181,14 @@ class Connection:
             method, params, {"headers": sent_headers, "on_progress": on_progress}
         )
 
+    @property
+    def has_call_headers(self) -> bool:
+        """Return whether calls say in headers too what they are."""
+        return self.modern and self.transport != "stdio"
+
     def call_headers(self, name: str, schema: dict[str, Any], args: dict[str, Any]) -> dict[str, str] | None:
         """Return what a call says in headers too: the tool, and the arguments that its schema marks so."""
-        if not self.modern or self.transport == "stdio":
+        if not self.has_call_headers:
             return None
         known = self._header_maps.get(name)
         if known is None or known[0] is not schema:
@@ -160,22 +204,27 @@ async def open_link(
     transport: str,
     probe: bool,
     patience: float,
-    asks: bool,
 ) -> AsyncIterator[Connection]:
     """Enter the transport and greet the server; leaving closes both.
 
-    `probe` and `patience` are those of `agree`; `asks` says that there is somebody to ask for input.
+    `probe` and `patience` are those of `agree`.
 
     Raises:
         Exception: what the transport raised, and what `agree` does.
     """
     async with streams as (read, write):
-        dispatcher = Dispatcher(read, write, listeners.lost, listeners.dropped)
+        dispatcher = Dispatcher(read, write, listeners.lost, listeners.dropped, listeners.asked)
+        asks = listeners.asked is not None
         session = ClientSession(
             dispatcher=dispatcher,
             client_info=_CLIENT,
             message_handler=_hearing(listeners),
             logging_callback=_logging(listeners),
+            sampling_capabilities=_SAMPLING,
+            # With these the SDK declares what can be asked; the dispatcher answers it.
+            sampling_callback=_refuse if asks else None,
+            elicitation_callback=_refuse if asks else None,
+            list_roots_callback=_refuse if asks else None,
         )
         async with session:
             try:
@@ -188,17 +237,32 @@ async def open_link(
             yield Connection(session, dispatcher, transport=transport, asks=asks)
 
 
+async def _refuse(context: Any, params: Any = None) -> types.ErrorData:  # noqa: ARG001 - as the SDK calls it
+    return types.ErrorData(code=types.INVALID_REQUEST, message="there is nobody to ask")
+
+
 def _hearing(listeners: ConnectionListeners) -> MessageHandlerFnT:
     async def hear(message: IncomingMessage) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            listeners.tools_changed()
+        match message:
+            case types.ToolListChangedNotification():
+                listeners.tools_changed()
+            case types.ResourceListChangedNotification():
+                listeners.content_changed("resources", None)
+            case types.PromptListChangedNotification():
+                listeners.content_changed("prompts", None)
+            case types.ResourceUpdatedNotification(params=params):
+                listeners.content_changed("updated", str(params.uri))
+            case types.ElicitCompleteNotification(params=params):
+                listeners.elicited(params.elicitation_id)
+            case _:
+                return
 
     return hear
 
 
 def _logging(listeners: ConnectionListeners) -> LoggingFnT:
     async def log(params: types.LoggingMessageNotificationParams) -> None:
-        listeners.logged(params.data, params.level)
+        listeners.logged(params.model_dump(by_alias=True, mode="json", exclude_none=True))
 
     return log
 
@@ -220,12 +284,20 @@ async def agree(session: ClientSession, *, probe: bool, patience: float) -> None
         pydantic.ValidationError: it answered something else.
     """
     version: str | None = LATEST_MODERN_VERSION if probe else None
+    refused: MCPError | None = None
     for again in (True, False):
-        if version is not None and await _discovered(session, version, patience):
-            return
+        try:
+            if version is not None and await _discovered(session, version, patience):
+                return
+        except MCPError as error:
+            if not needs_login(error):
+                raise
+            refused = error
         try:
             await session.initialize()
         except MCPError as error:
+            if refused is not None:  # what it says of the other question is beside the point
+                raise refused from error
             # A server that took the late question for the beginning of a stateless session says so here.
             version = _mutual(_supported(error))
             if not again or version is None:
@@ -234,18 +306,22 @@ async def agree(session: ClientSession, *, probe: bool, patience: float) -> None
             return
 
 
-async def _discovered(session: ClientSession, version: str, patience: float) -> bool:
-    """Ask a server what it is, and return whether the revision was agreed on."""
+async def _discovered(session: ClientSession, version: str, patience: float, *, again: bool = True) -> bool:
+    """Ask a server what it is, and return whether the revision was agreed on.
+
+    One that refuses the revision and names another that we know is asked once more, in that.
+    """
     found: Any = None
     try:
         with anyio.move_on_after(patience):
             found = await session.send_discover(version)
     except MCPError as error:
         supported = _supported(error)
-        known = any(each in HANDSHAKE_PROTOCOL_VERSIONS for each in supported) or _mutual(supported)
-        if is_unreachable(error) or (supported and not known):
+        mutual = _mutual(supported)
+        known = mutual or any(each in HANDSHAKE_PROTOCOL_VERSIONS for each in supported)
+        if is_unreachable(error) or needs_login(error) or (supported and not known):
             raise
-        return False
+        return mutual is not None and again and await _discovered(session, mutual, patience, again=False)
     try:
         result = types.DiscoverResult.model_validate(found)
     except ValidationError:
@@ -316,4 +392,4 @@ class Start:
         if failure is None:
             return self.connection
         # Each gets an exception of its own: a shared one would collect the tracebacks of all.
-        raise ServerUnavailableError(failure.server, failure.reason, failure.stderr) from failure.__cause__
+        raise type(failure)(failure.server, failure.reason, failure.stderr) from failure.__cause__

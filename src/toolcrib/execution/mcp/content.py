@@ -1,12 +1,26 @@
 """Resources and prompts of MCP servers: the records, and the requests that list, read and complete them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 
-from toolcrib.errors import RequestRefusedError, ServerUnavailableError, ToolcribError
+from toolcrib.concurrency.loop import in_thread
+from toolcrib.errors import (
+    LoginRequiredError,
+    RequestRefusedError,
+    ServerUnavailableError,
+    ToolcribError,
+    ToolExecutionError,
+)
+from toolcrib.execution.mcp.config import OnContent
+from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
+from toolcrib.execution.principal import Principal
+from toolcrib.execution.records import Answer, Call
+from toolcrib.model.backend import McpBackend
 from toolcrib.model.record import JsonObject, OpenRecord, Record, Text
+from toolcrib.model.tool import Tool
 from toolcrib.redaction import hide_secrets
 
 if TYPE_CHECKING:
@@ -16,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Completion",
+    "ContentKind",
     "Prompt",
     "PromptArgument",
     "PromptResult",
@@ -28,7 +43,11 @@ __all__ = [
 T = TypeVar("T", bound=OpenRecord)
 _MAX_ITEMS = 10_000
 """How many resources, templates or prompts of one server are listed."""
-_CAPABILITIES = {"resources": "resources", "resourceTemplates": "resources", "prompts": "prompts"}
+_TIMEOUT = 60.0
+"""Seconds that a server has to answer, unless its settings say otherwise."""
+_MAX_PAGES = 1_000
+"""After how many pages a list that does not end is taken as it is."""
+ContentKind = Literal["resources", "templates", "prompts"]
 
 
 class Resource(OpenRecord):
@@ -37,13 +56,13 @@ class Resource(OpenRecord):
     server: str
     """The server that has it."""
     uri: Text
-    """What it is read by."""
+    """The address that it is read by."""
     name: Text
-    """What programs call it."""
+    """The name for programs."""
     title: Text | None = None
-    """What people call it."""
+    """The name for people."""
     description: Text | None = None
-    """What it is, in the server's words."""
+    """The server's description of it."""
     mime_type: Text | None = None
     """The kind of content, such as `text/markdown`."""
     size: int | None = None
@@ -58,11 +77,11 @@ class ResourceTemplate(OpenRecord):
     uri_template: Text
     """Such as `file:///{path}`."""
     name: Text
-    """What programs call it."""
+    """The name for programs."""
     title: Text | None = None
-    """What people call it."""
+    """The name for people."""
     description: Text | None = None
-    """What it is, in the server's words."""
+    """The server's description of it."""
     mime_type: Text | None = None
     """The kind of content of all of them, where it is one."""
 
@@ -71,7 +90,7 @@ class ResourceContents(OpenRecord):
     """One part of what was read: text, or bytes in base64."""
 
     uri: Text
-    """What was read."""
+    """The address that was read."""
     mime_type: Text | None = None
     """The kind of content."""
     text: Text | None = None
@@ -84,11 +103,11 @@ class PromptArgument(OpenRecord):
     """Something that a prompt is filled in with."""
 
     name: Text
-    """What programs call it."""
+    """The name for programs."""
     title: Text | None = None
-    """What people call it."""
+    """The name for people."""
     description: Text | None = None
-    """What it is, in the server's words."""
+    """The server's description of it."""
     required: bool | None = None
     """Whether the prompt cannot be had without it."""
 
@@ -99,13 +118,13 @@ class Prompt(OpenRecord):
     server: str
     """The server that has it."""
     name: Text
-    """What programs call it."""
+    """The name for programs."""
     title: Text | None = None
-    """What people call it."""
+    """The name for people."""
     description: Text | None = None
-    """What it is, in the server's words."""
+    """The server's description of it."""
     arguments: tuple[PromptArgument, ...] | None = None
-    """What it is filled in with."""
+    """The arguments that it is filled in with."""
 
     @property
     def id(self) -> str:
@@ -119,7 +138,7 @@ class PromptResult(OpenRecord):
     messages: tuple[JsonObject, ...]
     """Each with a `role` and a `content`, as in MCP."""
     description: Text | None = None
-    """What it is for, in the server's words."""
+    """The server's description of it."""
 
 
 class Completion(Record):
@@ -133,23 +152,35 @@ class Completion(Record):
     """Whether there are more than these."""
 
 
-class ServerContent:
-    """Asks servers for their resources and prompts, starting them if need be."""
+_LISTS: dict[ContentKind, tuple[str, str, type[OpenRecord]]] = {
+    "resources": ("resources/list", "resources", Resource),
+    "templates": ("resources/templates/list", "resourceTemplates", ResourceTemplate),
+    "prompts": ("prompts/list", "prompts", Prompt),
+}
+"""How each kind is asked for, where it stands in the answer, and what it is made of."""
 
-    def __init__(self, servers: "McpServers") -> None:
-        self._servers = servers
+
+class ServerContent:
+    """Asks servers for their resources and prompts in the name of a principal, starting them if need be."""
+
+    def __init__(self, servers: "McpServers", principal: Principal | None = None) -> None:
+        self._servers, self._principal = servers, principal
+
+    def person_key(self, server: str, principal: Principal | None = None) -> Hashable | None:
+        """Return whose a server's lists and contents are; None where they are everybody's."""
+        return self._servers.person_key(server, principal or self._principal)
 
     async def resources(self, server: str) -> tuple[Resource, ...]:
         """Return what a server lets be read; nothing where it has no resources."""
-        return await self._listed(server, "resources/list", "resources", Resource)
+        return (await self.listed(server, "resources"))[0]
 
     async def templates(self, server: str) -> tuple[ResourceTemplate, ...]:
         """Return the templates of a server's resources."""
-        return await self._listed(server, "resources/templates/list", "resourceTemplates", ResourceTemplate)
+        return (await self.listed(server, "templates"))[0]
 
     async def prompts(self, server: str) -> tuple[Prompt, ...]:
         """Return the prompts of a server."""
-        return await self._listed(server, "prompts/list", "prompts", Prompt)
+        return (await self.listed(server, "prompts"))[0]
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
         """Return the contents of a resource.
@@ -192,23 +223,88 @@ class ServerContent:
         except ToolcribError as error:
             raise RequestRefusedError(server, "completion/complete", str(error)) from error
 
-    async def _listed(self, server: str, method: str, key: str, kind: type[T]) -> tuple[T, ...]:
-        found: list[T] = []
-        cursor: str | None = None
+    async def request(
+        self, server: str, method: str, params: Mapping[str, Any], subject: str
+    ) -> dict[str, Any]:
+        """Return what a server answers to a request about something, as it came.
+
+        Raises:
+            RequestRefusedError: it answers with an error.
+        """
+        return await self._ask(server, method, dict(params), subject)
+
+    def read_result(self, call: Call, result: dict[str, Any]) -> Answer:
+        """Return the answer to a call whose result came later, from a task.
+
+        Raises:
+            ToolExecutionError: the result is an error, is too large, or no JSON.
+        """
+        from toolcrib.execution.mcp.calls import Raw, read_answer  # noqa: PLC0415 - needs the extra
+
+        return read_answer(call, Raw(result, was_asked=True), self._servers.max_result_bytes)
+
+    def capabilities(self, server: str) -> dict[str, Any] | None:
+        """Return what a server has declared, as MCP has it; None where it has not been started yet."""
+        return self._servers.capabilities(server, self._principal)
+
+    def instructions(self, server: str) -> str:
+        """Return what a server says to everybody of how to use it, as far as that is known."""
+        return self._servers.instructions(server) if self.person_key(server) is None else ""
+
+    def on_change(self, callback: OnContent) -> Callable[[], None]:
+        """Call back with each change that a server tells; returns what stops that."""
+        return self._servers.on_content(callback)
+
+    async def watch(self, server: str, uri: str) -> Callable[[], Awaitable[None]]:
+        """Have a server tell of a resource; returns what stops that. See `McpServers.watch`."""
+        return await self._servers.watch(server, uri, self._principal)
+
+    def tools_freshness(self, server: str) -> Freshness:
+        """Return for how long the tools that a server has listed are still so, as far as it says."""
+        return self._servers.tools_freshness(server)
+
+    def tells_changes(self, server: str, kind: str) -> bool:
+        """Return whether a server says when one of its lists changes."""
+        part = (self.capabilities(server) or {}).get("resources" if kind == "templates" else kind)
+        return isinstance(part, dict) and part.get("listChanged") is True
+
+    async def list_tools(self, server: str) -> None:
+        """Have a server list its tools again.
+
+        Raises:
+            ServerUnavailableError: it does not.
+        """
+        await self._servers.tools(server)
+
+    async def listed(self, server: str, kind: ContentKind) -> tuple[tuple[Any, ...], Freshness]:
+        """Return what a server has of a kind, and for how long it says that this is so."""
+        method, key, record = _LISTS[kind]
+        needs, declared = method.partition("/")[0], self.capabilities(server)
+        if self.person_key(server) is not None and declared is not None and needs not in declared:
+            return (), UNKNOWN  # so that nobody is asked to log in for it
+        found: list[Any] = []
+        seen: set[str] = set()
+        params: dict[str, Any] = {}
+        pages: list[dict[str, Any]] = []
+        until = anyio.current_time() + _TIMEOUT
         while True:
-            params = {} if cursor is None else {"cursor": cursor}
-            answer = await self._ask(server, method, params, "", needs=_CAPABILITIES[key])
-            found += _records(kind, answer.get(key, []), {"server": server}, server, method)
-            following = answer.get("nextCursor")
-            if not isinstance(following, str) or following == cursor or len(found) >= _MAX_ITEMS:
-                return tuple(found[:_MAX_ITEMS])
-            cursor = following
+            answer = await self._ask(server, method, params, "", needs=needs)
+            pages.append({name: value for name, value in answer.items() if name != key})
+            listed = answer.get(key)
+            part = listed[: _MAX_ITEMS - len(found)] if isinstance(listed, list) else []
+            found += await in_thread(_records, record, part, {"server": server}, server, method)
+            cursor = answer.get("nextCursor")
+            is_last = not isinstance(cursor, str) or cursor in seen or len(found) >= _MAX_ITEMS
+            if is_last or len(seen) >= _MAX_PAGES or anyio.current_time() > until:
+                return tuple(found), Freshness.of(pages)
+            seen.add(str(cursor))
+            params = {"cursor": cursor}
 
     async def _ask(
         self, server: str, method: str, params: dict[str, Any], subject: str, *, needs: str | None = None
     ) -> dict[str, Any]:
-        upstream = await self._servers.upstream(server)
-        with upstream.visits:
+        upstream = await self._servers.upstream_of(server, self._principal)
+        with upstream.in_flight:
             async with upstream.slots:
                 return await _answer(upstream, method, params, subject, needs)
 
@@ -220,21 +316,31 @@ async def _answer(
     from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - needs the extra
     from mcp_types import METHOD_NOT_FOUND  # noqa: PLC0415 - the same
 
-    limit = upstream.config.timeout or _TIME
+    from toolcrib.execution.mcp.calls import exchange  # noqa: PLC0415 - the same
+    from toolcrib.execution.mcp.errors import needs_login  # noqa: PLC0415 - the same
+    from toolcrib.execution.mcp.relays import RelayedCall  # noqa: PLC0415 - the same
+
+    limit = upstream.config.timeout or _TIMEOUT
     lost = False
     while True:
         connection = await upstream.connected()
         if needs is not None and _lacks(connection, needs):
             return {}
-        key, answered = object(), False
-        upstream.began(key, None)
+        answered = False
+        running = RelayedCall(_call(upstream.name, method), upstream.on_input, connection.logs)
+        upstream.began(running)
         try:
             with anyio.fail_after(limit):
-                answer = await connection.request(method, params, headers=_headers(connection, subject))
+                headers = _headers(connection, subject)
+                send = partial(exchange, connection, running, method, params, headers=headers)
+                updates = running.updates
+                answer = await (send() if updates is None else updates.relay(running.deliver(), send))
             answered = True
         except TimeoutError:
             late = f"it did not answer {method} within {limit:g} s"
             raise ServerUnavailableError(upstream.name, late) from None
+        except ToolExecutionError as error:
+            raise RequestRefusedError(upstream.name, method, error.reason) from error
         except MCPError as error:
             if connection.is_forgotten(error) and not lost:
                 lost = upstream.discarded(connection, error)
@@ -242,17 +348,21 @@ async def _answer(
             if needs is not None and error.code == METHOD_NOT_FOUND:
                 return {}
             reason = hide_secrets(error.message)
-            if connection.gone:
-                raise ServerUnavailableError(upstream.name, reason) from error
+            if connection.gone or needs_login(error):
+                kind = LoginRequiredError if needs_login(error) else ServerUnavailableError
+                raise kind(upstream.name, reason) from error
             raise RequestRefusedError(upstream.name, method, reason, error.code) from error
         else:
             return answer
         finally:
-            upstream.finished(key, connection, answered=answered)
+            upstream.finished(running, connection, answered=answered)
 
 
-_TIME = 60.0
-"""Seconds that a server has to answer, unless its settings say otherwise."""
+@cache
+def _call(server: str, method: str) -> Call:
+    """Return a call in the name of a request that is not one, for whoever asks the client for input."""
+    tool = Tool(name=method.replace("/", "_"), input_schema={"type": "object"})
+    return Call(tool=tool, args={}, backend=McpBackend(server_name=server))
 
 
 def _lacks(connection: "Connection", capability: str) -> bool:
@@ -270,7 +380,11 @@ def _headers(connection: "Connection", subject: str) -> dict[str, str] | None:
 
 
 def _records(kind: type[T], listed: Any, fixed: dict[str, Any], server: str, method: str) -> Sequence[T]:
-    """Return what a server listed as records; what is none of them is left out, unless it is all there is."""
+    """Return what a server listed as records; invalid ones are left out, unless all are.
+
+    Raises:
+        RequestRefusedError: none of them is valid.
+    """
     found: list[T] = []
     fault: ToolcribError | None = None
     for one in listed if isinstance(listed, list) else ():

@@ -15,11 +15,19 @@ import httpx2
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolError, ToolExecutionError
+from toolcrib.errors import (
+    BackendUnavailableError,
+    ServerUnavailableError,
+    ToolError,
+    ToolExecutionError,
+    ToolLoginRequiredError,
+)
 from toolcrib.errors.base import shown
 from toolcrib.execution.records import Call
 
 __all__ = [
+    "LOGIN",
+    "NotAuthorizedError",
     "call_failure",
     "failure_facts",
     "hung_up",
@@ -28,11 +36,14 @@ __all__ = [
     "is_lost_session",
     "is_unreachable",
     "marked",
+    "missing_scopes",
+    "needs_login",
     "never_sent",
     "place",
     "reason_of",
     "reason_of_status",
     "reason_of_type",
+    "refusal_facts",
     "transport_facts",
     "was_answered",
 ]
@@ -53,6 +64,8 @@ _UNAUTHORIZED = 401
 _DENIED = frozenset({_UNAUTHORIZED, 403})
 _METADATA = re.compile(r"\bresource_metadata\s*=", re.IGNORECASE)
 """How a server that wants OAuth says where to begin."""
+_INSUFFICIENT = re.compile(r'\berror\s*=\s*"?insufficient_scope\b', re.IGNORECASE)
+_SCOPE = re.compile(r'\bscope\s*=\s*"([^"]{1,500})"', re.IGNORECASE)
 _SAID = {
     "Connection closed": "the connection was closed",
     "Failed to parse": "it gave an answer that is not JSON-RPC",
@@ -62,6 +75,14 @@ _SAID = {
 _MAX_LENGTH = 500
 _MARK, _TOKEN = "toolcrib", secrets.token_hex(16)
 """Tells the errors that are made here from those that a server sends: it is never sent to one."""
+
+
+LOGIN = "toolcrib.login"
+"""The extension of a request with the advice on how to log in, where a login can give it access."""
+
+
+class NotAuthorizedError(httpx2.RequestError):
+    """A request that was not sent, because there is no access to its server any more."""
 
 
 def is_lost_session(error: MCPError) -> bool:
@@ -108,6 +129,9 @@ def call_failure(error: MCPError, call: Call, backend: str) -> ToolError:
     """Return the error for a call that was answered with one."""
     message = error.message[:_MAX_REASON] or f"the server refused the call with code {error.code}"
     sent = _may_have_run(error)
+    if needs_login(error):
+        server = getattr(call.backend, "server_name", "")
+        return ToolLoginRequiredError(tool_id=call.tool_id, backend=backend, reason=message, server=server)
     if sent is not None:
         return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=message, sent=sent)
     reason = f"{message} ({shown(error.data)})" if error.data else message
@@ -136,8 +160,33 @@ def marked(**facts: Any) -> dict[str, Any]:
 
 def failure_facts(error: httpx2.HTTPError) -> dict[str, Any]:
     """Return what is known of a request that failed like this, marked as ours."""
-    exhausted = {"exhausted": True} if isinstance(error, httpx2.PoolTimeout) else {}
-    return marked(sent=not never_sent(error), **exhausted)
+    more = {"exhausted": True} if isinstance(error, httpx2.PoolTimeout) else {}
+    more |= {"login": True} if isinstance(error, NotAuthorizedError) else {}
+    return marked(sent=not never_sent(error), **more)
+
+
+def needs_login(error: BaseException | None) -> bool:
+    """Return whether something failed for want of a login, or of one that allows more."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        return _offers_login(error.response)
+    if isinstance(error, MCPError):
+        return (transport_facts(error.error.data) or {}).get("login") is True
+    return isinstance(error, BaseExceptionGroup) and any(map(needs_login, error.exceptions))
+
+
+def refusal_facts(response: httpx2.Response) -> dict[str, Any]:
+    """Return what is known of a request that was refused with a status, marked as ours."""
+    return marked(status=response.status_code, **({"login": True} if _offers_login(response) else {}))
+
+
+def _offers_login(response: httpx2.Response) -> bool:
+    """Return whether a server that refused a request wants OAuth, and we can log in to it."""
+    if LOGIN not in response.request.extensions:
+        return False
+    if response.status_code != _UNAUTHORIZED:
+        return missing_scopes(response) is not None
+    challenge = response.headers.get("www-authenticate", "")
+    return "authorization" in response.request.headers or _METADATA.search(challenge) is not None
 
 
 def transport_facts(data: Any) -> dict[str, Any] | None:
@@ -170,7 +219,9 @@ def reason_of(error: BaseException) -> str:
 def never_sent(error: BaseException) -> bool:
     """Return whether a request that failed like this certainly did not reach the server."""
     return all(
-        isinstance(leaf, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+        isinstance(
+            leaf, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | NotAuthorizedError
+        )
         or (isinstance(leaf, MCPError) and (transport_facts(leaf.error.data) or {}).get("sent") is False)
         for leaf in _leaves(error)
     )
@@ -192,13 +243,39 @@ def reason_of_status(response: httpx2.Response) -> str:
     'http://localhost/mcp answered 401 Unauthorized; set an Authorization header'
     """
     status, request = response.status_code, response.request
-    advice = _ADVICE.get(status, "")
-    if status in _DENIED and "authorization" in request.headers:
+    advice, how = _ADVICE.get(status, ""), request.extensions.get(LOGIN)
+    if how is not None and status in _DENIED:
+        advice = _login_advice(response, how)
+    elif status in _DENIED and "authorization" in request.headers:
         advice = "; its Authorization header was not accepted"
     elif status == _UNAUTHORIZED and _METADATA.search(response.headers.get("www-authenticate", "")):
         advice = "; it wants a login: set an Authorization header with its access token"
     phrase = httpx2.codes.get_reason_phrase(status)
     return f"{place(request.url)} answered {status}{' ' if phrase else ''}{phrase}{advice}"
+
+
+def missing_scopes(response: httpx2.Response) -> list[str] | None:
+    """Return what a login would have to allow for a request that was refused; None where it is not that."""
+    challenge = response.headers.get("www-authenticate", "")
+    if response.status_code not in _DENIED or not _INSUFFICIENT.search(challenge):
+        return None
+    scopes = _SCOPE.search(challenge)
+    return scopes.group(1).split() if scopes else []
+
+
+def _login_advice(response: httpx2.Response, command: str) -> str:
+    """Return what to do about a refusal of a server that may be logged in to."""
+    if response.status_code != _UNAUTHORIZED:
+        scopes = missing_scopes(response)
+        if "authorization" not in response.request.headers:
+            return _ADVICE[403]
+        wanted = f"; it wants the scopes {' '.join(scopes or ())!r}: {command}"
+        return "; the login may not do this" if scopes is None else wanted
+    if "authorization" in response.request.headers:
+        return f"; the login has ended, log in again: {command}"
+    if _offers_login(response):
+        return f"; it needs a login: {command}"
+    return f"{_ADVICE[401]}, or try {command}"
 
 
 def reason_of_type(content_type: str, url: httpx2.URL | str) -> str:
@@ -223,7 +300,7 @@ def _reason(error: BaseException) -> str:
         return next((text for start, text in _SAID.items() if error.message.startswith(start)), error.message)
     if isinstance(error, httpx2.HTTPStatusError):
         return reason_of_status(error.response)
-    if isinstance(error, httpx2.RequestError):
+    if isinstance(error, httpx2.RequestError) and not isinstance(error, NotAuthorizedError):
         return _reason_of_request(error)
     if isinstance(error, TimeoutError) and not str(error):
         return "it did not answer in time"

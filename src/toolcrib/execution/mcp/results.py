@@ -8,8 +8,12 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from toolcrib.model.plain import parse_json, walk
 
-__all__ = ["describe_failure", "result_size", "result_value"]
+__all__ = ["TASK", "describe_failure", "result_size", "result_value", "task_ttl_ms"]
 
+TASK = "task"
+"""The type of a result that is the handle of a task."""
+_MAX_TTL_MS = 24 * 60 * 60 * 1000
+"""For how many milliseconds a task can be asked about, whatever its server says."""
 _MAX_REASON = 2_000
 """How many characters of a tool's complaint go into the error; the raw result has the rest."""
 
@@ -87,6 +91,16 @@ def result_size(value: Any) -> int:
     if (b"NaN" in encoded or b"Infinity" in encoded) and not _is_finite(value):
         raise ValueError("the result holds a number that JSON does not have: NaN or an infinity")
     return len(encoded)
+
+
+def task_ttl_ms(handle: dict[str, Any]) -> int:
+    """Return for how many milliseconds a server keeps a task, as far as that can be relied on.
+
+    >>> task_ttl_ms({"ttlMs": 60000}), task_ttl_ms({"ttlMs": None})
+    (60000, 86400000)
+    """
+    stated = handle.get("ttlMs")
+    return min(stated, _MAX_TTL_MS) if type(stated) is int and stated > 0 else _MAX_TTL_MS
 
 
 def describe_failure(result: dict[str, Any]) -> str:

@@ -41,11 +41,13 @@ class ServerStatus(Record):
     kept: bool | None = None
     """True where these are the tools of an earlier run, and it has not been listed since."""
     refused: dict[str, str] = Field(default={})
-    """The definitions of that listing which are no tools, by name, and why."""
+    """The definitions of that listing which are no tools, or none that can be used, by name, and why."""
     pid: int | None = None
     """Its process, where it is started here and runs."""
     last_error: str | None = None
     """Why it last failed or went away; absent once it answers again."""
+    needs_login: bool | None = None
+    """True where that is for want of a login, which `toolcrib login` gives."""
     stderr: str = ""
     """The last lines that it wrote to its standard error."""
     in_flight: int = 0
@@ -127,6 +129,7 @@ class ServerHealth:
     state: ServerState = "stopped"
     starts: int = 0
     last_error: str | None = None
+    needs_login: bool = False
 
     @property
     def pause(self) -> float:
@@ -141,9 +144,9 @@ class ServerHealth:
         failed = f"it failed {self.breaker.failures} times in a row"
         return f"{failed} and is left alone for another {self.breaker.pause:.1f} s: {self.last_error}"
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, *, needs_login: bool = False) -> None:
         """Note that a start failed, or gave a connection that was of no use to anybody."""
-        self.last_error, self.state = reason, "failed"
+        self.last_error, self.state, self.needs_login = reason, "failed", needs_login
         self.breaker.failed()
 
     def died(self, reason: str) -> None:

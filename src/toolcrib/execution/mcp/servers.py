@@ -1,29 +1,42 @@
 """The MCP servers of one program: started when wanted, called by name, one task each."""
 
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import Context
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from toolcrib.concurrency.loop import in_thread
 from toolcrib.errors import (
     BackendUnavailableError,
-    ConfigError,
     InputValidationError,
     MissingExtraError,
     NoBackendError,
-    Problem,
     ServerUnavailableError,
     ValidationError,
 )
-from toolcrib.execution.mcp.config import OnInput, OnTools, ServerConfig
+from toolcrib.execution.mcp.config import (
+    ContentChange,
+    OnContent,
+    OnInput,
+    OnTools,
+    ServerConfig,
+    named_config,
+)
+from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
+from toolcrib.execution.mcp.personal import PersonalUpstreams, connect, person_key
 from toolcrib.execution.mcp.server_health import Breaker, ServerStatus
+from toolcrib.execution.oauth.persons import Person
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.records import Answer, Call
 from toolcrib.model.backend import McpBackend, ToolBackend
-from toolcrib.model.plain import measure
+from toolcrib.model.plain import is_large, measure
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import host_of
@@ -34,7 +47,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DRAIN_TIME", "McpServers"]
 
+_LOG = logging.getLogger(__name__)
 _CLOSING = "toolcrib is closing"
+_STOP_WATCHING = 5.0
+"""Seconds that it may take to tell a server that a resource is watched no more."""
 DRAIN_TIME = 30.0
 """For how many seconds the calls of a server that is replaced or removed may go on."""
 
@@ -48,8 +64,8 @@ class McpServers:
 
     `on_tools` is called with the tools of a server, by its name, after every complete listing: the first
     after each start, and those that follow when the server says that its tools have changed. `on_input`
-    answers a server of the stateless era that asks for input in the middle of a call; without it such a call
-    fails.
+    answers a server that asks for input in the middle of a call; without it no server is told that it can
+    ask, and one that does fails the call.
     """
 
     def __init__(
@@ -62,14 +78,17 @@ class McpServers:
         on_input: OnInput | None = None,
         breaker: Callable[[], Breaker] = Breaker,
     ) -> None:
-        self._configs = {name: _config(name, config) for name, config in servers.items()}
+        self._configs = {name: named_config(name, config) for name, config in servers.items()}
         self._environ = os.environ if environ is None else environ
         self.max_result_bytes = max_result_bytes
         """How large the value of one result may be; it may be set at any time."""
         self._on_tools = on_tools
         self._on_input = on_input
+        self._on_content: dict[object, OnContent] = {}
+        self._watched: dict[str, dict[str, int]] = {}
         self._breaker = breaker
         self._upstreams: dict[str, Upstream] = {}
+        self._persons = PersonalUpstreams(self._made, self._retire)
         self._retiring: set[Upstream] = set()
         self._tasks: TaskGroup | None = None
         self._closed = False
@@ -88,7 +107,7 @@ class McpServers:
             return
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as stopping:
-                for upstream in (*self._upstreams.values(), *self._retiring):
+                for upstream in (*self._upstreams.values(), *self._persons.take(), *self._retiring):
                     stopping.start_soon(lambda each: each.stop(_CLOSING, cancels=True), upstream)
         tasks.cancel_scope.cancel()  # who waits for the calls of one that is gone need not
         # What the block raised stays out of the group, which would wrap it.
@@ -110,15 +129,19 @@ class McpServers:
         Raises:
             ConfigError: its settings cannot work.
         """
-        wanted = _config(name, config)
+        wanted = named_config(name, config)
         known, self._configs[name] = self._configs.get(name), wanted
         upstream = self._upstreams.get(name)
         if upstream is None or known is None:
             return
         if wanted.disabled or not wanted.reaches_as(known):
             self._drain(name, "its settings have changed", within)
+            if self._tasks is not None:
+                for each in self._persons.renewed(name, wanted):
+                    Context().run(self._tasks.start_soon, connect, each)
         elif wanted != known:
-            upstream.adjust(wanted)
+            for each in (upstream, *self._persons.all_of(name)):
+                each.adjust(wanted)
 
     def retire(self, name: str, *, within: float = DRAIN_TIME) -> None:
         """Forget a server at once; it is stopped when its calls have ended, or after some seconds.
@@ -134,15 +157,23 @@ class McpServers:
     def _drain(self, name: str, reason: str, within: float) -> None:
         """Stop a server when it is no longer used, and let nobody find it meanwhile."""
         upstream = self._upstreams.pop(name, None)
-        if upstream is None or self._tasks is None:
+        for each in (*self._persons.take(name), *(() if upstream is None else (upstream,))):
+            self._retire(each, reason, within)
+
+    def _retire(
+        self, upstream: "Upstream", reason: str = "it is not used", within: float = DRAIN_TIME
+    ) -> None:
+        """Stop an upstream that nobody finds any more, when its calls have ended."""
+        if self._tasks is None:
             return
 
         async def drain(leaving: "Upstream") -> None:
-            await leaving.visits.over(within)
+            await leaving.in_flight.over(within)
             await leaving.stop(reason)
             self._retiring.discard(leaving)
 
         upstream.watcher.mute()
+        upstream.changes.mute()
         self._retiring.add(upstream)
         Context().run(self._tasks.start_soon, drain, upstream)
 
@@ -170,7 +201,7 @@ class McpServers:
         return (await (await self.upstream(name)).listed()).tools
 
     async def upstream(self, name: str) -> "Upstream":
-        """Return the owner of a server's connection, for requests beside calls of its tools.
+        """Return the upstream of a server, for requests beside calls of its tools.
 
         Raises:
             ServerUnavailableError: there is no such server, or it cannot be used now.
@@ -183,6 +214,84 @@ class McpServers:
             if (reason := self._reason_against(name)) is not None:
                 raise ServerUnavailableError(name, reason)
         return self._upstream(name)
+
+    async def upstream_of(self, name: str, principal: Principal | None) -> "Upstream":
+        """Return the upstream that a principal's requests to a server go to.
+
+        Raises:
+            LoginRequiredError: each person has their own, and it is not known who this is.
+            ServerUnavailableError: there is no such server, or it cannot be used now.
+        """
+        upstream = await self.upstream(name)
+        config = upstream.config
+        return self._persons.find(name, config, principal) if config.is_personal else upstream
+
+    def person_key(self, name: str, principal: Principal | None) -> Hashable | None:
+        """Return whose the content is that a principal gets of a server; None where it is everybody's."""
+        config = self._configs.get(name)
+        return person_key(config, principal) if config is not None and config.is_personal else None
+
+    def _known_upstream(self, name: str, principal: Principal | None) -> "Upstream | None":
+        """Return the upstream of a principal's requests, their own or everybody's, if there is one."""
+        key = self.person_key(name, principal)
+        return self._upstreams.get(name) if key is None else self._persons.known(name, key)
+
+    def capabilities(self, name: str, principal: Principal | None = None) -> dict[str, Any] | None:
+        """Return what a server declared to a principal, or else to whoever lists its tools; None before."""
+        known = self._known_upstream(name, principal), self._upstreams.get(name)
+        return next((each.capabilities for each in known if each and each.capabilities is not None), None)
+
+    def tools_freshness(self, name: str) -> Freshness:
+        """Return for how long the tools that a server has listed are still so, as far as it says."""
+        upstream = self._upstreams.get(name)
+        return UNKNOWN if upstream is None else upstream.watcher.freshness
+
+    def instructions(self, name: str) -> str:
+        """Return what a server said of how to use it when it was last started."""
+        upstream = self._upstreams.get(name)
+        return "" if upstream is None else upstream.instructions
+
+    def on_content(self, callback: OnContent) -> Callable[[], None]:
+        """Call back, in the event loop, with each change of resources and prompts; returns what stops that.
+
+        Servers are not started for it: those that run tell, and of one resource when it is watched.
+        """
+        key = object()
+        self._on_content[key] = callback
+        return lambda: self._on_content.pop(key, None) and None
+
+    async def watch(
+        self, name: str, uri: str, principal: Principal | None = None
+    ) -> Callable[[], Awaitable[None]]:
+        """Have a server tell of a resource, after starting it if need be; returns what stops that.
+
+        However many watch it, the server is asked once, and again on each of its connections.
+
+        Raises:
+            RequestRefusedError: it does not tell, or too many are watched.
+            ServerUnavailableError: it cannot be started.
+        """
+        upstream = await self.upstream_of(name, principal)
+        self._persons.admit_watcher(upstream)
+        with upstream.in_flight:
+            await upstream.changes.watch(await upstream.connected(), uri)
+        pending = [uri]
+
+        async def stop() -> None:
+            while pending:  # the server may be another one by now, with the same resources watched
+                known = self._known_upstream(name, principal) or upstream
+                with anyio.move_on_after(_STOP_WATCHING, shield=True):
+                    await known.changes.unwatch(pending.pop())
+
+        return stop
+
+    def _tell(self, owner: Hashable | None, change: ContentChange) -> None:
+        change = change if owner is None else replace(change, owner=owner)
+        for callback in list(self._on_content.values()):
+            try:
+                callback(change)
+            except Exception:  # noqa: BLE001 - it is the user's code, and the others are to hear of it too
+                _LOG.exception("on_content failed for server %r", change.server)
 
     def missing(self, backend: ToolBackend) -> str | None:
         """Return why a backend cannot run here at all; None if it can."""
@@ -208,12 +317,20 @@ class McpServers:
         if upstream is None or self._tasks is None:
             upstream = self._upstream_for(call)
         try:
-            measure(call.args)  # the SDK would send null for NaN, and a list for a set
+            if is_large(call.args):
+                await in_thread(measure, call.args)
+            else:
+                measure(call.args)  # the SDK would send null for NaN, and a list for a set
         except ValidationError as error:
             raise InputValidationError(error.problems, tool_id=call.tool_id) from error
-        from toolcrib.execution.mcp.calls import dispatch, read_answer  # noqa: PLC0415 - needs the extra
+        from toolcrib.execution.mcp.calls import dispatch, read_answer, unsent  # noqa: PLC0415 - needs the extra
 
-        result = await dispatch(upstream, call, self._on_input)
+        if upstream.config.is_personal:
+            try:
+                upstream = self._persons.find(upstream.name, upstream.config, call.principal)
+            except ServerUnavailableError as error:
+                raise unsent(call, error) from error
+        result = await dispatch(upstream, call)
         return read_answer(call, result, self.max_result_bytes)
 
     def _upstream_for(self, call: Call) -> "Upstream":
@@ -229,18 +346,28 @@ class McpServers:
         return self._upstream(name)
 
     def _upstream(self, name: str) -> "Upstream":
-        """Return the owner of a server's connection, whose task is started with it."""
-        known = self._upstreams.get(name)
-        if known is not None:
-            return known
+        """Return the upstream of a server, whose task is started with it."""
+        if name not in self._upstreams:
+            self._upstreams[name] = self._made(name)
+        return self._upstreams[name]
+
+    def _made(self, name: str, person: Person | None = None) -> "Upstream":
+        """Return another upstream; what a person sees of tools and content is for no others."""
         made, follow = _load()
-        upstream = self._upstreams[name] = made(
+        config, owner, watched = self._configs[name], None, self._watched.setdefault(name, {})
+        if person is not None:
+            owner, watched = person_key(config, person.principal), person.watched
+        is_told = owner is not None or not config.is_personal
+        upstream = made(
             name,
-            self._configs[name],
+            config,
             environ=self._environ,
-            watcher=follow(name, self._on_tools),
+            watcher=follow(name, None if person else self._on_tools),
             breaker=self._breaker(),
-            asks=self._on_input is not None,
+            on_input=self._on_input,
+            on_content=partial(self._tell, owner) if is_told else None,
+            watched=watched,
+            person=person,
         )
         assert self._tasks is not None  # noqa: S101 - `_reason_against` has asked
         # In a context of its own: what the first caller has in its, such as a span, is not the server's.
@@ -271,15 +398,3 @@ def _load() -> "tuple[type[Upstream], type[ToolListWatcher]]":
     except ImportError as error:
         raise MissingExtraError("calling mcp servers", "mcp") from error
     return Upstream, ToolListWatcher
-
-
-def _config(name: str, config: ServerConfig | Mapping[str, Any]) -> ServerConfig:
-    """Return the settings of a server; problems are reported with its name."""
-    if not name:
-        raise ConfigError("mcpServers", (Problem("", "name", "the name of a server must not be empty"),))
-    if isinstance(config, ServerConfig):
-        return config
-    try:
-        return ServerConfig(**config)
-    except ConfigError as error:
-        raise ConfigError(f"server {name!r}", error.problems) from error

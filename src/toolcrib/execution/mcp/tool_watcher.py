@@ -3,15 +3,15 @@
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from time import monotonic
 from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
-from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp_types import METHOD_NOT_FOUND
 
 from toolcrib.concurrency.backoff import Backoff
@@ -19,12 +19,21 @@ from toolcrib.errors import InvalidToolError, InvalidVersionError, ServerUnavail
 from toolcrib.execution.mcp.config import OnTools
 from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import reason_of
-from toolcrib.execution.mcp.lines import MAX_LEVELS, TOO_DEEP
+from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
+from toolcrib.execution.mcp.transport.lines import MAX_LEVELS, TOO_DEEP
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
 from toolcrib.version import Version
 
-__all__ = ["ToolListWatcher", "ToolListing", "all_definitions", "mend_name", "own_name", "read_definitions"]
+__all__ = [
+    "OWN_NAME",
+    "ToolListWatcher",
+    "ToolListing",
+    "all_definitions",
+    "mend_name",
+    "own_name",
+    "read_definitions",
+]
 
 _MAX_PAGES = 1_000
 _MAX_TOOLS = 100_000
@@ -32,7 +41,7 @@ _MAX_SIZE = 256 * 2**20
 """How many characters the definitions of one listing may have."""
 _SLICE = 0.01
 """Seconds that definitions are looked at before others have their turn in the loop."""
-_OWN_NAME = "toolcrib.name"
+OWN_NAME = "toolcrib.name"
 """The key of `_meta` under which a tool of a mended name keeps what its server calls it."""
 
 Page = Callable[[str | None], Awaitable[dict[str, Any]]]
@@ -47,7 +56,7 @@ _SHARE = 4
 _LONGEST_GATHER = 0.5
 _FIRST_RETRY = 0.1
 """Seconds to leave a server alone whose listing failed, though it says that its tools have changed again."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_LONGEST_PAUSE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,8 @@ class ToolListing:
     tools: tuple[Tool, ...]
     refused: dict[str, str]
     """The definitions that are no tools, by name, and why."""
+    freshness: Freshness = UNKNOWN
+    """For how long the server says that this is so."""
 
 
 async def all_definitions(page: Page) -> list[Any]:
@@ -99,8 +110,12 @@ async def _gently(definitions: Sequence[Any]) -> AsyncIterator[Any]:
             began = monotonic()
 
 
-async def read_definitions(definitions: Sequence[Any], server: str) -> ToolListing:
+async def read_definitions(
+    definitions: Sequence[Any], server: str, *, has_headers: bool = False
+) -> ToolListing:
     """Return the tools that definitions describe; of two with the same name, the first.
+
+    With `has_headers`, arguments are also sent in headers that their schema names, which must be valid.
 
     >>> import anyio
     >>> definitions = [{"name": "a b", "inputSchema": {}}, {"name": "c"}]
@@ -123,6 +138,9 @@ async def read_definitions(definitions: Sequence[Any], server: str) -> ToolListi
         if TOO_DEEP in definition:
             refused[name] = f"its definition is nested more than {MAX_LEVELS} levels deep"
             continue
+        if has_headers and (fault := find_invalid_x_mcp_header(definition.get("inputSchema"))):
+            refused.setdefault(name, fault)
+            continue
         try:
             tool = Tool.from_json(_mended(definition) | placed)
         except InvalidToolError as error:
@@ -143,10 +161,10 @@ def _mended(definition: dict[str, Any]) -> dict[str, Any]:
         mended["tags"] = tags
     name = mended["name"] = mend_name(definition["name"])
     meta = definition.get("_meta")
-    if isinstance(meta, dict) and _OWN_NAME in meta:
-        meta = mended["_meta"] = {key: value for key, value in meta.items() if key != _OWN_NAME}
+    if isinstance(meta, dict) and OWN_NAME in meta:
+        meta = mended["_meta"] = {key: value for key, value in meta.items() if key != OWN_NAME}
     if name != definition["name"] and isinstance(meta, dict | None):
-        mended["_meta"] = {**(meta or {}), _OWN_NAME: definition["name"]}
+        mended["_meta"] = {**(meta or {}), OWN_NAME: definition["name"]}
     return mended
 
 
@@ -160,7 +178,7 @@ def _is_version(version: Any) -> bool:
 
 def own_name(tool: Tool) -> str:
     """Return what the server of a tool calls it."""
-    name = (tool.meta or {}).get(_OWN_NAME)
+    name = (tool.meta or {}).get(OWN_NAME)
     return name if isinstance(name, str) and mend_name(name) == tool.name else tool.name
 
 
@@ -203,6 +221,7 @@ class ToolListWatcher:
         self._backoff = Backoff(_FIRST_RETRY, _LONGEST_PAUSE)
         self._round = _Round()
         self._listed = 0.0
+        self._connection: Connection | None = None
         self.catalogue: ToolListing | None = None
         """What the last complete listing gave."""
 
@@ -210,6 +229,13 @@ class ToolListWatcher:
     def age(self) -> float | None:
         """Return how many seconds ago the last complete listing was."""
         return None if self.catalogue is None else anyio.current_time() - self._listed
+
+    @property
+    def freshness(self) -> Freshness:
+        """Return for how long the last complete listing is still so, as far as a server that runs says."""
+        if self.catalogue is None or self._connection is None or self._connection.gone:
+            return UNKNOWN
+        return self.catalogue.freshness.after(self.age or 0.0)
 
     def mute(self) -> None:
         """Tell nobody of the tools any more."""
@@ -251,6 +277,7 @@ class ToolListWatcher:
         A listing may take `within` seconds. With somebody to tell, the first is made at once. Those that a
         server brings about by its changes come after a pause, which grows while its listings fail.
         """
+        self._connection = connection
         if self._on_tools is not None:
             self._wanted.set()
         pause = 0.0 if self.catalogue is None else _GATHER
@@ -302,15 +329,21 @@ class ToolListWatcher:
         return self._backoff.next()
 
     async def _list(self, connection: Connection) -> ToolListing:
+        pages: list[dict[str, Any]] = []
+
         async def page(cursor: str | None) -> dict[str, Any]:
             try:
-                return await connection.request("tools/list", {} if cursor is None else {"cursor": cursor})
+                found = await connection.request("tools/list", {} if cursor is None else {"cursor": cursor})
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND and cursor is None:
                     return {"tools": []}  # a server that has resources or prompts alone
                 raise
+            pages.append({key: value for key, value in found.items() if key != "tools"})
+            return found
 
-        return await read_definitions(await all_definitions(page), self._server)
+        definitions = await all_definitions(page)
+        listing = await read_definitions(definitions, self._server, has_headers=connection.has_call_headers)
+        return replace(listing, freshness=Freshness.of(pages))
 
     def _tell(self, catalogue: ToolListing) -> None:
         if self._on_tools is None:
@@ -324,28 +357,3 @@ class ToolListWatcher:
         ended, self._round, self._asked = self._round, _Round(), anyio.Event()
         ended.catalogue, ended.failure = catalogue, failure
         ended.done.set()
-
-    async def subscribe(self, connection: Connection) -> None:
-        """Hear of changes from a server of the stateless era, which tells only those who listen."""
-        capabilities = connection.session.server_capabilities
-        if not connection.modern or not (
-            capabilities and capabilities.tools and capabilities.tools.list_changed
-        ):
-            return
-        backoff, missed = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), False
-        while True:
-            try:
-                async with listen(connection.session, tools_list_changed=True) as events:
-                    backoff.reset()
-                    if missed:
-                        self.changed()
-                    async for _ in events:
-                        self.changed()
-            except MCPError as error:
-                _log.debug("server %r tells no changes: %s", self._server, error)
-                if error.code == METHOD_NOT_FOUND:
-                    return
-            except SubscriptionLost:
-                _log.debug("server %r stopped telling changes; listening again", self._server)
-            missed = True  # what happens until it is heard again
-            await backoff.sleep()

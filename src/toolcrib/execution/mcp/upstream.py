@@ -14,15 +14,17 @@ import anyio
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.concurrency.in_flight import InFlight
-from toolcrib.errors import ServerUnavailableError
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.errors import LoginRequiredError, ServerUnavailableError
+from toolcrib.execution.mcp.change_listener import ChangeListener
+from toolcrib.execution.mcp.config import OnContent, OnInput, ServerConfig
 from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
-from toolcrib.execution.mcp.errors import hung_up, is_exhausted, is_unreachable, reason_of
-from toolcrib.execution.mcp.lines import DroppedMessages
-from toolcrib.execution.mcp.process import StderrTail
+from toolcrib.execution.mcp.errors import hung_up, is_exhausted, is_unreachable, needs_login, reason_of
+from toolcrib.execution.mcp.relays import RelayedCall, RunningCalls
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
-from toolcrib.execution.mcp.updates import Updates, log_update
+from toolcrib.execution.mcp.transport.lines import DroppedMessages
+from toolcrib.execution.mcp.transport.process import StderrTail
+from toolcrib.execution.oauth.persons import Person
 from toolcrib.redaction import host_of
 
 __all__ = ["Upstream"]
@@ -38,7 +40,7 @@ _HANDSHAKE_WORDS = ("initializ", "handshake")
 class Upstream:
     """A server that is started when it is first wanted, and again when it is wanted after it went away."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part that only its servers put together
         self,
         name: str,
         config: ServerConfig,
@@ -46,23 +48,33 @@ class Upstream:
         environ: Mapping[str, str],
         watcher: ToolListWatcher,
         breaker: Breaker,
-        asks: bool = False,
+        on_input: OnInput | None = None,
+        on_content: OnContent | None = None,
+        watched: dict[str, int] | None = None,
+        person: Person | None = None,
     ) -> None:
-        self.name = name
+        self.name, self._person = name, person
         self.config = config
         self.watcher = watcher
+        self.on_input = on_input
+        """Gives it input; without that it is not told that it can ask."""
+        self.changes = ChangeListener(name, watcher.changed, on_content, watched)
+        """What it tells of changes, and the resources that are watched."""
         self.slots = anyio.Semaphore(config.max_concurrency, fast_acquire=True)
         """Taken by calls while they run."""
-        self.visits = InFlight()
+        self.in_flight = InFlight()
         """The calls under way, also those that wait for a slot or for a start."""
-        self.running: dict[object, Updates | None] = {}
-        """The calls under way, and where their updates go."""
+        self.running = RunningCalls()
+        """The requests under way, and where their updates and questions go."""
         self.closed: str | None = None
         """Why it will never be started again."""
         self.cancels = False
         """Whether calls that this ended were cancelled, rather than failed by the server."""
+        self.capabilities: dict[str, Any] | None = None
+        """What it declared when it was last started."""
+        self.instructions = ""
+        """What it said then of how to use it."""
         self._environ = environ
-        self._asks = asks
         self._health = ServerHealth(breaker)
         self._stderr = StderrTail()
         self._dropped = DroppedMessages(name)
@@ -72,7 +84,7 @@ class Upstream:
         self._stirred = anyio.Event()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
-        self._used = 0.0
+        self._used = self._needed = 0.0
 
     async def connected(self, deadline: float = inf) -> Connection:
         """Return the live connection, after starting the server if need be.
@@ -159,15 +171,15 @@ class Upstream:
         self._link = None
         self._health.state = "stopped"
 
-    def began(self, key: object, updates: Updates | None) -> None:
+    def began(self, running: RelayedCall) -> None:
         """Note that a call runs."""
-        self.running[key] = updates
+        self.running.begin(running)
         if self._link is not None:
             self._link.called = True
 
-    def finished(self, key: object, connection: Connection, *, answered: bool) -> None:
+    def finished(self, running: RelayedCall, connection: Connection, *, answered: bool) -> None:
         """Note that a call has ended, and whether the server answered it."""
-        del self.running[key]
+        self.running.finish(running, answered=answered or connection.gone)
         self._used = anyio.current_time()
         if answered and not connection.useful:
             connection.useful = True
@@ -176,6 +188,11 @@ class Upstream:
     def stderr_tail(self) -> str:
         """Return the last lines of its standard error."""
         return "\n".join(self._stderr.text().splitlines()[-5:])[-1000:]
+
+    @property
+    def needs_login(self) -> bool:
+        """Return whether the last start failed for want of a login."""
+        return self._health.needs_login and self._health.state == "failed"
 
     def status(self) -> ServerStatus:
         """Return how it is doing."""
@@ -195,6 +212,7 @@ class Upstream:
             refused={} if catalogue is None else dict(catalogue.refused),
             pid=self._stderr.pid if connection is not None else None,
             last_error=self._health.last_error,
+            needs_login=self.needs_login or None,
             stderr=self._stderr.text(),
             in_flight=len(self.running),
             starts=self._health.starts,
@@ -216,7 +234,7 @@ class Upstream:
                 self.closed, self.cancels = "toolcrib is closing", True
             self._health.state = "closed"
             ending = ServerUnavailableError(self.name, self.closed)
-            self._told(ending)
+            self._fail_start(ending)
             self.watcher.over(ending)
             self._ended.set()
 
@@ -246,11 +264,14 @@ class Upstream:
             self._health.state = "stopped"
             self._part(connection, failure)
         elif self._start is start:
-            self._health.failed(self._late() if failure is None else reason_of(failure))
+            wanted = needs_login(failure)
+            self._health.failed(self._late() if failure is None else reason_of(failure), needs_login=wanted)
             reason = self._health.last_error or ""
-            unavailable = ServerUnavailableError(self.name, reason, self.stderr_tail())
+            unavailable = (LoginRequiredError if wanted else ServerUnavailableError)(
+                self.name, reason, self.stderr_tail()
+            )
             unavailable.__cause__ = failure
-            self._told(unavailable)
+            self._fail_start(unavailable)
 
     def _wants_handshake(self, failure: Exception | None) -> bool:
         """Return whether a server hung up, and may have done so because it was not greeted as it expected."""
@@ -278,29 +299,35 @@ class Upstream:
         return connection, failure
 
     def _linked(self, config: ServerConfig, *, probe: bool) -> AbstractAsyncContextManager[Connection]:
-        streams = transport_to(config, name=self.name, stderr=self._stderr, dropped=self._dropped)
-        listeners = ConnectionListeners(
-            lost=self._lost,
-            tools_changed=self.watcher.changed,
-            logged=self._hear,
+        streams = transport_to(
+            config,
+            name=self.name,
+            stderr=self._stderr,
             dropped=self._dropped,
+            environ=self._environ,
+            person=self._person,
+        )
+        listeners = ConnectionListeners(
+            lost=lambda: self._stirred.set(),  # noqa: PLW0108 - it is another by then
+            tools_changed=self.watcher.changed,
+            content_changed=self.changes.changed,
+            logged=self._hear,
+            elicited=self.running.complete,
+            dropped=self._dropped,
+            asked=None if self.on_input is None else self.running.answer,
         )
         # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
         patience = min(_SILENCE, config.start_timeout / 3) if config.transport == "stdio" else inf
-        return open_link(
-            streams,
-            listeners,
-            transport=config.transport,
-            probe=probe,
-            patience=patience,
-            asks=self._asks,
-        )
+        return open_link(streams, listeners, transport=config.transport, probe=probe, patience=patience)
 
     async def _serve(self, connection: Connection) -> None:
         """Let callers use a connection until it is over."""
         self._handshake = not connection.modern
         self._health.state = "ready"
         self._link = connection
+        declared = connection.session.server_capabilities
+        self.capabilities = {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
+        self.instructions = connection.session.instructions or ""
         self._health.last_error = None
         self._used = anyio.current_time()
         start, self._start = self._start, None
@@ -309,7 +336,7 @@ class Upstream:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(partial(self.watcher.follow, connection, within=self.config.start_timeout))
-                tasks.start_soon(self.watcher.subscribe, connection)
+                tasks.start_soon(self.changes.run, connection)
                 await self._until_over(connection)
                 tasks.cancel_scope.cancel()
         finally:
@@ -331,18 +358,21 @@ class Upstream:
         limit = self.config.idle_timeout
         if limit is None:
             return inf
-        if self.running or self.watcher.busy:
+        if self.running or self.watcher.busy or self.changes.busy:
             return limit
-        return self._used + limit - anyio.current_time()
+        return max(self._used + limit, self._needed) - anyio.current_time()
+
+    def keep_for(self, seconds: float) -> None:
+        """Keep the server for some time, whether it is called or not: a task of it may be asked about."""
+        self._needed = max(self._needed, anyio.current_time() + seconds)
 
     def _part(self, connection: Connection, failure: Exception | None) -> None:
         """Tell those who used a connection why it ended; one that was of no use to anybody is a failure."""
         expected = bool(connection.close_reason) or self.closed is not None
         if not connection.close_reason:
             fault = failure or connection.fault
-            connection.close_reason = self.closed or (
-                reason_of(fault) if fault else "it closed the connection"
-            )
+            ended = reason_of(fault) if fault else "it closed the connection"
+            connection.close_reason = self.closed or ended
         connection.over.set()
         self.watcher.over(ServerUnavailableError(self.name, connection.close_reason, self.stderr_tail()))
         if connection.failed:
@@ -356,23 +386,15 @@ class Upstream:
         else:
             self._health.failed(connection.close_reason)
 
-    def _lost(self) -> None:
-        self._stirred.set()
-
-    def _told(self, failure: ServerUnavailableError) -> None:
+    def _fail_start(self, failure: ServerUnavailableError) -> None:
         """Tell those who wait for a start that it failed."""
         start, self._start = self._start, None
         if start is not None:
             start.fail(failure)
 
-    def _hear(self, data: Any, level: str) -> None:
-        """Give a log message to the call that it must belong to; where several are possible, to none."""
+    def _hear(self, params: dict[str, Any]) -> None:
         connection = self._link
-        heard = list(self.running.values())
-        if connection is not None and connection.modern:  # there only a call that asked for messages gets any
-            heard = [updates for updates in heard if updates is not None]
-        if len(heard) == 1 and heard[0] is not None:
-            heard[0].put(log_update(data, level))
+        self.running.log(params, modern=connection is not None and connection.modern)
 
     def _late(self) -> str:
         return f"it did not start within {self.config.start_timeout:g} s"

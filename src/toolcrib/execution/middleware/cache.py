@@ -4,7 +4,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import inf
 from typing import Any, Generic, TypeVar
@@ -37,9 +37,9 @@ class _Key:
     def __init__(self, call: Call, args: bytes) -> None:
         self.tool = call.tool
         self.backend = _place(call)
-        self._same = (args, call.caller, call.backend, call.tool)
+        self._same = (args, call.principal, call.backend, call.tool)
         # The arguments alone tell most keys apart, and it takes longer to hash a tool than to look one up.
-        self._hash = hash((args, call.caller, call.tool.name))
+        self._hash = hash((args, call.principal, call.tool.name))
 
     def __hash__(self) -> int:
         return self._hash
@@ -73,16 +73,16 @@ class _Read:
 
 
 class Cache:
-    """Keeps the answers of read-only tools, per caller, for `ttl` seconds.
+    """Keeps the answers of read-only tools, per principal, for `ttl` seconds.
 
     A call of any other tool drops what is kept of its backend, when it begins and again when it ends; what is
     read meanwhile is not kept. All local functions are one backend here.
 
-    Two calls are the same if caller, definition, backend and arguments are; `1`, `1.0` and `true` are not the
-    same argument. Same calls at one time are made once, and the others wait for the answer: if it fails, they
-    are made themselves; if it is broken off, the next one is made. Errors are never kept, nor is what is not
-    plain JSON. Nobody shares a container with anybody, and an answer from here has the note `FROM_CACHE`, and
-    tells no updates.
+    Two calls are the same if principal, definition, backend and arguments are; `1`, `1.0` and `true` are not
+    the same argument. Same calls at one time are made once, and the others wait for the answer: if it fails,
+    they are made themselves; if it is broken off, the next one is made. Errors are never kept, nor is what is
+    not plain JSON, nor an answer for which the client was asked something. Nobody shares a container with
+    anybody, and an answer from here has the note `FROM_CACHE`, and tells no updates.
     """
 
     __slots__ = ("_flights", "_known", "_reads", "_shelf")
@@ -149,8 +149,16 @@ class Cache:
         if call.emit is not None:
             return await self._fetch(key, call, go_on)
         flight = self._flights[key] = _Flight()
+
+        def part() -> None:
+            """Have the others make their calls themselves: this one waits for a client of its own."""
+            flight.landed = True
+            flight.over.set()
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+
         try:
-            answer = await self._fetch(key, call, go_on, flight)
+            answer = await self._fetch(key, replace(call, on_asked=part), go_on, flight)
         except Exception:
             flight.landed = True
             raise
@@ -239,8 +247,8 @@ class FrozenAnswer:
 
 
 def freeze(answer: Answer) -> FrozenAnswer | None:
-    """Return an answer as it can be kept, or None if it holds more than plain JSON."""
-    if not _is_json(answer.structured) or not _is_json(answer.mcp_result):
+    """Return an answer as it can be kept, or None if it is not plain JSON, or one client's own."""
+    if answer.is_personal or not _is_json(answer.structured) or not _is_json(answer.mcp_result):
         return None
     raw = None if answer.mcp_result is None else to_json(answer.mcp_result)
     return FrozenAnswer(to_json(answer.structured), raw, answer.notes)

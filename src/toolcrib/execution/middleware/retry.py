@@ -8,7 +8,7 @@ from math import inf
 import anyio
 
 from toolcrib.concurrency.backoff import Backoff
-from toolcrib.errors import BackendUnavailableError
+from toolcrib.errors import BackendUnavailableError, ToolLoginRequiredError
 from toolcrib.execution.middleware.compose import require
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call, Emit, Update
@@ -69,7 +69,8 @@ class Retry:
                 pause = backoff.next()
                 last = tried == self.attempts or (watched is not None and watched.part)
                 harms = error.sent and not call.repeatable
-                if last or harms or pause >= _time_left():
+                is_useless = isinstance(error, ToolLoginRequiredError)
+                if last or harms or is_useless or pause >= _time_left():
                     if tried > 1:
                         error.add_note(f"tried {tried} times")
                     raise

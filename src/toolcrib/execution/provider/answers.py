@@ -109,7 +109,7 @@ async def read_failure(response: Response, hidden: tuple[str, ...] = ()) -> dict
     return {
         "status": response.status_code,
         "reason": veil.over(response.reason_phrase),
-        "headers": veil.over(told_headers(response)),
+        "headers": veil.over(public_headers(response)),
         "body": body,
     }
 
@@ -142,7 +142,7 @@ def _message(body: Any, depth: int = 3) -> str:
     return ""
 
 
-def told_headers(response: Response) -> dict[str, str]:
+def public_headers(response: Response) -> dict[str, str]:
     """Return the headers of an answer that say something to whoever called."""
     return {name: response.headers[name] for name in _TOLD if name in response.headers}
 

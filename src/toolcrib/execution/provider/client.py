@@ -21,7 +21,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution.provider.addresses import Addresses, AddressRefusedError, Lookup
-from toolcrib.execution.provider.answers import read_failure, read_value, reason_of, told_headers
+from toolcrib.execution.provider.answers import public_headers, read_failure, read_value, reason_of
 from toolcrib.execution.provider.assembly import Outgoing, assemble, is_token
 from toolcrib.execution.provider.credentials import Credentials, hide
 from toolcrib.execution.provider.inflate import ACCEPTED, UnreadableError
@@ -139,7 +139,7 @@ class HttpClient:
             if response.status_code not in _SUCCESS:
                 raise self._refusal(call, plan, await read_failure(response, hidden))
             if plan.method == "HEAD":
-                headers = hide(told_headers(response), hidden)
+                headers = hide(public_headers(response), hidden)
                 return Answer(structured={"status": response.status_code, "headers": headers})
             value = await read_value(response, max_bytes=self._max_bytes, emit=call.emit, hidden=hidden)
             return Answer(structured=value)

@@ -3,6 +3,7 @@
 import math
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -13,10 +14,13 @@ from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.crib import GatewaySettings
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.http.asgi import CLOSE, Receive, Scope, Send, reply, send_bytes
-from toolcrib.gateway.http.rules import AccessRules
+from toolcrib.gateway.http.connect import CONNECT, LoginPages
+from toolcrib.gateway.http.rules import AccessRules, toolset_of
 from toolcrib.gateway.http.sessions import SessionManager
+from toolcrib.gateway.identity.identities import METADATA
 
 if TYPE_CHECKING:
+    from toolcrib.execution import Principal
     from toolcrib.execution.mcp import ServerStatus
     from toolcrib.execution.trace import AuditStatus
 
@@ -37,6 +41,11 @@ class Served(Protocol):
         """Return who may call at this moment."""
         ...
 
+    @property
+    def logins(self) -> LoginPages:
+        """The pages at which persons log in to servers."""
+        ...
+
     def find(self, toolset: str | None) -> McpEndpoint | None:
         """Return the endpoint of a toolset, or of everything; None where there is none."""
         ...
@@ -49,12 +58,16 @@ class Served(Protocol):
         """Return how the servers are doing."""
         ...
 
+    def visible_to(self, principal: "Principal | None") -> frozenset[str] | None:
+        """Return the servers whose names a principal may see; None where it may see all names."""
+        ...
+
     def audit(self) -> "AuditStatus | None":
         """Return how the audit file is doing; None where no calls are written down."""
         ...
 
-    def metrics(self) -> tuple[bytes, str]:
-        """Return what is counted, and what kind of text that is."""
+    def metrics(self, visible: frozenset[str] | None = None) -> tuple[bytes, str]:
+        """Return what is counted, by name of visible servers alone, and what kind of text that is."""
         ...
 
     def limited(self, limit: str) -> None:
@@ -62,7 +75,7 @@ class Served(Protocol):
         ...
 
     def end_listening(self) -> None:
-        """End the streams that carry news alone, and never end by themselves."""
+        """End the subscription streams, which never end by themselves."""
         ...
 
 
@@ -74,7 +87,7 @@ class _EndpointSessions:
         self._answering = InFlight()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; a stream that carries news alone does not count as one."""
+        """Answer a request; a subscription stream does not count as one."""
         if scope["method"] != "POST":
             await self.sessions.handle_request(scope, receive, send)
             return
@@ -87,7 +100,7 @@ class _EndpointSessions:
 
 
 class HttpApp:
-    """Answers requests: `/mcp`, `/mcp/{toolset}`, `/health`, `/ready` and `/metrics`.
+    """Answers requests: `/mcp`, `/mcp/{toolset}`, `/connect/{server}`, `/health`, `/ready` and `/metrics`.
 
     Each endpoint has sessions of its own, which live in the task group until the endpoint is closed.
     """
@@ -101,22 +114,26 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         path: str = scope["path"]
-        if path == "/mcp" or path.startswith("/mcp/"):
-            toolset = path[5:-1] if path.endswith("/") and path != "/mcp//" else path[5:]
+        toolset = toolset_of(path)
+        if toolset is not None:
             await self._mcp(toolset, scope, receive, send)
         elif scope["method"] not in {"GET", "HEAD"}:
             await reply(send, 405, "only GET is answered here", [(b"allow", b"GET, HEAD")])
+        elif path.startswith(CONNECT):
+            await self._served.logins.answer(scope, send)
         elif path == "/health":
             await reply(send, 200, {"status": "ok", "version": __version__})
         elif path == "/ready":
-            await self._ready(send, known=scope["toolcrib.known"])
+            await self._ready(scope, send)
         elif path == "/metrics":
-            await self._metrics(send)
+            await self._metrics(scope, send)
+        elif path.startswith(METADATA):
+            await self._metadata(path.removeprefix(METADATA), send)
         else:
             await reply(send, 404, "there are /mcp, /mcp/{toolset}, /health, /ready and /metrics")
 
     async def drained(self) -> None:
-        """Let nothing begin any more, and wait until all is answered, but streams that carry news alone."""
+        """Let nothing begin any more, and wait until all is answered, but subscription streams."""
         self._closing = True
         for desk in list(self._desks.values()):
             await desk.quiet()
@@ -164,7 +181,7 @@ class HttpApp:
             session_idle_timeout=settings.session_timeout,
             max_sessions=settings.sessions,
         )
-        sessions.on_limited = self._served.limited
+        sessions.on_limited, sessions.connections = self._served.limited, endpoint.connections
         desk = _EndpointSessions(sessions)
         try:
             async with sessions.run():
@@ -175,23 +192,42 @@ class HttpApp:
         finally:
             self._desks.pop(endpoint, None)
 
-    async def _ready(self, send: Send, *, known: bool) -> None:
+    async def _ready(self, scope: Scope, send: Send) -> None:
         missing = self._served.unready()
         payload: dict[str, Any] = {"status": "unready" if missing else "ready"}
         if self._closing:
             payload["status"] = "stopping"
-        if known:  # whoever has no token sees no names
+        if scope["toolcrib.known"]:  # whoever has no token sees no names
             states: dict[str, list[str]] = {}
-            for name, status in self._served.status().items():
-                states.setdefault(status.state, []).append(name)
-            payload |= {"servers": states} | ({"missing": missing} if missing else {})
+            servers, visible = self._served.status(), self._visible(scope)
+            hidden = () if visible is None else servers.keys() - visible
+            for name, status in servers.items():
+                if name not in hidden:
+                    states.setdefault(status.state, []).append(name)
+            shown = {name: state for name, state in missing.items() if name not in hidden}
+            payload |= {"servers": states} | ({"missing": shown} if shown else {})
             audit = self._served.audit()
             if audit is not None and (audit.lost or audit.fault):
                 payload["audit"] = audit.to_json()
         await reply(send, 200 if payload["status"] == "ready" else 503, payload)
 
-    async def _metrics(self, send: Send) -> None:
-        text, kind = self._served.metrics()
+    async def _metadata(self, path: str, send: Send) -> None:
+        """Say where clients of an endpoint log in."""
+        identities = self._served.rules().identities
+        base = urlsplit(identities.resource()).path.rstrip("/")
+        toolset = path.removeprefix(base).strip("/") if path.startswith(base) or not path else None
+        known = toolset is not None and self._served.find(toolset or None) is not None
+        found = identities.metadata(toolset or "") if known else None
+        if found is None:
+            await reply(send, 404, "nobody logs in here")
+        else:
+            await reply(send, 200, found, [(b"cache-control", b"max-age=300")])
+
+    def _visible(self, scope: Scope) -> frozenset[str] | None:
+        return self._served.visible_to(scope.get("toolcrib.principal"))
+
+    async def _metrics(self, scope: Scope, send: Send) -> None:
+        text, kind = self._served.metrics(self._visible(scope))
         await send_bytes(send, 200, text, kind.encode())
 
 

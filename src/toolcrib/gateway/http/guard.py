@@ -1,8 +1,11 @@
 """Checks every HTTP request before it is served: host, origin, token, size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 
 from toolcrib.crib import GatewaySettings
 from toolcrib.gateway.http.asgi import (
@@ -16,13 +19,17 @@ from toolcrib.gateway.http.asgi import (
     Send,
     reply,
 )
-from toolcrib.gateway.http.rules import AccessRules
+from toolcrib.gateway.http.connect import CONNECT
+from toolcrib.gateway.http.rules import AccessRules, toolset_of
+from toolcrib.gateway.identity.identities import METADATA, Refusal
+from toolcrib.gateway.identity.principals import KnownUser
 from toolcrib.gateway.limits import ByteBudget
 
 __all__ = ["Guard"]
 
 _OPEN = frozenset({"/health", "/ready"})
-"""What may be asked without a token."""
+"""What may be asked without a token, beside the places below."""
+_OPEN_BELOW = (METADATA, CONNECT)
 _ALLOWED_HEADERS = (
     b"authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, "
     b"mcp-method, mcp-name"
@@ -30,7 +37,7 @@ _ALLOWED_HEADERS = (
 _READ = frozenset({b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding"})
 _DIGITS = 20
 """Fewer digits has any real size."""
-_Refusal = tuple[int, str, Headers]
+_Reply = tuple[int, str, Headers]
 """A status, why, and what else to say."""
 
 
@@ -75,11 +82,21 @@ class Guard:
         if scope["method"] == "OPTIONS" and origin is not None:
             await _preflight(send)
             return
-        scope["toolcrib.known"] = rules.allows_token(headers.get(b"authorization"))
-        if not scope["toolcrib.known"] and scope["path"] not in _OPEN:
-            message = "send the token as 'Authorization: Bearer ...'"
-            await _refuse(send, headers, 401, message, _challenge(headers))
-            return
+        toolset = toolset_of(scope["path"])
+        try:
+            principal = await rules.identities.identify(headers.get(b"authorization"), toolset or "")
+            scope["toolcrib.known"] = True
+            if principal is not None:
+                scope["toolcrib.principal"], scope["user"] = principal, KnownUser(principal)
+                scope["toolcrib.subject_token"] = rules.identities.subject_token(
+                    principal, headers[b"authorization"]
+                )
+        except Refusal as stranger:
+            scope["toolcrib.known"] = False
+            if scope["path"] not in _OPEN and not scope["path"].startswith(_OPEN_BELOW):
+                where = rules.identities.metadata_address(toolset or "")
+                await _refuse(send, headers, stranger.status, stranger.text, _challenge(stranger, where))
+                return
         size = _announced(headers, settings.request_bytes)
         if not self._budget.take(size):
             self._on_limited("request_bytes")
@@ -93,12 +110,13 @@ class Guard:
                 size = len(body)  # which is no more than was announced
                 self._budget.take(size)
                 scope["toolcrib.body"] = body
-                await self._app(scope, _replay(body, receive), send)
+                with _known_to_sdk(scope.get("user")):
+                    await self._app(scope, _replay(body, receive), send)
         finally:
             self._budget.give_back(size)
 
 
-def _refusal(headers: dict[bytes, str], rules: AccessRules, at: str | None) -> _Refusal | None:
+def _refusal(headers: dict[bytes, str], rules: AccessRules, at: str | None) -> _Reply | None:
     """Return why nobody may ask like this, whatever the token."""
     origin, host = headers.get(b"origin"), headers.get(b"host")
     if origin is not None and not rules.allows_origin(origin):
@@ -127,9 +145,24 @@ def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
     return found
 
 
-def _challenge(headers: dict[bytes, str]) -> Headers:
-    wrong = b', error="invalid_token"' if b"authorization" in headers else b""
-    return [(b"www-authenticate", b'Bearer realm="toolcrib"' + wrong)]
+def _challenge(refusal: Refusal, where: str | None) -> Headers:
+    """Return how to do better, as RFC 6750 and RFC 9728 have it."""
+    if refusal.status not in {401, 403}:
+        return [(b"retry-after", b"30")]
+    facts = {"realm": "toolcrib", "error": refusal.error, "scope": " ".join(refusal.scopes)}
+    facts |= {"resource_metadata": where or "", "error_description": refusal.text if refusal.error else ""}
+    listed = ", ".join(f'{name}="{value}"' for name, value in facts.items() if value and '"' not in value)
+    return [(b"www-authenticate", f"Bearer {listed}".encode("latin-1", "replace"))]
+
+
+@contextmanager
+def _known_to_sdk(user: AuthenticatedUser | None) -> Iterator[None]:
+    """Let the SDK bind what it seals to whoever calls."""
+    token = auth_context_var.set(user)
+    try:
+        yield
+    finally:
+        auth_context_var.reset(token)
 
 
 def _announced(headers: dict[bytes, str], limit: int) -> int:

@@ -1,14 +1,15 @@
 """Who may call over HTTP: by which name, from which web pages, with which token."""
 
-import hmac
 import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import urlsplit
 
 from toolcrib.crib.config.gateway import GatewaySettings, is_loopback, own_names, token_of
+from toolcrib.gateway.identity.identities import Identities
 
-__all__ = ["AccessRules", "is_loopback", "token_of"]
+__all__ = ["AccessRules", "is_loopback", "token_of", "toolset_of"]
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/@?#\s]+))(?::(\d{1,5}))?")
@@ -23,18 +24,25 @@ class AccessRules:
     """Names, without a port, or with the only one that is allowed."""
     origins: frozenset[str]
     any_origin: bool
-    token: bytes | None
+    identities: Identities
+    """Knows who calls."""
 
     @classmethod
-    def of(cls, settings: GatewaySettings, token: str | None, bound: str = "127.0.0.1") -> Self:
-        """Return the rules of settings, for what listens at an address."""
+    def of(
+        cls,
+        settings: GatewaySettings,
+        token: str | None,
+        bound: str = "127.0.0.1",
+        former: "AccessRules | None" = None,
+    ) -> Self:
+        """Return the rules of settings, for what listens at an address, after others."""
         own = () if bound in {"0.0.0.0", "::", ""} else (bound,)  # noqa: S104 - compared, not bound to
-        named = (*own, *own_names(bound), *settings.allowed_hosts)
+        public = urlsplit(settings.public_url or "").hostname
+        named = (*own, *own_names(bound), *settings.allowed_hosts, *((public,) if public else ()))
         hosts = {*_LOCAL, *(name.lower().strip("[]") for name in named)}
         origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
-        return cls(
-            frozenset(hosts), frozenset(origins), "*" in origins, None if token is None else token.encode()
-        )
+        identities = Identities.of(settings, token, None if former is None else former.identities)
+        return cls(frozenset(hosts), frozenset(origins), "*" in origins, identities)
 
     def allows_host(self, header: str | None, at: str | None = None) -> bool:
         """Return whether it may be called by the name in a `Host` header, on a connection to an address.
@@ -58,13 +66,16 @@ class AccessRules:
         authority = None if found is None else _AUTHORITY.fullmatch(found[2])
         return authority is not None and (authority[1] or authority[2]) in _LOCAL
 
-    def allows_token(self, header: str | None) -> bool:
-        """Return whether an `Authorization` header has the token, if there is one; in constant time."""
-        if self.token is None:
-            return True
-        scheme, _, given = (header or "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode(errors="replace"), self.token)
-        return right and scheme.lower() == "bearer"
+
+def toolset_of(path: str) -> str | None:
+    """Return the toolset of an endpoint's path, empty for everything; None where it is not an endpoint's.
+
+    >>> toolset_of("/mcp"), toolset_of("/mcp/office/"), toolset_of("/health")
+    ('', 'office', None)
+    """
+    if path != "/mcp" and not path.startswith("/mcp/"):
+        return None
+    return path[5:-1] if path.endswith("/") and path != "/mcp//" else path[5:]
 
 
 def _same(name: str, address: str) -> bool:

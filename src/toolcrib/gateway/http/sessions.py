@@ -1,12 +1,11 @@
 """Sessions of the handshake era that answer a call as plain JSON, unless it takes long or has more to say.
 
 The SDK answers every call of a session with a stream of events, which costs about as much as all else that
-it does for the call. A stream is needed only for what comes before the answer: progress, and questions.
+it does for the call. A stream is needed only for what comes before the answer: progress, and questions. Where
+there can be no questions, a call does without the SDK's tasks too.
 """
 
-import asyncio  # noqa: TID251 - anyio has no timers, and no tasks that a timer could start
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
@@ -14,48 +13,43 @@ import pydantic_core
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
-from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventMessage, check_accept_headers
-from mcp.shared.dispatcher import CallOptions
-from mcp.shared.exceptions import NoBackChannelError
-from mcp.shared.inbound import (
-    ERROR_CODE_HTTP_STATUS,
-    MCP_PROTOCOL_VERSION_HEADER,
-    InboundModernRoute,
-    classify_inbound_request,
-    find_duplicated_routing_header,
-    validate_mcp_param_headers,
+from mcp.server.runner import ServerRunner
+from mcp.server.streamable_http import (
+    MCP_SESSION_ID_HEADER,
+    REQUEST_CANCELLED,
+    EventMessage,
+    check_accept_headers,
 )
-from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp.shared.message import ServerMessageMetadata
-from mcp.shared.transport_context import TransportContext
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
+    ClientCapabilities,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
+    JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
     jsonrpc_message_adapter,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Scope
 
-from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, event, reply, send_bytes
+from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, reply, send_bytes
+from toolcrib.gateway.http.calls import SessionCall, answer_call
 from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
 
-__all__ = ["SessionManager", "answer_call"]
+__all__ = ["SessionManager"]
 
-_CALL = "tools/call"
+_CALL, _CANCELLED = "tools/call", "notifications/cancelled"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _SESSION = MCP_SESSION_ID_HEADER.encode()
 _Told = MemoryObjectReceiveStream[EventMessage]
-_AT_ONCE = 0.02
-"""Seconds within which most calls end; nobody watches over those."""
+_ENDED = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the call did")
 
 
 class SessionManager(SessionManagerBase):
@@ -65,6 +59,8 @@ class SessionManager(SessionManagerBase):
     """After how many silent seconds a call is answered with a stream, and then shows that it lives."""
     on_limited: Callable[[str], object] = staticmethod(lambda _: None)
     """Is called with the name of a limit that refused a newcomer, or ended a session for one."""
+    connections: Mapping[str, Connection] = {}
+    """The connections of the clients that have greeted, by their sessions."""
 
     def has(self, session_id: str) -> bool:
         """Return whether a session is here."""
@@ -90,13 +86,15 @@ class SessionManager(SessionManagerBase):
         await super().handle_request(scope, receive, send)
 
     def _has_room(self, scope: Scope) -> bool:
-        """Return whether a request may open a session, where it would; the idlest one goes for a newcomer."""
+        """Return whether a request may open a session, where it would."""
         if not self.is_full or any(name == _SESSION for name, _ in scope["headers"]):
             return True
-        if b"initialize" not in scope["toolcrib.body"] or not self.end_idlest():
-            return False
-        self.on_limited("idle_session")
-        return True
+        return b"initialize" in scope["toolcrib.body"] and self.has_idle
+
+    def make_room(self) -> None:
+        """End the idlest session, and count it."""
+        if self.end_idlest():
+            self.on_limited("idle_session")
 
     def make_session(self, session_id: str) -> SessionTransport:
         """Return the transport of a new session."""
@@ -105,36 +103,94 @@ class SessionManager(SessionManagerBase):
             security_settings=self.security_settings,
             idle_timeout=self.session_idle_timeout,
             patience=self.patience,
+            server=self.app,
+            connections=self.connections,
         )
 
 
 class _Session(SessionTransport):
     """One session."""
 
-    def __init__(self, session_id: str, *, patience: float, **options: Any) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        patience: float,
+        server: Server[Any],
+        connections: Mapping[str, Connection],
+        **options: Any,
+    ) -> None:
         super().__init__(session_id, **options)
         self._patience = patience
         self._headers: Headers = [(_SESSION, session_id.encode())]
+        self._server, self._connections = server, connections
+        self._runner: ServerRunner[Any] | None = None
+        self._calls: dict[str, SessionCall] = {}
+        """Those that run in the task of their request, by id."""
 
     async def answer(self, request: Request, send: Send) -> bool:
         """Answer a plain call of a tool, and return whether it was one."""
-        call = _read_call(await request.body())
-        if call is None or not all(check_accept_headers(request)):
+        message = _read_message(await request.body())
+        if isinstance(message, JSONRPCNotification):
+            self._cancel(message)
+        if not isinstance(message, JSONRPCRequest) or not all(check_accept_headers(request)):
             return False
         if request.headers.get(MCP_SESSION_ID_HEADER) != self.mcp_session_id:
             return False
+        call, runner = message, self._own_runner()
+        if str(call.id) in self._calls:
+            await self._refuse(send)
+        elif runner is not None:
+            await self._run(call, request, send, runner)
+        else:
+            await self._exchange(call, request, send)
+        return True
+
+    async def terminate(self) -> None:
+        """End the session, with its calls."""
+        for call in list(self._calls.values()):
+            call.cancel(_ENDED)
+        await super().terminate()
+
+    def _own_runner(self) -> ServerRunner[Any] | None:
+        """Return what runs calls in the task of their request, where their client can be asked nothing."""
+        connection = self._connections.get(self.mcp_session_id or "") if self._runner is None else None
+        if connection is not None and not _can_be_asked(connection.client_capabilities):
+            self._runner = ServerRunner(self._server, connection, {})
+        return self._runner
+
+    async def _run(
+        self, call: JSONRPCRequest, request: Request, send: Send, runner: ServerRunner[Any]
+    ) -> None:
+        key = str(call.id)
+        running = self._calls[key] = SessionCall(call, request, send, self._patience, self._headers)
+        try:
+            await running.answer(runner)
+        finally:
+            del self._calls[key]
+
+    def _cancel(self, notification: JSONRPCNotification) -> None:
+        number = cancelled_request_id_from_params(notification.params)
+        running = None if number is None else self._calls.get(str(number))
+        if running is not None:
+            running.cancel(ErrorData(code=REQUEST_CANCELLED, message="Request cancelled"))
+
+    async def _refuse(self, send: Send) -> None:
+        error = {"code": INVALID_REQUEST, "message": "Request id is in use"}
+        await reply(send, 400, {"jsonrpc": "2.0", "id": None, "error": error}, self._headers)
+
+    async def _exchange(self, call: JSONRPCRequest, request: Request, send: Send) -> None:
+        """Answer a call by way of the SDK, which can also ask its client."""
         async with self.exchange(call, request) as events:
             if events is None:
-                error = {"code": INVALID_REQUEST, "message": "Request id is in use"}
-                await reply(send, 400, {"jsonrpc": "2.0", "id": None, "error": error}, self._headers)
-                return True
+                await self._refuse(send)
+                return
             message = await self._next(call.id, events)
             if isinstance(message, JSONRPCResponse):
                 body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                 await send_bytes(send, 200, body, b"application/json", self._headers)
             else:  # more will come; or it is an error, for which a client that cancelled may not listen
                 await self._stream(call.id, message, events, send)
-        return True
 
     async def _stream(
         self, call: RequestId, message: JSONRPCMessage | None, events: _Told, send: Send
@@ -151,20 +207,28 @@ class _Session(SessionTransport):
             with anyio.move_on_after(self._patience):
                 return (await events.receive()).message
         except (anyio.EndOfStream, anyio.ClosedResourceError):
-            ended = ErrorData(code=CONNECTION_CLOSED, message="the session ended before the call did")
-            return JSONRPCError(jsonrpc="2.0", id=call, error=ended)
+            return JSONRPCError(jsonrpc="2.0", id=call, error=_ENDED)
         return None
 
 
-def _read_call(body: bytes) -> JSONRPCRequest | None:
-    """Return the call of a tool that a request is; None where it is anything else."""
-    if b"tools/call" not in body:
+def _can_be_asked(declared: ClientCapabilities | None) -> bool:
+    """Return whether a client declares that servers can ask it something."""
+    return declared is not None and any(
+        part is not None for part in (declared.elicitation, declared.sampling, declared.roots)
+    )
+
+
+def _read_message(body: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
+    """Return the call of a tool, or the end of one, that a request is; None where it is anything else."""
+    if b"tools/call" not in body and _CANCELLED.encode() not in body:
         return None
     try:
         message = jsonrpc_message_adapter.validate_python(pydantic_core.from_json(body), by_name=False)
     except ValueError:  # the SDK says what is wrong with it
         return None
-    return message if isinstance(message, JSONRPCRequest) and message.method == _CALL else None
+    if isinstance(message, JSONRPCRequest) and message.method == _CALL:
+        return message
+    return message if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED else None
 
 
 def _event(message: JSONRPCMessage | None) -> bytes:
@@ -172,174 +236,3 @@ def _event(message: JSONRPCMessage | None) -> bytes:
         return PING
     data = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     return b"event: message\r\ndata: " + data + b"\r\n\r\n"
-
-
-async def answer_call(server: Server[Any], request: Request, send: Send, patience: float) -> bool:
-    """Answer a plain call of a tool, and return whether it was one; if not, nothing was answered.
-
-    The SDK answers calls of the stateless era with two tasks and a stream each. Here a call runs in the
-    task of its request, and one that does not end at once gets a task that watches for the client to
-    leave; everything else is left to the SDK.
-
-    Args:
-        server: whose tool it is; it has no lifespan of its own.
-        request: the request, whose body is in its scope.
-        send: takes the answer.
-        patience: after how many silent seconds it is answered with a stream, and shows that it lives.
-    """
-    found = _read(request)
-    if found is None or not _agrees(server, found[0], request):
-        return False
-    call, verdict = found
-    answer = _Answer(call, request, send, patience)
-    connection = Connection.from_envelope(
-        verdict.protocol_version, verdict.client_info, verdict.client_capabilities
-    )
-    runner = ServerRunner(server, connection, {})
-    given: JSONRPCResponse | JSONRPCError | None = None
-    try:
-        with anyio.CancelScope() as scope, answer.watched(request.receive, scope):
-            try:
-                result = await runner.on_request(answer, call.method, call.params)
-                given = JSONRPCResponse(jsonrpc="2.0", id=call.id, result=result)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
-                given = JSONRPCError(jsonrpc="2.0", id=call.id, error=modern_error_data(error))
-        if given is not None:  # else the client has left
-            await answer.end(given)
-    finally:
-        await aclose_shielded(connection)
-    return True
-
-
-def _agrees(server: Server[Any], call: JSONRPCRequest, request: Request) -> bool:
-    """Return whether the headers of a call say what its arguments do, as far as its tool wants them to."""
-    params = call.params or {}
-    name, args = params.get("name"), params.get("arguments") or {}
-    if server.get_tool_input_schema is None or not isinstance(name, str) or not isinstance(args, dict):
-        return False
-    try:
-        schema = server.get_tool_input_schema(name)
-    except Exception:  # noqa: BLE001 - frontends are foreign; the SDK says what is wrong, and goes on
-        return False
-    return schema is None or validate_mcp_param_headers(schema, args, request.headers) is None
-
-
-def _read(request: Request) -> tuple[JSONRPCRequest, InboundModernRoute] | None:
-    """Return the call that a request is, and who makes it; None where it is anything else, or wrong."""
-    kind = request.headers.get("content-type", "")
-    is_plain = request.method == "POST" and kind.startswith("application/json")
-    if not is_plain or not all(check_accept_headers(request)):
-        return None
-    body, headers = request.scope["toolcrib.body"], _routing(request.scope["headers"])
-    if b"tools/call" not in body or find_duplicated_routing_header(headers) is not None:
-        return None
-    try:
-        payload = from_json(body)
-        call = JSONRPCRequest.model_validate(payload)
-    except ValueError:
-        return None
-    verdict = classify_inbound_request(payload, headers=dict(headers))
-    if call.method != "tools/call" or not isinstance(verdict, InboundModernRoute):
-        return None
-    return call, verdict
-
-
-def _routing(headers: Headers) -> list[tuple[str, str]]:
-    """Return the headers that say what a request is."""
-    return [
-        (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in headers
-        if name.startswith(b"mcp-")
-    ]
-
-
-class _Answer:
-    """What a call is answered with: JSON, or a stream once it has anything to say before that.
-
-    To the server it is the context of the call: a `mcp.shared.dispatcher.DispatchContext`.
-    """
-
-    can_send_request = False
-
-    def __init__(self, call: JSONRPCRequest, request: Request, send: Send, patience: float) -> None:
-        self.transport = TransportContext(
-            kind="streamable-http", can_send_request=False, headers=request.headers
-        )
-        self.request_id = call.id
-        self.message_metadata = ServerMessageMetadata(request_context=request)
-        self.cancel_requested = anyio.Event()
-        self._progress_token = progress_token_from_params(call.params)
-        self._send, self._patience = send, patience
-        self._is_stream = False
-        self._watcher: asyncio.Task[None] | None = None
-
-    async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,  # noqa: ARG002 - the protocol has it
-        opts: CallOptions | None = None,  # noqa: ARG002 - the same
-    ) -> dict[str, Any]:
-        """Refuse: in the stateless era a server asks nothing."""
-        raise NoBackChannelError(method)
-
-    async def notify(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,  # noqa: ARG002 - the protocol has it
-    ) -> None:
-        """Tell the client something before the answer."""
-        message = {"jsonrpc": "2.0", "method": method}
-        await self._tell(event(message if params is None else {**message, "params": dict(params)}))
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the call is, if it wants to know."""
-        if self._progress_token is None:
-            return
-        params: dict[str, Any] = {"progressToken": self._progress_token, "progress": progress}
-        more = {"total": total, "message": message}
-        await self.notify("notifications/progress", params | {k: v for k, v in more.items() if v is not None})
-
-    async def _tell(self, news: bytes) -> None:
-        """Send something before the answer."""
-        if not self._is_stream:
-            self._is_stream = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": STREAM})
-        await self._send({"type": "http.response.body", "body": news, "more_body": True})
-
-    @contextmanager
-    def watched(self, receive: Receive, scope: anyio.CancelScope) -> Iterator[None]:
-        """Let a call of the block that does not end at once be watched over, in a task of its own."""
-        # A task group for each call would take longer than all else that is done here.
-        timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._begin_watch, receive, scope)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            if self._watcher is not None:
-                self._watcher.cancel()
-
-    def _begin_watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
-        self._watcher = asyncio.get_running_loop().create_task(self._watch(receive, scope))
-
-    async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
-        """End the call when the client leaves; show that it lives meanwhile."""
-        while True:
-            with anyio.move_on_after(self._patience):
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-                scope.cancel()
-                return
-            await self._tell(PING)
-
-    async def end(self, given: JSONRPCResponse | JSONRPCError) -> None:
-        """Send the answer."""
-        if isinstance(given, JSONRPCResponse) and not self._is_stream:
-            body = given.model_dump_json(by_alias=True, exclude_none=True).encode()
-            await send_bytes(self._send, 200, body, b"application/json")
-            return
-        payload = given.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if isinstance(given, JSONRPCError) and not self._is_stream:
-            await reply(self._send, ERROR_CODE_HTTP_STATUS.get(given.error.code, 200), payload)
-        else:
-            await self._send({"type": "http.response.body", "body": event(payload), "more_body": False})

@@ -3,7 +3,7 @@
 import typing
 
 from toolcrib import errors as _errors
-from toolcrib.gateway.meta.confirm import policy
+from toolcrib.gateway.clients.confirm import policy
 
 if typing.TYPE_CHECKING:
     from toolcrib.gateway.meta.tools import TOKENS, MetaTools

@@ -36,8 +36,11 @@ _NEXT = {
 """What to do next, by code."""
 
 
-def failure(error: Exception, *, ran: bool = False) -> dict[str, Any]:
-    """Return an error as the object that clients get under `error`; `ran` says that tools may have run."""
+def failure(error: Exception, *, ran: bool = False, advise: bool = True) -> dict[str, Any]:
+    """Return an error as the object that clients get under `error`.
+
+    `ran` says that tools may have run, and `advise` whether to say which meta-tool to use next.
+    """
     if not isinstance(error, ToolcribError):
         return _internal(error, ran=ran)
     payload = _cleaned(explain(error))
@@ -45,13 +48,14 @@ def failure(error: Exception, *, ran: bool = False) -> dict[str, Any]:
         return _internal(error, ran=ran)
     if isinstance(error, ServerUnavailableError):  # what the server wrote may say anything of this machine
         payload["message"] = f"server {error.server!r} is unavailable: {hide_secrets(error.reason)}"
-    payload["message"] = _advised(payload["message"], _calls_made(payload) or _advice(error, payload))
+    if advise:
+        payload["message"] = _advised(payload["message"], _calls_made(payload) or _advice(error, payload))
     details = payload.pop("details", {}) | _more(error)
     return payload | {"details": details} if details else payload
 
 
 def _internal(error: Exception, *, ran: bool) -> dict[str, Any]:
-    _LOG.error("a meta-tool failed", exc_info=error)
+    _LOG.error("a call of a client failed", exc_info=error)
     advice = "Tools may have run: find out before you run them again" if ran else "Try again"
     message = f"the gateway itself failed; what happened is in its log. {advice}, or try something else"
     return {"code": "internal", "message": message, "retryable": not ran}

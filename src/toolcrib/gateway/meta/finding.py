@@ -6,6 +6,7 @@ from typing import Any
 from toolcrib.crib import View
 from toolcrib.discovery import IndexView, Page, Result, doubt
 from toolcrib.errors.base import shown
+from toolcrib.gateway.identity.principals import bind_cursor, check_cursor
 from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.definitions import MAX_EXAMPLES
 from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
@@ -19,6 +20,8 @@ _NAMED = 3
 """How many namespaces are named."""
 _BRIEF = frozenset({"summary", "annotations", "schemaInfo"})
 """Stands for the schema of a tool whose definition is too large to send."""
+_MIRRORED = frozenset({"summary"})
+"""Has the same text as the short description, which a model need not read twice."""
 _DIGITS = 4
 
 
@@ -33,21 +36,21 @@ class FindHandlers:
     async def search_tools(self, call: MetaCall) -> Reply:
         """Return the tools that fit a question."""
         args = call.args
-        page = await self._view.search(**args)
+        page = await self._view.search(**_checked(args))
         payload: dict[str, Any] = {"tools": [_found(result) for result in page.items]}
         if page.next_cursor is not None:
-            payload["nextCursor"] = page.next_cursor
+            payload["nextCursor"] = bind_cursor(page.next_cursor)
         return self._noted(call, payload, {"tools": []}, *self._about(args, page), *self._absent())
 
     async def list_tools(self, call: MetaCall) -> Reply:
         """Return the tools in the order of their ids."""
-        page = await self._view.tools(**{"limit": 20} | call.args)
+        page = await self._view.tools(**{"limit": 20} | _checked(call.args))
         payload: dict[str, Any] = {
-            "tools": [summary.to_json() for summary in page.items],
+            "tools": [summary.to_json(without=_MIRRORED) for summary in page.items],
             "total": page.total,
         }
         if page.next_cursor is not None:
-            payload["nextCursor"] = page.next_cursor
+            payload["nextCursor"] = bind_cursor(page.next_cursor)
         nothing = () if page.total else (self._none(call.args),)
         return self._noted(call, payload, {"tools": []}, *nothing, *self._absent())
 
@@ -59,7 +62,7 @@ class FindHandlers:
             "namespaces": list(names),
             "counts": {name: counts[name] for name in names if name in counts},
         }
-        nothing = () if names else ("the catalogue is empty",)
+        nothing = () if names else (self._nothing,)
         return self._noted(call, payload, {"namespaces": []}, *nothing, *self._absent())
 
     async def describe_tool(self, call: MetaCall) -> Reply:
@@ -103,10 +106,17 @@ class FindHandlers:
         )
         return (message,)
 
+    @property
+    def _nothing(self) -> str:
+        """What to say where no tool can be found; whether others may use some is not told."""
+        if self._view.rules is None:
+            return "the catalogue is empty"
+        return "there is no tool that the rules let you use; whoever keeps them can change that"
+
     def _look(self, names: Sequence[str]) -> str:
         """Return which namespaces are worth a look."""
         if not names:
-            return "ask in other words" if self._catalog.counts() else "the catalogue is empty"
+            return "ask in other words" if self._catalog.counts() else self._nothing
         named = ", ".join(names[:_NAMED])
         return f"look through {named} with list_tools and its namespace, or ask in other words"
 
@@ -114,7 +124,7 @@ class FindHandlers:
         """Return what to say of a list without tools."""
         counts = self._catalog.counts()
         if not counts:
-            return "the catalogue is empty"
+            return self._nothing
         namespace, backend = args.get("namespace"), args.get("backend")
         if namespace and namespace not in counts:
             return f"there is no namespace {shown(namespace)}{choose(namespace, [*filter(None, counts)])}"
@@ -147,8 +157,14 @@ class FindHandlers:
 
 def _found(result: Result) -> dict[str, Any]:
     return {
-        **result.summary.to_json(),
+        **result.summary.to_json(without=_MIRRORED),
         "score": round(result.score, _DIGITS),
         "scoreType": result.score_type,
         "confidence": round(result.confidence, _DIGITS),
     }
+
+
+def _checked(args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with the cursor as the catalogue gave it, if it was given to whoever asks."""
+    cursor = args.get("cursor")
+    return args | {"cursor": check_cursor(cursor)} if cursor else args

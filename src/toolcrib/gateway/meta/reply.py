@@ -1,6 +1,5 @@
 """Replies of meta-tools, cut to the size that a client takes."""
 
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +8,11 @@ from toolcrib.execution.chain.budget import json_size
 from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.results import (
     KeptResults,
+    block_data,
     encoded,
     encoded_in_turns,
+    link_to,
+    preview_of,
     sendable,
     size_of,
     truncated,
@@ -20,8 +22,6 @@ __all__ = ["MetaCall", "Part", "Reply", "ResultLimiter"]
 
 Part = tuple[dict[str, Any], str, Any]
 """A value that a smaller reply lacks: the object in it that it belongs to, its name there, and itself."""
-_TEXT = "text/plain"
-_LINK = "The whole result, which is too large to be sent at once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,70 +117,19 @@ class ResultLimiter:
         replacement = truncated(text, uri, size)
         reply.structured = smaller | {"truncated": replacement}
         others = [block for block in reply.content if not (reply.held and block.get("type") == "text")]
-        reply.content = [{"type": "text", "text": _said(replacement)}, *others]
+        reply.content = [{"type": "text", "text": preview_of(replacement)}, *others]
         if uri:
-            reply.content.append(_link(uri, kind, size))
+            reply.content.append(link_to(uri, kind, size))
 
     def _within(self, reply: Reply, room: int) -> list[Mapping[str, Any]]:
         """Return the blocks of a reply, those for which there is no room as links to what they hold."""
         blocks = []
         for block in reply.content:
-            data = _data(block, texts=not reply.held)
+            data = block_data(block, texts=not reply.held)
             size = size_of(data)
             if size <= room:
                 room -= size
                 blocks.append(block)
             else:
-                blocks.append(self._linked(block, data))
+                blocks.append(self._kept.linked(block, data))
         return blocks
-
-    def _linked(self, block: Mapping[str, Any], data: str) -> Mapping[str, Any]:
-        """Return a link to what a block holds."""
-        kind = _kind(block)
-        held: str | bytes = data
-        if kind != _TEXT:
-            try:
-                held = b64decode(data, validate=True)
-            except ValueError:  # a server's own idea of base64
-                kind = _TEXT
-        size, uri = size_of(held), self._kept.keep(held, kind)
-        if uri is None:
-            return {"type": "text", "text": f"({kind} of {size:,} bytes, too large to be sent)"}
-        return _link(uri, kind, size)
-
-
-def _kind(block: Mapping[str, Any]) -> str:
-    if block.get("type") == "text":
-        return _TEXT
-    holder = block["resource"] if block.get("type") == "resource" else block
-    return str(holder.get("mimeType") or "application/octet-stream")
-
-
-def _data(block: Mapping[str, Any], *, texts: bool) -> str:
-    """Return what makes a block large; of a text nothing where the value holds it too."""
-    held: Any = block.get("data")
-    if block.get("type") == "text" and texts:
-        held = block.get("text")
-    if block.get("type") == "resource" and isinstance(block.get("resource"), Mapping):
-        held = block["resource"].get("blob")
-    return held if isinstance(held, str) else ""
-
-
-def _link(uri: str, kind: str, size: int) -> dict[str, Any]:
-    return {
-        "type": "resource_link",
-        "uri": uri,
-        "name": uri.rpartition("/")[2],
-        "description": _LINK,
-        "mimeType": kind,
-        "size": size,
-    }
-
-
-def _said(payload: Mapping[str, Any]) -> str:
-    where = (
-        f"read the whole at {payload['uri']}"
-        if payload["uri"]
-        else "it ran, and the rest is not kept; ask for less next time"
-    )
-    return f"{payload['preview']}…\n(This is the beginning of {payload['bytes']:,} bytes; {where}.)"

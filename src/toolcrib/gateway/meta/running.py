@@ -5,27 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-import anyio
 from anyio import to_thread
 from anyio.lowlevel import cancel_shielded_checkpoint
 
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
-from toolcrib.errors import (
-    BackendUnavailableError,
-    ChainError,
-    InputValidationError,
-    InvalidChainError,
-    PolicyDeniedError,
-    ToolcribError,
-    ValidationError,
-)
+from toolcrib.errors import ChainError, InvalidChainError, PolicyDeniedError
 from toolcrib.execution.chain import Plan
 from toolcrib.execution.chain.plan import PlannedStep
 from toolcrib.execution.chain.results import StepResult
 from toolcrib.execution.mcp.results import read_text
+from toolcrib.gateway.clients.confirm import RULED, ConfirmedCalls, agreed, ask
+from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.meta.catalog_summary import CatalogSummary
-from toolcrib.gateway.meta.confirm import agreed, ask, is_destructive
 from toolcrib.gateway.meta.failures import failure
 from toolcrib.gateway.meta.reply import MetaCall, Part, Reply, ResultLimiter
 from toolcrib.model import RunResult, Tool, ToolCallRecord
@@ -60,28 +52,18 @@ class RunHandlers:
         self._catalog = catalog
         self._limiter = limiter
         self._no_code = code
-        self._validator = view.validator
+        self._calls = ConfirmedCalls(view, confirm=settings.confirm)
 
     async def run_tool(self, call: MetaCall) -> Reply:
         """Run one tool."""
-        args, client = call.args, call.client
+        args = call.args
         given = args.get("args", {})
-        named: list[str] = []
-        if self._confirm and client.can_ask:
-            tool = await self._resolved(args["tool_id"], _seconds(args))
-            if is_destructive(tool.annotations):
-                self._check(tool, given)
-                named = [str(tool.id)]
-                await ask(client, named, given)
-        with agreed(client, named, confirm=self._confirm):
-            ran = await self._view.run(
-                args["tool_id"],
-                given,
-                timeout=_seconds(args),
-                progress=client.progress if client.wants_progress else None,
-                caller=client.caller,
-            )
-        return self._limiter.value(_ran(ran, call.notes), "structured")
+        ran = await self._calls.run(args["tool_id"], given, call.client, _seconds(args))
+        return self.reply(ran, call.notes)
+
+    def reply(self, ran: RunResult, notes: Iterable[str] = ()) -> Reply:
+        """Return the answer of `run_tool`, of which `notes` tells what was repaired."""
+        return self._limiter.value(_ran(ran, notes), "structured")
 
     async def run_chain(self, call: MetaCall) -> Reply:
         """Run tools one after another."""
@@ -94,7 +76,7 @@ class RunHandlers:
                     args["steps"],
                     timeout=_seconds(args),
                     progress=client.progress if client.wants_progress else None,
-                    caller=client.caller,
+                    principal=client.principal,
                 )
             except InvalidChainError:
                 raise
@@ -121,7 +103,7 @@ class RunHandlers:
                 args["code"],
                 timeout=_seconds(args),
                 limits={"max_tool_calls": min(args.get("max_tool_calls", most), most)},
-                caller=client.caller,
+                principal=client.principal,
             )
         payload = {
             "value": ran.value,
@@ -135,52 +117,51 @@ class RunHandlers:
         parts = [(smaller, name, payload[name]) for name in ("toolCalls", "value", "stdout", "stderr")]
         return await self._limiter.ran(payload, smaller, parts)
 
-    async def _resolved(self, reference: str, limit: float | None) -> Tool:
-        """Return the tool that a reference means, once its server has listed its tools.
-
-        Raises:
-            ToolNotFoundError: there is none.
-            BackendUnavailableError: its server does not answer, or not within so many seconds.
-        """
-        try:
-            return self._catalog.index.resolve(reference)
-        except ToolcribError:  # it may be one of a server that has not; problems are reported below
-            with anyio.move_on_after(limit):
-                await self._view.describe(reference, "summary")
-                return self._catalog.index.resolve(reference)
-        reason = f"it was not ready within {limit or 0.0:g} s"
-        raise BackendUnavailableError(tool_id=reference, op="resolve", reason=reason, sent=False)
-
-    def _check(self, tool: Tool, args: Any) -> None:
-        """Refuse arguments that do not fit: nobody is to be asked about a call that cannot be.
-
-        Raises:
-            InputValidationError: they do not.
-        """
-        try:
-            self._validator.validate_input(tool, args)
-        except ValidationError as error:
-            raise InputValidationError(error.problems, error.text, tool_id=str(tool.id)) from error
-
     async def _agreed_chain(self, call: MetaCall) -> list[str]:
         """Ask about the destructive tools of a chain, and return them."""
-        if not (self._confirm and call.client.can_ask):
+        client = call.client
+        if not (self._may_ask and client.can_ask):
             return []
         plan = await self._view.run_chain(call.args["steps"], dry_run=True)
-        named = [*dict.fromkeys(_destructive(plan))]
-        await ask(call.client, named, call.args["steps"], what="chain")
+        steps = {step.tool_id: step.annotations for step in _calls_of(plan) if step.tool_id is not None}
+        named = [name for name, hints in steps.items() if self._calls.may_ask(client, name, hints)]
+        bound = self._calls.bound(client, map(self._view.index.resolve, named))
+        await ask(client, named, call.args["steps"], what="chain", reason=self._reason(named), bound=bound)
         return named
+
+    def _reason(self, named: Sequence[str]) -> str:
+        """Return why a person is asked about tools, where none of them may destroy something."""
+        risky = {str(tool.id) for tool in self._catalog.destructive()}
+        return "" if risky.intersection(named) else RULED
+
+    @property
+    def _may_ask(self) -> bool:
+        """Whether there is anything that a person would be asked about."""
+        return self._confirm or self._view.rules is not None
 
     async def _agreed_code(self, call: MetaCall) -> list[str]:
         """Ask about the destructive tools that code names, and return them."""
-        if not (self._confirm and call.client.can_ask):
+        client = call.client
+        if not (self._may_ask and client.can_ask):
             return []
         await self._view.namespaces()  # by then the servers have listed their tools
         code = call.args["code"]
-        found, places = await to_thread.run_sync(_mentions, code, self._catalog.destructive())
+        found, places = await to_thread.run_sync(_mentions, code, self._asked_about(client))
         named = [str(tool.id) for tool in found]
-        await ask(call.client, named, code, what="program", places=places)
+        bound = self._calls.bound(client, found)
+        reason = self._reason(named)
+        await ask(client, named, code, what="program", places=places, reason=reason, bound=bound)
         return named
+
+    def _asked_about(self, client: CallingClient) -> Sequence[Tool]:
+        """Return the tools that a person may be asked about."""
+        rules = self._view.rules
+        if rules is None:
+            return self._catalog.destructive()
+        grants, index = rules.grants(client.principal), self._view.index
+        risky = {str(tool.id) for tool in self._catalog.destructive()} if self._confirm else set[str]()
+        tools = (index.get(each.id) for each in index.every())
+        return [tool for tool in tools if str(tool.id) in risky or grants.may_ask(tool)]
 
     async def _broken(self, error: ChainError) -> Reply:
         """Return the answer for a chain that stopped, with the results of the steps before."""
@@ -304,14 +285,13 @@ def _call(record: ToolCallRecord) -> dict[str, Any]:
     return payload | _took(payload.pop("duration"))
 
 
-def _destructive(plan: Plan) -> Iterable[str]:
-    """Yield the tools of a chain that say that they may destroy something."""
+def _calls_of(plan: Plan) -> Iterable[PlannedStep]:
+    """Yield the steps of a chain, those within others too."""
     pending: list[PlannedStep] = [*plan.steps]
     while pending:
         step = pending.pop(0)
         pending = [*step.parts, *pending]
-        if step.tool_id is not None and is_destructive(step.annotations):
-            yield step.tool_id
+        yield step
 
 
 def mentioned_in(code: str, tools: Sequence[Tool]) -> list[Tool]:

@@ -12,7 +12,7 @@ from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.crib.config.settings import CodeSettings
 from toolcrib.discovery import Change, Index, IndexView
-from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.errors import RuntimeUnavailableError, ToolExecutionError
 from toolcrib.errors.base import shown
 from toolcrib.gateway.frontend import CallingClient, InputNeeded
 from toolcrib.gateway.meta.arguments import Arguments
@@ -24,6 +24,7 @@ from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
 from toolcrib.gateway.meta.running import RunHandlers
 from toolcrib.gateway.meta.token_usage import Receipt, TokenUsage
 from toolcrib.gateway.results import KeptResults, encoded, sendable
+from toolcrib.model import RunResult
 from toolcrib.model.suggest import choose
 from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime import GUIDE, backends
@@ -53,7 +54,8 @@ _BLOCKS: Mapping[str, type[mcp_types.ContentBlock]] = {
     "resource": mcp_types.EmbeddedResource,
 }
 _EMPTY = (
-    "The catalogue is empty at the moment: no tool can be found. Search again later; servers may be starting."
+    "The catalogue is empty at the moment: servers may be starting, or it has nothing that you may use. "
+    "Search again later."
 )
 _WHEN = (
     "Use it whenever a task may need a tool, and before saying that you cannot do something or have no tool "
@@ -69,6 +71,9 @@ class MetaTools:
     Destructive tools are asked about where the client can ask and the crib behind the view has
     `toolcrib.gateway.meta.policy` among its policies.
     """
+
+    has_own_tasks = True
+    """Whether `run_chain` and `execute_code` may go on as tasks."""
 
     def __init__(
         self,
@@ -93,10 +98,8 @@ class MetaTools:
         self._follow(view.index)
         no_code = why_no_code(settings, view.settings.code, sandbox=sandbox)
         limiter = ResultLimiter(self.kept, settings.result_bytes)
-        self._handlers = _handlers(
-            FindHandlers(view, self._catalog, limiter),
-            RunHandlers(view, settings, self._catalog, limiter, no_code),
-        )
+        self._running = RunHandlers(view, settings, self._catalog, limiter, no_code)
+        self._handlers = _handlers(FindHandlers(view, self._catalog, limiter), self._running)
         self._arguments = Arguments()
         self._names = [name for name in DEFINITIONS if name != "execute_code" or not no_code]
         self._listed: tuple[CatalogSnapshot, tuple[mcp_types.Tool, ...], int] | None = None
@@ -124,6 +127,14 @@ class MetaTools:
             raise
         except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
             reply = Reply({"error": failure(error, ran=definition.runs)}, is_error=True)
+        return result(reply, self._tokens(reply))
+
+    def finished(self, name: str, finish: Callable[[], RunResult]) -> mcp_types.CallToolResult:  # noqa: ARG002 - it is `run_tool`
+        """Return what the task of a server's tool gave, as the result of `run_tool`."""
+        try:
+            reply = self._running.reply(finish())
+        except ToolExecutionError as error:
+            reply = Reply({"error": failure(error, ran=True)}, is_error=True)
         return result(reply, self._tokens(reply))
 
     def about(self) -> str:

@@ -116,13 +116,13 @@ def _schema(document: dict[str, Any], raw: dict[str, Any]) -> tuple[Any, bool]:
 
 def _described(schema: Any, raw: dict[str, Any]) -> Any:
     """Return a schema with the description of the parameter itself."""
-    extra = dict(_said(raw))
+    extra = dict(_annotations(raw))
     return (
         {**(schema if isinstance(schema, dict) else {}), **extra} if extra and schema is not False else schema
     )
 
 
-def _said(raw: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _annotations(raw: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if isinstance(raw.get("description"), str) and raw["description"].strip():
         yield "description", raw["description"].strip()
     if raw.get("deprecated") is True:

@@ -24,9 +24,15 @@ from mcp_types import (
 )
 
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.dispatcher import TransportStreams
-from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of, reason_of_status
-from toolcrib.execution.mcp.http_client import (
+from toolcrib.execution.mcp.errors import (
+    failure_facts,
+    place,
+    reason_of,
+    reason_of_status,
+    refusal_facts,
+)
+from toolcrib.execution.mcp.transport.dispatcher import Ask, TransportStreams
+from toolcrib.execution.mcp.transport.http_client import (
     COURTESY,
     MAX_ASIDES,
     MAX_MESSAGE_BYTES,
@@ -36,7 +42,7 @@ from toolcrib.execution.mcp.http_client import (
     address_of,
     client_settings,
 )
-from toolcrib.execution.mcp.lines import DroppedMessages, read_line
+from toolcrib.execution.mcp.transport.lines import DroppedMessages, read_line
 from toolcrib.mcp_internals import request_within_origin, sse_within_origin
 
 __all__ = ["event_streams", "http_transport", "reason_of", "sse_transport"]
@@ -50,6 +56,7 @@ _OUTBOX = 256
 async def http_transport(
     config: ServerConfig,
     *,
+    auth: httpx2.Auth | None = None,
     dropped: DroppedMessages | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[TransportStreams, None]:
@@ -60,7 +67,7 @@ async def http_transport(
     out of it as they are. Events that are no messages are counted in `dropped`.
     """
     failure: Exception | None = None
-    settings = await client_settings(config)
+    settings = await client_settings(config, auth)
     async with (
         AnsweringClient(dropped=dropped, max_message_bytes=max_message_bytes, **settings) as client,
         anyio.create_task_group() as client.tasks,
@@ -69,9 +76,11 @@ async def http_transport(
         ) as (read, write),
     ):
         try:
-            yield read, _SeveringStream(write)
+            yield read, _SeveringStream(write, client.ask if client.open_plain(config) else None)
         except Exception as error:  # noqa: BLE001 - the block's own, which the SDK's task group would wrap
             failure = error
+        finally:
+            await client.close_plain()
     if failure is not None:
         raise failure
 
@@ -84,8 +93,10 @@ class _SeveringStream:
     takes its id, and that other is one which our client keeps to itself.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, ask: Ask | None) -> None:
         self._stream = stream
+        self.ask = ask
+        """Sends a request in the task of its sender; see `AnsweringClient.ask`."""
 
     async def send(self, item: SessionMessage, /) -> None:
         """Pass a message on."""
@@ -116,7 +127,7 @@ def _cancelled(item: SessionMessage) -> RequestId | None:
 
 @asynccontextmanager
 async def sse_transport(
-    config: ServerConfig, *, max_message_bytes: int = MAX_MESSAGE_BYTES
+    config: ServerConfig, *, auth: httpx2.Auth | None = None, max_message_bytes: int = MAX_MESSAGE_BYTES
 ) -> AsyncGenerator[TransportStreams, None]:
     """Reach a server over HTTP+SSE, the transport of 2024, for the length of the block.
 
@@ -127,7 +138,7 @@ async def sse_transport(
         httpx2.HTTPError: the event stream cannot be opened; `reason_of` says why in one line.
     """
     async with (
-        QuietClient(**await client_settings(config)) as client,
+        QuietClient(**await client_settings(config, auth)) as client,
         event_streams(client, address_of(config), max_message_bytes) as streams,
     ):
         yield streams
@@ -284,7 +295,7 @@ class _Poster:
             reason = f"the arguments are not JSON: {error}"
             await self._fail(message, ErrorData(code=INVALID_PARAMS, message=reason))
         except httpx2.HTTPStatusError as error:
-            facts = marked(status=error.response.status_code)
+            facts = refusal_facts(error.response)
             await self._fail(message, ErrorData(code=CONNECTION_CLOSED, message=reason_of(error), data=facts))
         except httpx2.HTTPError as error:
             facts = failure_facts(error)

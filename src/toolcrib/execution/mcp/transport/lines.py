@@ -1,13 +1,14 @@
-"""JSON-RPC messages, one to a line, out of the bytes that a server writes; the useless ones are counted."""
+"""JSON-RPC messages out of the lines that a server writes; the useless ones are counted."""
 
 import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 from mcp_types import (
     INTERNAL_ERROR,
     ErrorData,
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 __all__ = [
+    "LONG_LINE",
     "MAX_LEVELS",
     "TOO_DEEP",
     "DroppedMessages",
@@ -29,6 +31,7 @@ __all__ = [
     "answered_id",
     "is_readable",
     "read_line",
+    "read_long_line",
     "with_shallow_tools",
 ]
 
@@ -51,6 +54,18 @@ _ID_LAST = re.compile(rf'{_ID}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$')
 _ANSWER_FIRST = re.compile(rf"\s*\{{\s*{_VERSION}{_ANSWER}")
 _MARGIN = 500
 """How many characters at either end of an answer may say whose it is."""
+LONG_LINE = 2**20
+"""From how many bytes on a line is read in slices."""
+_SLICE = 128 * 2**10
+"""How many characters are read before others have their turn."""
+_OUTER_LEVELS = 3
+"""The message, its result, and the list in it, each member of which is read at once."""
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r]*")
+_LONE_SURROGATE = re.compile(
+    r"\\u[dD](?:(?<=\\\\u[dD])|[89abAB]..(?!\\u[dD][c-fC-F])|[c-fC-F](?<!\\u[dD][89abAB]..\\u[dD][c-fC-F]))"
+)
+"""What may be a lone surrogate; a backslash before it leaves that open."""
 
 
 class LineTooLongError(ValueError):
@@ -109,7 +124,7 @@ def read_line(line: bytes) -> tuple[JSONRPCMessage, ...]:
     """
     try:
         value = from_json(line)
-        if isinstance(value, dict) and value.keys() == _PLAIN:
+        if _is_answer(value):
             return (JSONRPCResponse.model_validate(value, by_name=False),)
         message = jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValueError:
@@ -117,6 +132,28 @@ def read_line(line: bytes) -> tuple[JSONRPCMessage, ...]:
     if isinstance(message, JSONRPCRequest) and b'"result"' in line:  # perhaps it is an answer as well
         return tuple(_mended(line))
     return (message,)
+
+
+async def read_long_line(line: bytes) -> tuple[JSONRPCMessage, ...]:
+    """Return the messages of a line as `read_line` does; others have their turns on the way.
+
+    What is no plain answer, or is odd in any way, is read at once.
+    """
+    try:
+        reader = _SlicedAnswer(line.decode())
+        rested = 0
+        for place in reader.slices():
+            if place - rested >= _SLICE:
+                rested = place
+                await checkpoint()
+        return (JSONRPCResponse.model_validate(reader.value, by_name=False),)
+    except (ValueError, RecursionError):
+        return read_line(line)
+
+
+def _is_answer(value: Any) -> bool:
+    """Return whether a message is a plain answer with a result."""
+    return isinstance(value, dict) and value.keys() == _PLAIN
 
 
 def is_readable(line: bytes) -> bool:
@@ -204,6 +241,88 @@ def _failed(number: Any, text: str) -> Iterator[JSONRPCMessage]:
     if isinstance(number, int | str) and not isinstance(number, bool):
         reason = f"it gave an answer that is not JSON-RPC: {text[:_SHOWN]}"
         yield JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INTERNAL_ERROR, message=reason))
+
+
+class _SlicedAnswer:
+    """Reads the outer levels of a JSON text member by member."""
+
+    def __init__(self, text: str) -> None:
+        """Take a text.
+
+        Raises:
+            ValueError: halves of characters may be in it, which need mending.
+        """
+        if _LONE_SURROGATE.search(text):
+            raise ValueError("it may hold lone surrogates")
+        self._text = text
+        self.value: Any = None
+        """The value, once all slices were taken."""
+
+    def slices(self) -> Generator[int, None, None]:
+        """Read on, and yield how far each time a member was read.
+
+        Raises:
+            ValueError: it is no JSON, no plain answer, or nested too deep.
+        """
+        self.value, end = yield from self._read(self._skip(0), _OUTER_LEVELS)
+        if self._skip(end) != len(self._text) or not _is_answer(self.value):
+            raise ValueError("it is no plain answer")
+
+    def _read(self, at: int, levels: int) -> Generator[int, None, tuple[Any, int]]:
+        opening = self._text[at : at + 1]
+        if levels and opening == "{":
+            return (yield from self._object(self._skip(at + 1), levels))
+        if levels and opening == "[":
+            return (yield from self._list(self._skip(at + 1), levels))
+        value, at = self._member(at)
+        yield at
+        return value, at
+
+    def _member(self, at: int) -> tuple[Any, int]:
+        """Return what is read at once, and where it ends."""
+        value, end = _DECODER.raw_decode(self._text, at)
+        brackets = self._text.count("{", at, end) + self._text.count("[", at, end)
+        if brackets >= MAX_LEVELS and _is_deep({"": value}):
+            raise ValueError("it is nested too deep")
+        return value, end
+
+    def _object(self, at: int, levels: int) -> Generator[int, None, tuple[dict[str, Any], int]]:
+        found: dict[str, Any] = {}
+        while not self._is_closed("}", at, first=not found):
+            if found:
+                at = self._skip(at + 1)
+            name, at = _DECODER.raw_decode(self._text, at)
+            at = self._skip(at)
+            if type(name) is not str or name in found or self._text[at : at + 1] != ":":
+                raise ValueError("it is no object")
+            found[name], at = yield from self._read(self._skip(at + 1), levels - 1)
+            at = self._skip(at)
+        return found, at + 1
+
+    def _list(self, at: int, levels: int) -> Generator[int, None, tuple[list[Any], int]]:
+        found: list[Any] = []
+        while not self._is_closed("]", at, first=not found):
+            if found:
+                at = self._skip(at + 1)
+            if levels == 1:  # most members of a long answer are such
+                value, at = self._member(at)
+                yield at
+            else:
+                value, at = yield from self._read(at, levels - 1)
+            found.append(value)
+            at = self._skip(at)
+        return found, at + 1
+
+    def _is_closed(self, closing: str, at: int, *, first: bool) -> bool:
+        """Return whether a container ends here; otherwise there is a comma, unless nothing stands before."""
+        mark = self._text[at : at + 1]
+        if not first and mark not in {closing, ","}:
+            raise ValueError("a comma is missing")
+        return mark == closing
+
+    def _skip(self, at: int) -> int:
+        found = _SPACE.match(self._text, at)
+        return at if found is None else found.end()
 
 
 class DroppedMessages:

@@ -8,7 +8,7 @@ import anyio
 import httpx2
 
 from toolcrib.concurrency.backoff import Backoff
-from toolcrib.execution.mcp.lines import Lines, LineTooLongError, with_shallow_tools
+from toolcrib.execution.mcp.transport.lines import Lines, LineTooLongError, with_shallow_tools
 
 __all__ = ["Pace", "Resumes", "ShallowEvents", "resumes"]
 

@@ -8,37 +8,32 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
+from urllib.request import getproxies
 
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    JSONRPCError,
-    JSONRPCResponse,
-)
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.errors import (
-    failure_facts,
-    marked,
-    place,
-    reason_of,
-    reason_of_status,
-    reason_of_type,
+from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of
+from toolcrib.execution.mcp.transport.event_streams import Pace, Resumes, resumes
+from toolcrib.execution.mcp.transport.http_responses import (
+    ACCEPTED,
+    ID,
+    LISTS,
+    SESSION,
+    failed,
+    plain_result,
+    understood,
 )
-from toolcrib.execution.mcp.event_streams import Pace, Resumes, ShallowEvents, resumes
-from toolcrib.execution.mcp.lines import (
-    DroppedMessages,
-    answered_id,
-    read_line,
-    with_shallow_tools,
-)
+from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.mcp_internals import next_request_within_origin
+
+try:
+    from toolcrib.execution.mcp.transport.plain_http import PlainHttp
+except ImportError:  # httptools comes with the gateway
+    PlainHttp = None  # type: ignore[assignment,misc] # looked at before it is used
 
 __all__ = [
     "COURTESY",
@@ -79,21 +74,16 @@ COURTESY = 2.0
 """Seconds that a message may take to which there is no answer, and the end of a session."""
 SEVER = "toolcrib/sever"
 """The method of a request that is never sent, and only takes the id of another, which the SDK then ends."""
-_UNAVAILABLE = frozenset({408, 429, 502, 503, 504})
-_NOT_FOUND, _ACCEPTED, _FAILED, _REDIRECTED = 404, 202, 400, 300
-_BEGINNING = 500
-_SESSION = "mcp-session-id"
-_NO_SESSION = re.compile(
-    r"\bsession (id )?(not found|terminated|has been terminated|expired|unknown|does not exist)"
-    r"|\b(no valid|invalid|unknown|missing|expired) session\b|mcp-session-id",
-    re.IGNORECASE,
-)
-"""What servers say of a session that they do not know, where they do not say it with the status."""
-_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-_UNSENDABLE, _ID, _ASIDE, _LISTS = "toolcrib.unsendable", "toolcrib.id", "toolcrib.aside", "toolcrib.lists"
-"""What a request knows of the message in it: why it cannot be written, who waits for an answer, whether
-nobody does, or it is not to be sent at all (None), and whether it asks for tools."""
+_UNSENDABLE, _ASIDE = "toolcrib.unsendable", "toolcrib.aside"
+_SEVERED, _GREETS = "toolcrib.severed", "toolcrib.greets"
+"""What a request knows of the message in it: why it cannot be written, whether nobody waits for an answer, or
+it is not to be sent at all (None), which request it ends then, and whether it is a greeting."""
 _REDIRECTED_TO = "toolcrib.redirected"
+_GREETINGS = frozenset({"initialize", "server/discover"})
+_LISTED = frozenset({"tools/list"})
+"""Methods whose answers are looked at before anything else reads them."""
+_REPEATED = frozenset({*range(300, 400), 401, 403, 407})
+"""Statuses of a request that did not run, and that httpx2 may know how to make better."""
 
 
 class QuietClient(httpx2.AsyncClient):
@@ -149,15 +139,15 @@ def address_of(config: ServerConfig) -> str:
     return str(httpx2.URL(config.url or "").copy_with(userinfo=b""))
 
 
-async def client_settings(config: ServerConfig) -> dict[str, Any]:
-    """Return what every client of a server is made with."""
+async def client_settings(config: ServerConfig, auth: httpx2.Auth | None = None) -> dict[str, Any]:
+    """Return what every client of a server is made with; an address with a user needs no `auth`."""
     url = httpx2.URL(config.url or "")
     # A server at the usual port may send us to its secure one.
     secure = url.scheme == "https" or url.port is None
     connections = config.max_concurrency + _SPARE_CONNECTIONS
     return {
         "headers": config.headers,
-        "auth": (url.username, url.password) if url.userinfo else None,
+        "auth": (url.username, url.password) if url.userinfo else auth,
         "timeout": _TIMEOUT,
         "verify": await anyio.to_thread.run_sync(tls_context) if secure else _no_tls_context(),
         "limits": httpx2.Limits(
@@ -191,6 +181,71 @@ class AnsweringClient(QuietClient):
         self._max_message_bytes = max_message_bytes
         self._pace = Pace()
         self._asides = anyio.Semaphore(MAX_ASIDES)
+        self._session: dict[str, str] | None = None
+        """What a request says of its session; None until the SDK was answered one that is no greeting."""
+        self._plain: PlainHttp | None = None
+        self._jar, self._login = self.cookies.jar, self.auth
+        self._came: dict[int, httpx2.Response] = {}
+        """What has come already for requests that the SDK is about to send."""
+
+    def open_plain(self, config: ServerConfig) -> bool:
+        """Let `ask` send requests, and return whether it can: where the server can be reached plainly."""
+        url = httpx2.URL(config.url or "")
+        has_proxy = not getproxies().keys().isdisjoint({"http", "all"})
+        if PlainHttp is None or url.scheme != "http" or url.userinfo or has_proxy:
+            return False
+        with suppress(ValueError):  # httpx2 says what is wrong with the headers
+            self._plain = PlainHttp(
+                url,
+                self.headers,
+                connections=config.max_concurrency + _SPARE_CONNECTIONS,
+                keep_alive=_KEEP_ALIVE,
+                timeout=_TIMEOUT,
+                max_bytes=self._max_message_bytes,
+            )
+        return self._plain is not None
+
+    async def close_plain(self) -> None:
+        """Close what `open_plain` has led to."""
+        plain, self._plain = self._plain, None
+        if plain is not None:
+            await plain.aclose()
+        while self._came:
+            await self._came.popitem()[1].aclose()
+
+    async def ask(self, message: dict[str, Any], headers: dict[str, str]) -> dict[str, Any] | None:
+        """Send a request from this task, and return its result, if a plain answer comes.
+
+        If not, the SDK is to send it, and finds here what came, if it was sent at all.
+        """
+        plain, number = self._plain, message["id"]
+        if plain is None or self._session is None or not self._adds_nothing or message["method"] in _LISTED:
+            return None
+        headers = self._session | headers
+        try:
+            # As httpx2 writes it.
+            text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            reply = await plain.post(text, headers)
+        except (TypeError, ValueError, RecursionError):
+            return None  # httpx2 refuses it too, and says why
+        except httpx2.HTTPError as error:
+            request = httpx2.Request("POST", plain.url)
+            self._came[number] = failed(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+            return None
+        result = plain_result(reply.data, number) if reply.is_json else None
+        if result is None and reply.status in _REPEATED:
+            await reply.aclose()
+        elif result is None:
+            request = httpx2.Request("POST", plain.url, headers=headers, extensions={ID: number})
+            response = reply.response(request)
+            self.cookies.extract_cookies(response)
+            self._came[number] = await self._understood(response)
+        return result
+
+    @property
+    def _adds_nothing(self) -> bool:
+        """Whether requests go out as they are: without a login, and without what the server wants kept."""
+        return not len(self._jar) and (self._login is None or getattr(self._login, "is_idle", False))
 
     def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
         """Return a request, also where its content cannot be written: `send` then answers that."""
@@ -199,8 +254,10 @@ class AnsweringClient(QuietClient):
             name = message.get("method")
             asks = name not in {None, SEVER} and "id" in message
             aside = None if name == SEVER else name != "notifications/initialized"  # which none may overtake
-            options["extensions"] = {_ID: message["id"]} if asks else {_ASIDE: aside}
-            options["extensions"][_LISTS] = name == "tools/list"
+            options["extensions"] = (
+                {ID: message["id"]} if asks else {_ASIDE: aside, _SEVERED: message.get("id")}
+            )
+            options["extensions"] |= {LISTS: name == "tools/list", _GREETS: name in _GREETINGS}
         try:
             return super().build_request(method, url, **options)
         except (TypeError, ValueError) as error:  # arguments that are no JSON
@@ -217,19 +274,37 @@ class AnsweringClient(QuietClient):
         if request.method != "POST":
             return await self._opened(request, **options)
         if _ASIDE in request.extensions:
-            if self.tasks is not None and request.extensions[_ASIDE]:
-                self.tasks.start_soon(self._posted, request)
-            elif request.extensions[_ASIDE] is not None:
-                await self._posted(request)
-            return httpx2.Response(_ACCEPTED, request=request)
+            await self._sent_aside(request)
+            return httpx2.Response(ACCEPTED, request=request)
         resumes.set(Resumes())
+        came = self._came.pop(request.extensions.get(ID, 0), None)
+        return await self._exchanged(request, **options) if came is None else came
+
+    async def _sent_aside(self, request: httpx2.Request) -> None:
+        """Send a message that nobody waits for, or end what waits for the response that it is to end."""
+        if self.tasks is not None and request.extensions[_ASIDE]:
+            self.tasks.start_soon(self._posted, request)
+        elif request.extensions[_ASIDE] is not None:
+            await self._posted(request)
+        elif (came := self._came.pop(request.extensions[_SEVERED], None)) is not None:
+            await came.aclose()  # whoever has asked did not come to have it read
+
+    async def _exchanged(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if _UNSENDABLE in request.extensions:
-            return _answer(request, INVALID_PARAMS, request.extensions[_UNSENDABLE])
+            return failed(request, INVALID_PARAMS, request.extensions[_UNSENDABLE])
         try:
             response = await super().send(request, **options)
-            return await _understood(response, self._max_message_bytes)
         except httpx2.HTTPError as error:
-            return _answer(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+            return failed(request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
+        if not request.extensions.get(_GREETS, True):
+            self._session = {name: request.headers[name] for name in (SESSION,) if name in request.headers}
+        return await self._understood(response)
+
+    async def _understood(self, response: httpx2.Response) -> httpx2.Response:
+        try:
+            return await understood(response, self._max_message_bytes)
+        except httpx2.HTTPError as error:
+            return failed(response.request, CONNECTION_CLOSED, reason_of(error), failure_facts(error))
 
     async def _posted(self, request: httpx2.Request) -> None:
         """Send a message to which there is no answer, as far as that can be done."""
@@ -260,118 +335,3 @@ class AnsweringClient(QuietClient):
         if response.next_request is not None:
             response.next_request.extensions = {**response.next_request.extensions, _REDIRECTED_TO: True}
         return response
-
-
-async def _understood(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
-    """Return a response that the SDK can make something of, with what JSON there is already read."""
-    status, kind = response.status_code, response.headers.get("content-type", "").lower()
-    if status == _ACCEPTED or _REDIRECTED <= status < _FAILED:
-        return response
-    lists = response.request.extensions.get(_LISTS, False)
-    if status < _FAILED and kind.startswith("text/event-stream"):
-        if lists:
-            response.stream = ShallowEvents(response.stream, max_bytes)
-        return response
-    try:
-        body = await _body(response, max_bytes) if kind.startswith("application/json") else None
-    finally:
-        with anyio.CancelScope(shield=True):
-            await response.aclose()
-    if body is not None and lists:
-        body = with_shallow_tools(body)
-    error = None if body is None or status < _FAILED else _error(body)
-    if status >= _FAILED and _SESSION in response.request.headers and _is_lost(status, error):
-        return _answer(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
-    if body is None or (status >= _FAILED and error is None):
-        return _refusal(response, kind)
-    if status < _FAILED and _ID in response.request.extensions:
-        return _own_answer(response, body, response.request.extensions[_ID])
-    return _copy(response, status, body)
-
-
-def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:
-    """Return a response with the answer to its request, or an error where the body is something else."""
-    answered = answered_id(body[:_BEGINNING].decode(errors="replace"))
-    if str(answered) == str(number) and b'"method"' not in body:
-        return _copy(response, response.status_code, body)
-    messages = read_line(body)
-    answers = [each for each in messages if isinstance(each, JSONRPCResponse | JSONRPCError)]
-    own = next((each for each in answers if str(each.id) == str(number)), None)
-    if own is not None:
-        content = own.model_dump_json(by_alias=True, exclude_unset=True).encode()
-        return _copy(response, response.status_code, content)
-    if len(answers) == len(messages) == 1 and answers[0].id is None:
-        return _copy(response, _FAILED, body)  # the SDK then fills in which message it answers
-    if not messages:
-        return _copy(response, response.status_code, body)  # the SDK says what is wrong with it
-    reason = f"{place(response.request.url)} answered with something else than the answer to the request"
-    return _answer(response.request, INTERNAL_ERROR, reason, marked(sent=True))
-
-
-def _copy(response: httpx2.Response, status: int, content: bytes) -> httpx2.Response:
-    """Return a response with a status and a content: the very one, where it says so itself."""
-    if status == response.status_code and _read(response) is content:
-        return response
-    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WIRE]
-    return httpx2.Response(status, headers=headers, content=content, request=response.request)
-
-
-def _read(response: httpx2.Response) -> bytes | None:
-    """Return the content of a response, if it was read in one piece."""
-    try:
-        return response.content
-    except httpx2.ResponseNotRead:
-        return None
-
-
-async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
-    length = response.headers.get("content-length", "")
-    if length.isdecimal() and int(length) <= max_bytes and "content-encoding" not in response.headers:
-        return await response.aread()
-    pieces, size = [], 0
-    async for piece in response.aiter_bytes():
-        size += len(piece)
-        if size > max_bytes:
-            raise httpx2.DecodingError(f"a message of more than {max_bytes} bytes", request=response.request)
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-def _error(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON-RPC error that a body is, which says more than the status."""
-    try:
-        payload = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    is_error = isinstance(payload, dict) and isinstance(payload.get("error"), dict) and "jsonrpc" in payload
-    return payload if is_error else None
-
-
-def _is_lost(status: int, payload: dict[str, Any] | None) -> bool:
-    """Return whether a refusal means that the server does not know the session; it has then run nothing.
-
-    That is what 404 says. Many servers say it with 400 and in words; what answers no request in particular
-    cannot be the answer of a tool.
-    """
-    error = {} if payload is None else payload["error"]
-    if status == _NOT_FOUND:
-        return error.get("code") != METHOD_NOT_FOUND
-    refused = status == _FAILED and payload is not None and payload.get("id") is None
-    return refused and _NO_SESSION.search(str(error.get("message"))) is not None
-
-
-def _refusal(response: httpx2.Response, kind: str) -> httpx2.Response:
-    request, status = response.request, response.status_code
-    if status < _FAILED:
-        return _answer(request, INTERNAL_ERROR, reason_of_type(kind, request.url), marked(sent=True))
-    code = CONNECTION_CLOSED if status in _UNAVAILABLE else INTERNAL_ERROR
-    code = METHOD_NOT_FOUND if status == _NOT_FOUND else code
-    return _answer(request, code, reason_of_status(response), marked(status=status))
-
-
-def _answer(
-    request: httpx2.Request, code: int, message: str, data: dict[str, Any] | None = None
-) -> httpx2.Response:
-    """Return a response that carries an error; the SDK fills in which message it answers."""
-    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
-    return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)

@@ -18,7 +18,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.strays import MARK, all_marks, end_strays, new_mark
+from toolcrib.execution.mcp.transport.strays import MARK, all_marks, end_strays, new_mark
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["ServerProcess", "StderrTail", "forget_group", "server_environment", "watch_group", "watcher_pid"]

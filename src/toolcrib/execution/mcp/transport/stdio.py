@@ -8,13 +8,21 @@ from contextlib import asynccontextmanager, closing, suppress
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.execution.mcp.dispatcher import Outbox, TransportStreams
-from toolcrib.execution.mcp.lines import DroppedMessages, Lines, LineTooLongError, read_line
-from toolcrib.execution.mcp.process import ServerProcess, StderrTail
+from toolcrib.execution.mcp.transport.dispatcher import TransportStreams
+from toolcrib.execution.mcp.transport.lines import (
+    LONG_LINE,
+    DroppedMessages,
+    Lines,
+    LineTooLongError,
+    read_line,
+    read_long_line,
+)
+from toolcrib.execution.mcp.transport.outbox import Outbox
+from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail
 from toolcrib.redaction import hide_secrets
 
 __all__ = ["MAX_MESSAGE_BYTES", "NonProtocolOutput", "stdio_transport"]
@@ -95,7 +103,7 @@ class _Link:
         self._chatter = NonProtocolOutput()
         self._max_message_bytes = max_message_bytes
         self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        self.outbox = Outbox(self._write)
+        self.outbox = Outbox(self._write, self._drop)
         self._pieces = 0
         self._all_read = anyio.Event()
         self._all_written = anyio.Event()
@@ -120,7 +128,7 @@ class _Link:
         """Return whether somebody listens still."""
         try:
             for line in lines.feed(piece):
-                messages = read_line(line)
+                messages = await read_long_line(line) if len(line) >= LONG_LINE else read_line(line)
                 if not messages and line.strip() and (reason := self._stray(line)) is not None:
                     await self._end(reason)
                     self._process.signal(signal.SIGTERM)  # what does not speak MCP need not be asked to end
@@ -143,6 +151,9 @@ class _Link:
         self._tail.stray(line)
         self._dropped.note("a line that is no message", level=logging.DEBUG)  # many servers log like this
         return self._chatter.verdict(line)
+
+    def _drop(self, _: JSONRPCMessage) -> None:
+        self._dropped.note("a request while it does not read the answers to others")
 
     async def write(self) -> None:
         """Pass on what the session says."""

@@ -1,0 +1,245 @@
+"""Hears from a server what has changed, and keeps the resources that clients watch, in both eras."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+from mcp.client.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    SubscriptionLost,
+    ToolsListChanged,
+    listen,
+)
+from mcp.shared.exceptions import MCPError
+from mcp_types import METHOD_NOT_FOUND
+
+from toolcrib.concurrency.backoff import Backoff
+from toolcrib.errors import RequestRefusedError
+from toolcrib.execution.mcp.config import ChangeKind, ContentChange, OnContent
+from toolcrib.execution.mcp.connection import Connection
+from toolcrib.redaction import hide_secrets
+
+__all__ = ["MAX_WATCHED", "ChangeListener"]
+
+MAX_WATCHED = 1_000
+"""How many resources of one server are watched at once."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_OPENING = 5.0
+"""Seconds that a client waits until a server of the stateless era has agreed to tell of a resource."""
+_log = logging.getLogger(__name__)
+
+
+class ChangeListener:
+    """What one server tells of changes, across all its connections.
+
+    A server of the handshake era notifies by itself, and of resources that are subscribed to one by one. One
+    of the stateless era tells over a stream that lists what is wanted: when that changes, another stream is
+    opened before the one before is closed, so that nothing is missed.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        tools_changed: Callable[[], None],
+        on_content: OnContent | None = None,
+        watched: dict[str, int] | None = None,
+    ) -> None:
+        """Begin with resources that are watched already, which whoever gave them sees change."""
+        self._server = server
+        self._tools_changed = tools_changed
+        self._on_content = on_content
+        self._watched = {} if watched is None else watched
+        self._connection: Connection | None = None
+        self._stirred = anyio.Event()
+        self._opened = anyio.Event()
+
+    @property
+    def busy(self) -> bool:
+        """Return whether somebody watches a resource."""
+        return bool(self._watched)
+
+    def mute(self) -> None:
+        """Tell nobody of changes any more."""
+        self._on_content = None
+
+    def changed(self, kind: ChangeKind, uri: str | None) -> None:
+        """Tell of a change; one of a resource that nobody watches is dropped."""
+        if self._on_content is None or (kind == "updated" and not self._watched):
+            return
+        try:
+            self._on_content(ContentChange(self._server, kind, uri))
+        except Exception:  # noqa: BLE001 - it is the user's code, and must not cost the connection
+            _log.exception("on_content failed for server %r", self._server)
+
+    async def watch(self, connection: Connection, uri: str) -> None:
+        """Have the server tell of a resource; it is told so once, however many watch it.
+
+        Raises:
+            RequestRefusedError: the server does not, or too many are watched.
+        """
+        if uri not in self._watched and len(self._watched) >= MAX_WATCHED:
+            raise RequestRefusedError(
+                self._server, "resources/subscribe", f"{MAX_WATCHED:,} resources are watched already"
+            )
+        declared = connection.session.server_capabilities
+        if declared is not None and not (declared.resources and declared.resources.subscribe):
+            raise RequestRefusedError(
+                self._server, "resources/subscribe", "it does not tell of changed resources"
+            )
+        self._watched[uri] = self._watched.get(uri, 0) + 1
+        if self._watched[uri] > 1:
+            return
+        try:
+            if connection.modern:
+                await self._reopened()
+            else:
+                await self._subscribe(connection, uri)
+        except BaseException:
+            self._drop(uri)
+            raise
+
+    async def unwatch(self, uri: str) -> None:
+        """Have the server tell of a resource no more, when the last of those who watch it says so."""
+        if not self._drop(uri) or self._connection is None:
+            return
+        if self._connection.modern:
+            self._stirred.set()
+            return
+        self._connection.subscribed.discard(uri)
+        try:
+            await self._connection.request("resources/unsubscribe", {"uri": uri})
+        except MCPError as error:
+            _log.debug("server %r does not end a subscription: %s", self._server, error)
+
+    def _drop(self, uri: str) -> bool:
+        """Count one less who watches a resource, and return whether that was the last."""
+        left = self._watched.get(uri, 0) - 1
+        if left > 0:
+            self._watched[uri] = left
+            return False
+        return self._watched.pop(uri, None) is not None
+
+    async def _subscribe(self, connection: Connection, uri: str) -> None:
+        connection.subscribed.add(uri)
+        try:
+            await connection.request("resources/subscribe", {"uri": uri})
+        except MCPError as error:
+            connection.subscribed.discard(uri)
+            reason = hide_secrets(error.message)
+            raise RequestRefusedError(self._server, "resources/subscribe", reason, error.code) from error
+
+    async def _reopened(self) -> None:
+        self._opened = opened = anyio.Event()
+        self._stirred.set()
+        with anyio.move_on_after(_OPENING):
+            await opened.wait()
+
+    async def run(self, connection: Connection) -> None:
+        """Hear what changes over a connection, until cancelled."""
+        self._connection = connection
+        try:
+            if connection.modern:
+                await self._listen(connection)
+            else:
+                await self._subscribe_again(connection)
+                await anyio.sleep_forever()
+        finally:
+            self._connection = None
+
+    async def _subscribe_again(self, connection: Connection) -> None:
+        """Subscribe on a new connection to what was watched on the one before, which may have changed."""
+        for uri in [uri for uri in self._watched if uri not in connection.subscribed]:
+            try:
+                await self._subscribe(connection, uri)
+            except RequestRefusedError as error:
+                _log.debug("server %r tells no more of a resource: %s", self._server, error)
+            else:
+                self.changed("updated", uri)
+
+    async def _listen(self, connection: Connection) -> None:
+        missed = bool(self._watched)  # on a connection before, until it ended
+        async with anyio.create_task_group() as tasks:
+            before: anyio.CancelScope | None = None
+            while True:
+                self._stirred, opened = anyio.Event(), self._opened
+                ready, scope = anyio.Event(), anyio.CancelScope()
+                tasks.start_soon(partial(self._stream, connection, ready, scope, missed=missed))
+                await ready.wait()
+                missed = False
+                opened.set()
+                if before is not None:
+                    before.cancel()
+                before = scope
+                await self._stirred.wait()
+
+    async def _stream(
+        self, connection: Connection, ready: anyio.Event, scope: anyio.CancelScope, *, missed: bool
+    ) -> None:
+        """Follow one stream, which is opened again when it ends."""
+        wanted = self._wanted(connection)
+        uris = tuple(self._watched)
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        with scope:
+            while wanted or uris:
+                try:
+                    async with listen(
+                        connection.session,
+                        tools_list_changed="tools" in wanted,
+                        resources_list_changed="resources" in wanted,
+                        prompts_list_changed="prompts" in wanted,
+                        resource_subscriptions=uris,
+                    ) as events:
+                        backoff.reset()
+                        ready.set()
+                        if missed:
+                            self._tell_all(wanted, uris)
+                        async for event in events:
+                            self._tell(event)
+                except MCPError as error:
+                    _log.debug("server %r tells no changes: %s", self._server, error)
+                    if error.code == METHOD_NOT_FOUND:
+                        break
+                except SubscriptionLost:
+                    _log.debug("server %r stopped telling changes; listening again", self._server)
+                missed = True  # what happens until it is heard again
+                ready.set()
+                await backoff.sleep()
+        ready.set()
+
+    def _wanted(self, connection: Connection) -> tuple[str, ...]:
+        """Return the lists whose changes the server tells, and somebody wants to hear of."""
+        declared = connection.session.server_capabilities
+        if declared is None:
+            return ()
+        parts = {"tools": declared.tools, "resources": declared.resources, "prompts": declared.prompts}
+        return tuple(
+            name
+            for name, part in parts.items()
+            if part is not None and part.list_changed and (name == "tools" or self._on_content is not None)
+        )
+
+    def _tell(self, event: ServerEvent) -> None:
+        match event:
+            case ToolsListChanged():
+                self._tools_changed()
+            case ResourcesListChanged():
+                self.changed("resources", None)
+            case PromptsListChanged():
+                self.changed("prompts", None)
+            case ResourceUpdated(uri=uri):
+                self.changed("updated", uri)
+
+    def _tell_all(self, wanted: tuple[str, ...], uris: tuple[str, ...]) -> None:
+        """Tell that anything may have changed while nobody listened."""
+        if "tools" in wanted:
+            self._tools_changed()
+        if "resources" in wanted:
+            self.changed("resources", None)
+        if "prompts" in wanted:
+            self.changed("prompts", None)
+        for uri in uris:
+            self.changed("updated", uri)

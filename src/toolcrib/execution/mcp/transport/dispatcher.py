@@ -1,0 +1,245 @@
+"""JSON-RPC over one connection: requests, responses and what a server asks."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any, Self
+
+import anyio
+import anyio.lowlevel
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnRequest, coerce_request_id
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    CONNECTION_CLOSED,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+from mcp_types.methods import parse_server_notification, parse_server_request
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from opentelemetry import context, trace
+from pydantic import ValidationError
+
+from toolcrib.execution.mcp.transport.lines import DroppedMessages
+from toolcrib.execution.mcp.transport.outbox import OnAnswer, Outbox
+
+__all__ = ["Ask", "Dispatcher", "OnAsked", "TransportStreams"]
+
+TransportStreams = tuple[Any, Any]
+"""What a transport gives: a stream to read messages from, and one to write them to."""
+
+OnAsked = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
+"""Answers what a server asks of its client: takes the method and its parameters, and returns the result."""
+
+Ask = Callable[[dict[str, Any], dict[str, str]], Awaitable[dict[str, Any] | None]]
+"""Sends a request with headers, and returns its result; None: it is to be written to the stream as well."""
+_INPUT_METHODS = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
+_CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
+_COURTESY = 5.0
+"""Seconds that it may take to tell the other side that nobody wants its answer any more."""
+
+
+class _Waiting:
+    """Somebody who waits for an answer, or for its own request to bring it."""
+
+    __slots__ = ("_reported", "asking", "is_over", "outcome")
+
+    def __init__(self) -> None:
+        self._reported: anyio.Event | None = None
+        self.asking: anyio.CancelScope | None = None
+        self.is_over = False
+        self.outcome: dict[str, Any] | ErrorData = _CLOSED
+
+    async def wait(self) -> None:
+        while not self.is_over:
+            self._reported = anyio.Event()
+            await self._reported.wait()
+
+    def tell(self, outcome: dict[str, Any] | ErrorData) -> None:
+        self.outcome = outcome
+        self.end()
+
+    def end(self) -> None:
+        self.is_over = True
+        if self._reported is not None:
+            self._reported.set()
+        if self.asking is not None:
+            self.asking.cancel()
+
+
+class Dispatcher(JSONRPCDispatcher[TransportContext]):
+    """The SDK's dispatcher, which also tells when the other side is gone, and why, if the transport knows.
+
+    What `ask` sends is its own: the SDK makes a span, a pair of streams and a clock for each request, and
+    passes its answer from task to task, which takes as long as all else that is done for a call.
+    """
+
+    def __init__(
+        self,
+        read: Any,
+        write: Any,
+        lost: Callable[[], None],
+        dropped: DroppedMessages | None = None,
+        on_asked: OnAsked | None = None,
+    ) -> None:
+        self._dropped = dropped or DroppedMessages("")
+        self._on_asked = on_asked
+        others: Any = _WithoutAnswers(read, self._answered, self._end, self._dropped.pace)
+        super().__init__(others, write, on_stream_exception=self._note)
+        self.gone = False
+        self.fault: Exception | None = None
+        self.revision = LATEST_HANDSHAKE_VERSION
+        """Of the protocol, by which notifications are checked."""
+        self._lost = lost
+        self._outgoing = write
+        self._ask: Ask | None = getattr(write, "ask", None)
+        self._numbers = count(1)
+        self._asked: dict[RequestId, _Waiting] = {}
+        self._is_open = False
+        if isinstance(write, Outbox):
+            write.on_answer = self._answered
+
+    async def _note(self, fault: Exception) -> None:
+        self.fault = fault
+
+    async def run(self, on_request: OnRequest, on_notify: OnNotify, *args: Any, **options: Any) -> None:
+        """Pass messages on until the other side is gone."""
+        self._is_open = True
+        try:
+            await super().run(self._relayed(on_request), self._checked(on_notify), *args, **options)
+        finally:
+            self.gone = True
+            self._end()
+            self._lost()
+
+    def _checked(self, on_notify: OnNotify) -> OnNotify:
+        """Return what passes notifications on, but for the bad ones: the SDK logs a traceback for each."""
+
+        async def checked(found: Any, method: str, params: Mapping[str, Any] | None) -> None:
+            try:
+                parse_server_notification(method, self.revision, params)
+            except KeyError:
+                self._dropped.note("an unknown notification", method, level=logging.DEBUG)
+            except ValidationError:
+                self._dropped.note(f"a malformed {method}")
+            else:
+                await on_notify(found, method, params)
+
+        return checked
+
+    def _relayed(self, on_request: OnRequest) -> OnRequest:
+        """Return what answers requests: those for input as they are, without the SDK's types."""
+
+        async def answered(found: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+            if self._on_asked is None or method not in _INPUT_METHODS:
+                return await on_request(found, method, params)
+            parse_server_request(method, self.revision, params)
+            return await self._on_asked(method, params)
+
+        return answered
+
+    async def ask(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+        """Return the result of a request of which nobody wants to know the progress.
+
+        Raises:
+            MCPError: the other side refused it, or is gone.
+        """
+        if not self._is_open or _is_traced():
+            return await self.send_raw_request(method, params, {"headers": headers})
+        number = next(self._numbers)
+        payload = {"params": params} if params else {}
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        waiting = self._asked[number] = _Waiting()
+        try:
+            if self._ask is not None:
+                message = {"jsonrpc": "2.0", "id": number, "method": method, **payload}
+                with anyio.CancelScope() as waiting.asking:
+                    if (result := await self._ask(message, headers)) is not None:
+                        return result
+                waiting.asking = None
+            if not waiting.is_over:
+                request = JSONRPCRequest(jsonrpc="2.0", id=number, method=method, **payload)
+                await self._outgoing.send(SessionMessage(request, ClientMessageMetadata(headers=headers)))
+                await waiting.wait()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            waiting.outcome = _CLOSED
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_COURTESY, shield=True):
+                cancelled = {"requestId": number, "reason": "caller cancelled"}
+                await self.notify("notifications/cancelled", cancelled)
+            raise
+        finally:
+            self._asked.pop(number, None)
+        if isinstance(waiting.outcome, ErrorData):
+            raise MCPError.from_error_data(waiting.outcome)
+        return waiting.outcome
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        **related: Any,
+    ) -> dict[str, Any]:
+        """Return the result of a request, numbered like those of `ask`."""
+        numbered: CallOptions = {"request_id": next(self._numbers), **(opts or {})}
+        return await super().send_raw_request(method, params, numbered, **related)
+
+    def _answered(self, message: JSONRPCResponse | JSONRPCError) -> bool:
+        """Tell whoever has asked for an answer; return whether somebody had."""
+        waiting = None if message.id is None else self._asked.pop(coerce_request_id(message.id), None)
+        if waiting is not None:
+            waiting.tell(message.result if isinstance(message, JSONRPCResponse) else message.error)
+        return waiting is not None
+
+    def _end(self) -> None:
+        """Tell all who wait that there will be no answer."""
+        self._is_open = False
+        for waiting in self._asked.values():
+            waiting.end()
+        self._asked.clear()
+
+
+class _WithoutAnswers:
+    """The stream that the SDK reads from, without the answers that somebody else has taken."""
+
+    def __init__(
+        self, read: Any, taken: OnAnswer, ended: Callable[[], None], pace: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._read, self._taken, self._ended, self._pace = read, taken, ended, pace
+
+    @property
+    def last_context(self) -> Any:
+        """The context variables of who sent the last message, where the stream carries them."""
+        return getattr(self._read, "last_context", None)
+
+    async def __aenter__(self) -> Self:
+        await self._read.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._ended()
+        await self._read.__aexit__(*exception)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            await self._pace()
+            item: SessionMessage | Exception = await self._read.__anext__()
+            message = None if isinstance(item, Exception) else item.message
+            if not isinstance(message, JSONRPCResponse | JSONRPCError) or not self._taken(message):
+                return item
+
+
+def _is_traced() -> bool:
+    """Return whether there is a span to make, or one to tell the other side of."""
+    return bool(context.get_current()) or not isinstance(
+        trace.get_tracer_provider(), trace.ProxyTracerProvider
+    )

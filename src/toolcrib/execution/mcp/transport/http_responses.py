@@ -1,0 +1,167 @@
+"""What the response to a message means: the answer to it, a failure of the server, or one on the way."""
+
+import json
+import re
+from typing import Any
+
+import anyio
+import httpx2
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    JSONRPCError,
+    JSONRPCResponse,
+)
+from pydantic_core import from_json
+
+from toolcrib.execution.mcp.errors import marked, place, reason_of_status, reason_of_type, refusal_facts
+from toolcrib.execution.mcp.transport.event_streams import ShallowEvents
+from toolcrib.execution.mcp.transport.lines import answered_id, read_line, with_shallow_tools
+
+__all__ = ["ACCEPTED", "ID", "LISTS", "SESSION", "failed", "plain_result", "understood"]
+
+ID, LISTS = "toolcrib.id", "toolcrib.lists"
+"""What a request knows of the message in it: who waits for an answer, and whether it asks for tools."""
+SESSION = "mcp-session-id"
+ACCEPTED = 202
+_NOT_FOUND, _FAILED, _REDIRECTED = 404, 400, 300
+_UNAVAILABLE = frozenset({408, 429, 502, 503, 504})
+_BEGINNING = 500
+_NO_SESSION = re.compile(
+    r"\bsession (id )?(not found|terminated|has been terminated|expired|unknown|does not exist)"
+    r"|\b(no valid|invalid|unknown|missing|expired) session\b|mcp-session-id",
+    re.IGNORECASE,
+)
+"""What servers say of a session that they do not know, where they do not say it with the status."""
+_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_PLAIN = {"jsonrpc", "id", "result"}
+"""What an answer has that is nothing else as well."""
+
+
+async def understood(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
+    """Return a response that the SDK can make something of, with what JSON there is already read."""
+    status, kind = response.status_code, response.headers.get("content-type", "").lower()
+    if status == ACCEPTED or _REDIRECTED <= status < _FAILED:
+        return response
+    lists = response.request.extensions.get(LISTS, False)
+    if status < _FAILED and kind.startswith("text/event-stream"):
+        if lists:
+            response.stream = ShallowEvents(response.stream, max_bytes)
+        return response
+    try:
+        body = await _body(response, max_bytes) if kind.startswith("application/json") else None
+    finally:
+        with anyio.CancelScope(shield=True):
+            await response.aclose()
+    if body is not None and lists:
+        body = with_shallow_tools(body)
+    error = None if body is None or status < _FAILED else _error(body)
+    if status >= _FAILED and SESSION in response.request.headers and _is_lost(status, error):
+        return failed(response.request, INVALID_REQUEST, "Session terminated", marked(lost=True))
+    if body is None or (status >= _FAILED and error is None):
+        return _refusal(response, kind)
+    if status < _FAILED and ID in response.request.extensions:
+        return _own_answer(response, body, response.request.extensions[ID])
+    return _copy(response, status, body)
+
+
+def plain_result(body: bytes | bytearray, number: int) -> dict[str, Any] | None:
+    """Return the result in a body that is a plain answer to a request; None for anything else."""
+    try:
+        value = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or value.keys() != _PLAIN:
+        return None
+    result = value["result"] if (value["jsonrpc"], value["id"]) == ("2.0", number) else None
+    return result if isinstance(result, dict) else None
+
+
+def _own_answer(response: httpx2.Response, body: bytes, number: int | str) -> httpx2.Response:
+    """Return a response with the answer to its request, or an error where the body is something else."""
+    answered = answered_id(body[:_BEGINNING].decode(errors="replace"))
+    if str(answered) == str(number) and b'"method"' not in body:
+        return _copy(response, response.status_code, body)
+    messages = read_line(body)
+    answers = [each for each in messages if isinstance(each, JSONRPCResponse | JSONRPCError)]
+    own = next((each for each in answers if str(each.id) == str(number)), None)
+    if own is not None:
+        content = own.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        return _copy(response, response.status_code, content)
+    if len(answers) == len(messages) == 1 and answers[0].id is None:
+        return _copy(response, _FAILED, body)  # the SDK then fills in which message it answers
+    if not messages:
+        return _copy(response, response.status_code, body)  # the SDK says what is wrong with it
+    reason = f"{place(response.request.url)} answered with something else than the answer to the request"
+    return failed(response.request, INTERNAL_ERROR, reason, marked(sent=True))
+
+
+def _copy(response: httpx2.Response, status: int, content: bytes) -> httpx2.Response:
+    """Return a response with a status and a content: the very one, where it says so itself."""
+    if status == response.status_code and _read(response) is content:
+        return response
+    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_WIRE]
+    return httpx2.Response(status, headers=headers, content=content, request=response.request)
+
+
+def _read(response: httpx2.Response) -> bytes | None:
+    """Return the content of a response, if it was read in one piece."""
+    try:
+        return response.content
+    except httpx2.ResponseNotRead:
+        return None
+
+
+async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
+    length = response.headers.get("content-length", "")
+    if length.isdecimal() and int(length) <= max_bytes and "content-encoding" not in response.headers:
+        return await response.aread()
+    pieces, size = [], 0
+    async for piece in response.aiter_bytes():
+        size += len(piece)
+        if size > max_bytes:
+            raise httpx2.DecodingError(f"a message of more than {max_bytes} bytes", request=response.request)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _error(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON-RPC error that a body is, which says more than the status."""
+    try:
+        payload = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    is_error = isinstance(payload, dict) and isinstance(payload.get("error"), dict) and "jsonrpc" in payload
+    return payload if is_error else None
+
+
+def _is_lost(status: int, payload: dict[str, Any] | None) -> bool:
+    """Return whether a refusal means that the server does not know the session; it has then run nothing.
+
+    That is what 404 says. Many servers say it with 400 and in words; what answers no request in particular
+    cannot be the answer of a tool.
+    """
+    error = {} if payload is None else payload["error"]
+    if status == _NOT_FOUND:
+        return error.get("code") != METHOD_NOT_FOUND
+    refused = status == _FAILED and payload is not None and payload.get("id") is None
+    return refused and _NO_SESSION.search(str(error.get("message"))) is not None
+
+
+def _refusal(response: httpx2.Response, kind: str) -> httpx2.Response:
+    request, status = response.request, response.status_code
+    if status < _FAILED:
+        return failed(request, INTERNAL_ERROR, reason_of_type(kind, request.url), marked(sent=True))
+    code = CONNECTION_CLOSED if status in _UNAVAILABLE else INTERNAL_ERROR
+    code = METHOD_NOT_FOUND if status == _NOT_FOUND else code
+    return failed(request, code, reason_of_status(response), refusal_facts(response))
+
+
+def failed(
+    request: httpx2.Request, code: int, message: str, data: dict[str, Any] | None = None
+) -> httpx2.Response:
+    """Return a response that carries an error; the SDK fills in which message it answers."""
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)

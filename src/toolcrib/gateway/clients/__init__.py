@@ -1,0 +1,1 @@
+"""The clients behind requests: progress, logs, input and the confirmation of destructive calls."""

@@ -1,0 +1,388 @@
+"""The client behind one request: sent progress and logs, and asked in the way of its protocol's era."""
+
+import hashlib
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any, cast
+
+import anyio
+import mcp_types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
+from pydantic import ValidationError as PydanticError
+
+from toolcrib.errors import LimitExceededError, ToolExecutionError
+from toolcrib.errors.base import shown
+from toolcrib.execution import Principal
+from toolcrib.execution.mcp.relays import CLIENT, LOG_LEVELS, PageNotifier
+from toolcrib.execution.records import Call
+from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
+from toolcrib.gateway.clients.input_requests import (
+    UNSAFE_PAGE,
+    can_fill_forms,
+    is_able,
+    is_safe_page,
+    missing,
+    page_notifier,
+    result_of,
+    without_context,
+)
+from toolcrib.gateway.frontend import Confirmation, ConfirmationResult, InputNeeded, StartedTask
+from toolcrib.gateway.identity.principals import account_of, principal_of
+from toolcrib.mcp_internals import connection_of
+
+__all__ = [
+    "CURRENT",
+    "Ask",
+    "RequestClient",
+    "relay_input",
+    "result_of",
+    "set_log_level",
+]
+
+_LOG = logging.getLogger("toolcrib.gateway")
+_FIELD = "confirm"
+_Asked = mcp_types.InputRequest
+_REQUEST: TypeAdapter[_Asked] = TypeAdapter(_Asked)
+Ask = Callable[[Mapping[str, _Asked]], Awaitable[dict[str, dict[str, Any]]]]
+"""Asks a client of the stateless era, whose request waits meanwhile, and returns its responses by key."""
+CURRENT = cast("ContextVar[RequestClient | None]", CLIENT)
+"""The client whose request is being answered."""
+_LEVEL, _PEER = "toolcrib.log_level", "toolcrib.peer"
+_DEFAULT_LEVEL = "info"
+_RELAYED = ("elicitation", "sampling", "roots")
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {_FIELD: {"type": "boolean", "title": "Go ahead", "description": "Whether it may be done"}},
+    "required": [_FIELD],
+}
+
+
+class RequestClient:
+    """The client behind one request; see `CallingClient` and `toolcrib.execution.mcp.relays.CallClient`."""
+
+    __slots__ = (
+        "_asked",
+        "_context",
+        "_given",
+        "_is_away",
+        "_mark",
+        "_params",
+        "_patience",
+        "_session",
+        "_state",
+        "_tokens",
+        "ask_later",
+        "is_single",
+        "lacking",
+        "passed",
+        "takes_tasks",
+        "task",
+    )
+
+    def __init__(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: mcp_types.InputResponseRequestParams,
+        tokens: ConfirmationTokens,
+        patience: float,
+        *,
+        is_single: bool = False,
+        takes_tasks: bool = False,
+    ) -> None:
+        """Take what the SDK tells of a request; an answer is waited for so many seconds."""
+        self._context, self._session, self._params = context, context.session, params
+        self._tokens, self._patience, self._mark = tokens, patience, object()
+        self._asked: dict[str, str] | None = None
+        self._given: dict[str, str] = {}
+        self._is_away = False
+        self._state: dict[str, Any] = json.loads(params.request_state) if params.request_state else {}
+        self.ask_later: Ask | None = None
+        """Asks a client of the stateless era while its request is held."""
+        self.is_single = is_single
+        """Whether its request stands for one request to a server, and can be made again as a whole."""
+        self.takes_tasks = is_single and takes_tasks
+        """Whether a server may begin a task in place of the answer, or is asked about one."""
+        self.task: StartedTask | None = None
+        """The task that it has begun."""
+        self.passed: mcp_types.InputRequiredResult | None = None
+        """The question of a server, to be the answer to this request."""
+        self.lacking: MCPError | None = None
+        """Why a server that needs input got none, such as a capability that the client has not."""
+
+    def leave(self) -> None:
+        """Note that the request was answered with a question, so that there is nobody to tell anything."""
+        self._is_away = True
+
+    def come_back(self, context: ServerRequestContext[Any, Any]) -> None:
+        """Note that the client has made the request again, which carries its notifications from now on."""
+        self._context, self._session, self._is_away = context, context.session, False
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls: whom the token names; else the client by the name that it gives itself."""
+        return principal_of(self._context)
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether it asked for progress notifications."""
+        meta = self._context.meta
+        return meta is not None and meta.get("progress_token") is not None
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Tell it how far the request is; nothing happens where it did not ask for that."""
+        if not self._is_away:
+            await self._session.report_progress(progress, total, message)
+
+    @property
+    def peer(self) -> object:
+        """A mark of its connection, which holds nothing of it; in the stateless era, of the request."""
+        kept = {} if self.is_stateless else connection_of(self._session).state
+        return kept.setdefault(_PEER, self._mark)
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """Which of elicitation, sampling and roots it declares."""
+        declared = self._session.client_capabilities
+        found = {name: getattr(declared, name, None) for name in _RELAYED}
+        return {
+            name: part.model_dump(by_alias=True, mode="json", exclude_none=True)
+            for name, part in found.items()
+            if part is not None
+        }
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe log messages that it wants: of this request, or as it has set for all."""
+        if not self.is_stateless:
+            return str(connection_of(self._session).state.get(_LEVEL, _DEFAULT_LEVEL))
+        level = (self._context.meta or {}).get(mcp_types.LOG_LEVEL_META_KEY)
+        return level if level in LOG_LEVELS else None
+
+    @property
+    def has_set_level(self) -> bool:
+        """Whether it named that level itself."""
+        return self.is_stateless or _LEVEL in connection_of(self._session).state
+
+    async def log(self, params: dict[str, Any]) -> None:
+        """Send it a log message, unless it is below its level."""
+        level = self.log_level
+        if level is None or self._is_away or params.get("level") not in LOG_LEVELS:
+            return
+        if LOG_LEVELS.index(params["level"]) >= LOG_LEVELS.index(level):
+            message = mcp_types.LoggingMessageNotificationParams.model_validate(params, by_name=False)
+            notification = mcp_types.LoggingMessageNotification(params=message)
+            await self._session.send_notification(notification, self._context.request_id)
+
+    def page_notifier(self) -> PageNotifier | None:
+        """Return what tells it that a page is done with; the stateless era has no word for that."""
+        return None if self.is_stateless else page_notifier(self._session, self._context.request_id)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it can ask a person; without asking anything."""
+        return can_fill_forms(self._session.client_capabilities) and (
+            self.is_stateless or self._session.can_send_request
+        )
+
+    async def confirm(self, question: Confirmation) -> ConfirmationResult:
+        """Ask a person, and return the answer; in the stateless era it may leave with `InputNeeded`."""
+        if not self.can_ask:
+            return ConfirmationResult.UNASKED
+        if not self.is_stateless:
+            return await self._answer(question)
+        try:
+            return self._answered(question)
+        except InputNeeded as needed:
+            if not self._is_away or self.ask_later is None:
+                raise
+            responses = await self.ask_later(needed.result.input_requests or {})
+        return _verdict(mcp_types.ElicitResult.model_validate(responses[question.key], by_name=False))
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether it is of the stateless era, which is asked by way of the answer to its request."""
+        return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def held(self) -> str | None:
+        """The key of the held call that this request continues."""
+        held = self._state.get("held")
+        return held if isinstance(held, str) else None
+
+    def lacks(self, error: MCPError) -> None:
+        """Note why a server got no input, to be the answer: such as a capability that the client has not."""
+        self.lacking = error
+
+    def note_task(self, call: Call, handle: dict[str, Any]) -> None:
+        """Make the task of a server the answer to this request."""
+        self.task = StartedTask(replace(call, args={}, emit=None, pause=None, on_asked=None), handle)
+
+    def resumed(self) -> dict[str, Any]:
+        """Return the state and the responses for the server whose question was passed on, once."""
+        if "passed" not in self._state:
+            return {}
+        state = self._state.pop("passed")
+        responses = (self._context.params or {}).get("inputResponses")
+        found = {"requestState": state, "inputResponses": responses}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def pass_on(self, result: dict[str, Any]) -> bool:
+        """Make the question of a server the answer to this request, if the client can answer it."""
+        if not (self.is_single and self.is_stateless):
+            return False
+        try:
+            asked = mcp_types.InputRequiredResult.model_validate(result, by_name=False)
+        except PydanticError:
+            return False
+        if not all(
+            is_able(self._session.client_capabilities, request) and is_safe_page(request)
+            for request in (asked.input_requests or {}).values()
+        ):
+            return False
+        requests = {key: without_context(request) for key, request in (asked.input_requests or {}).items()}
+        state = self._tokens.issue({}, self._given, passed=asked.request_state)
+        self.passed = asked.model_copy(update={"input_requests": requests, "request_state": state})
+        return True
+
+    async def ask(self, requests: Mapping[str, _Asked]) -> dict[str, dict[str, Any]]:
+        """Return what the client answers to requests of another server's, as MCP has it.
+
+        Raises:
+            LookupError: it cannot be asked that.
+            TimeoutError: it did not answer.
+            MCPError: it answered with an error.
+        """
+        for request in requests.values():
+            if not is_able(self._session.client_capabilities, request):
+                self.lacking = missing(request)
+                raise LookupError(request.method)
+        if self.ask_later is not None:
+            return await self.ask_later(requests)
+        if not self._session.can_send_request:
+            raise LookupError(", ".join(request.method for request in requests.values()))
+        return {key: await self._send(request) for key, request in requests.items()}
+
+    @property
+    def can_open_links(self) -> bool:
+        """Whether it can ask a person to open an address in a browser."""
+        declared = self._session.client_capabilities
+        able = None if declared is None else declared.elicitation
+        can_be_sent = self.ask_later is not None or self._session.can_send_request
+        return able is not None and able.url is not None and can_be_sent
+
+    async def opened(self, elicitation: str) -> None:
+        """Tell it that what a link was for is done; the stateless era has no such message."""
+        if not self.is_stateless:
+            params = mcp_types.ElicitCompleteNotificationParams(elicitation_id=elicitation)
+            notification = mcp_types.ElicitCompleteNotification(params=params)
+            await self._session.send_notification(notification, self._context.request_id)
+
+    async def _send(self, request: _Asked) -> dict[str, Any]:
+        params = request.params
+        if isinstance(params, mcp_types.ElicitRequestURLParams) and params.elicitation_id is None:
+            named = params.model_copy(update={"elicitation_id": secrets.token_hex(16)})
+            request = mcp_types.ElicitRequest(params=named)  # which the era of the server does without
+        related = ServerMessageMetadata(related_request_id=self._context.request_id)
+        with anyio.fail_after(self._patience):
+            result = await self._session.send_request(request, result_of(request), metadata=related)
+        return result.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    async def _answer(self, question: Confirmation) -> ConfirmationResult:
+        """Return what the person says, waiting for it; a client that fails at asking has not asked."""
+        with anyio.move_on_after(self._patience):
+            try:
+                answer = await self._session.elicit_form(question.text, _FORM, self._context.request_id)
+            except (MCPError, PydanticError) as error:
+                _LOG.warning("a client could not ask its user: %s", shown(str(error)))
+                return ConfirmationResult.UNANSWERED
+            return _verdict(answer)
+        _LOG.warning("a client did not answer a question within %g s", self._patience)
+        return ConfirmationResult.UNANSWERED
+
+    def _answered(self, question: Confirmation) -> ConfirmationResult:
+        """Return the person's answer, if the client comes with it."""
+        if self._asked is None:
+            account = account_of(self.principal)
+            self._asked, self._given = self._tokens.redeem(self._params.request_state, account)
+        mark = hashlib.sha256(question.text.encode(errors="surrogatepass")).hexdigest()
+        given = self._given.get(f"{question.key} {mark}")
+        if given is not None:
+            return ConfirmationResult(given)
+        response = (self._params.input_responses or {}).get(question.key)
+        if self._asked.get(question.key) == mark and isinstance(response, mcp_types.ElicitResult):
+            verdict = _verdict(response)
+            self._given[f"{question.key} {mark}"] = verdict.value
+            return verdict
+        form = mcp_types.ElicitRequestFormParams(message=question.text, requested_schema=_FORM)
+        raise InputNeeded(
+            mcp_types.InputRequiredResult(
+                input_requests={question.key: mcp_types.ElicitRequest(params=form)},
+                request_state=self._tokens.issue({question.key: mark}, self._given),
+            )
+        )
+
+
+def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
+    agreed = (answer.content or {}).get(_FIELD) if answer.action == "accept" else False
+    if not isinstance(agreed, bool):
+        return ConfirmationResult.UNANSWERED
+    return ConfirmationResult.ACCEPTED if agreed else ConfirmationResult.DECLINED
+
+
+async def set_log_level(
+    context: ServerRequestContext[Any, Any], params: mcp_types.SetLevelRequestParams
+) -> mcp_types.EmptyResult:
+    """Note from which level on a client of the handshake era wants log messages of servers."""
+    connection_of(context.session).state[_LEVEL] = params.level
+    return mcp_types.EmptyResult()
+
+
+async def relay_input(call: Call, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what the client behind a call answers to the requests of a server, by their keys.
+
+    Raises:
+        ToolExecutionError: there is no client, or it cannot answer.
+    """
+    client = CURRENT.get()
+    if client is None:
+        raise _failure(call, "there is no client to ask")
+    requests: dict[str, _Asked] = {}
+    for key, request in asked.items():
+        try:
+            requests[key] = without_context(_REQUEST.validate_python(request, by_name=False))
+        except PydanticError as error:
+            raise _failure(call, f"it asks for {_method(request)}, which cannot be passed on") from error
+        if not is_safe_page(requests[key]):
+            raise _failure(call, UNSAFE_PAGE)
+    methods = ", ".join(sorted({_method(request) for request in asked.values()}))
+    try:
+        return await client.ask(requests)
+    except LookupError as error:
+        raise _failure(call, f"it asks for {methods}, and the client cannot be asked that") from error
+    except LimitExceededError as error:
+        raise _failure(call, f"it asks for {methods}, and {error.reason}") from error
+    except TimeoutError as error:
+        raise _failure(call, f"it asks for {methods}, and the client did not answer") from error
+    except PydanticError as error:
+        raise _failure(call, f"it asks for {methods}, and the client answered something else") from error
+    except MCPError as error:
+        raise _failure(call, f"it asks for {methods}, and the client refused: {error}") from error
+
+
+def _method(request: Any) -> str:
+    method = str(request.get("method")) if isinstance(request, dict) else "nothing known"
+    return f"{method!r:.80}"
+
+
+def _failure(call: Call, text: str) -> ToolExecutionError:
+    backend = f"mcp:{getattr(call.backend, 'server_name', '')}"
+    reason = f"the server needs input in the middle of the call: {text}"
+    return ToolExecutionError(tool_id=call.tool_id, backend=backend, reason=reason)

@@ -1,0 +1,67 @@
+"""Tokens of questions to users, each of which counts once."""
+
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from toolcrib.errors import LimitExceededError
+from toolcrib.gateway.identity.principals import Account
+from toolcrib.gateway.limits import share_of
+
+__all__ = ["ConfirmationTokens"]
+
+_TTL = 600.0
+"""For how many seconds a token is valid, by default."""
+_MAX_USED = 100_000
+"""How many used tokens are remembered; beyond that no answer counts, for one could count twice."""
+
+
+class ConfirmationTokens:
+    """Tokens that go with a question and come back with the answer, so that an answer counts once.
+
+    A token says which questions were asked, by key, and which were answered in earlier turns. The endpoint
+    encrypts it, and binds it to the request. It is valid once: whoever makes the same request again is asked
+    again.
+    """
+
+    def __init__(self, ttl: float = _TTL, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Remember used tokens for as long as they would be valid."""
+        self._ttl, self._clock = ttl, clock
+        self._used: dict[str, tuple[float, Account | None]] = {}
+        self._counts: Counter[Account | None] = Counter()
+
+    def issue(self, asked: Mapping[str, str], given: Mapping[str, str], **more: str | None) -> str:
+        """Return a token for questions that are asked, after others that were answered."""
+        return json.dumps({"id": secrets.token_hex(16), "asked": dict(asked), "given": dict(given), **more})
+
+    def redeem(
+        self, token: str | None, account: Account | None = None
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Return what was asked of somebody, and answered before; nothing, where no token is valid.
+
+        Raises:
+            LimitExceededError: too many answers were used of late: of this account, or of all.
+        """
+        if token is None:
+            return {}, {}
+        payload = json.loads(token)  # made by the endpoint, which has verified it
+        at = self._clock()
+        self._forget(at)
+        if payload["id"] in self._used:
+            return {}, {}
+        if len(self._used) >= _MAX_USED or self._counts[account] >= share_of(_MAX_USED, account):
+            reason = f"too many questions were answered within {self._ttl:g} s; wait, and call again"
+            raise LimitExceededError("answers", reason)
+        self._used[payload["id"]] = at, account
+        self._counts[account] += 1
+        return payload["asked"], payload["given"]
+
+    def _forget(self, at: float) -> None:
+        """Forget used tokens that have expired."""
+        while self._used and self._used[first := next(iter(self._used))][0] < at - self._ttl:
+            _, account = self._used.pop(first)
+            self._counts[account] -= 1
+            if not self._counts[account]:
+                del self._counts[account]

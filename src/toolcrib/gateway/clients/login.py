@@ -1,0 +1,105 @@
+"""Has the client behind a request ask its user to log in to a server, and goes on when that is done."""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from typing import Protocol, TypeVar
+
+import anyio
+import mcp_types
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from toolcrib.errors import LoginRequiredError, ToolLoginRequiredError
+from toolcrib.execution import Principal
+from toolcrib.execution.protocols import Next
+from toolcrib.execution.records import Answer, Call
+from toolcrib.gateway.clients.client import CURRENT, RequestClient
+from toolcrib.gateway.http.connect import LoginLink
+from toolcrib.gateway.identity.principals import PRINCIPAL
+
+__all__ = ["LoginRequests"]
+
+_PATIENCE = 300.0
+"""Seconds that a person has for a login while the call waits."""
+_KEY = "login"
+T = TypeVar("T")
+
+
+class _Links(Protocol):
+    """Where persons log in."""
+
+    def link(self, principal: Principal | None, server: str) -> LoginLink | None: ...
+
+
+class LoginRequests:
+    """Middleware that asks for a missing login with URL elicitation, in the way of the client's era.
+
+    Calls of one person that miss the same login wait for one question. Where the client cannot ask, or its
+    user does not log in, the call fails with the address of the page, which the user may open all the same.
+    """
+
+    def __init__(self, links: _Links, *, patience: float = _PATIENCE) -> None:
+        self._links, self._patience = links, patience
+
+    async def __call__(self, call: Call, go_on: Next, /) -> Answer:
+        """Return the answer to a call."""
+        try:
+            return await go_on(call)
+        except ToolLoginRequiredError as error:
+            with call.pause() if call.pause else nullcontext():
+                if not await self._is_logged_in(error, call.principal):
+                    raise
+        return await go_on(call)
+
+    async def answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer to a request of a client for anything but a tool."""
+        try:
+            return await ask()
+        except LoginRequiredError as error:
+            if not await self._is_logged_in(error, PRINCIPAL.get()):
+                raise
+        return await ask()
+
+    async def _is_logged_in(
+        self, error: LoginRequiredError | ToolLoginRequiredError, principal: Principal | None
+    ) -> bool:
+        """Return whether a principal has logged in by now; if not, the error has the address of the page."""
+        link = self._links.link(principal, error.server)
+        if link is None:
+            return False
+        error.url = link.url
+        client = CURRENT.get()
+        return client is not None and await self._logs_in(error.server, link, client)
+
+    async def _logs_in(self, server: str, link: LoginLink, client: RequestClient) -> bool:
+        """Return whether the person has logged in, after asking for it if nobody has."""
+        login = link.login
+        if login.asking is not None:
+            await login.asking.wait()
+            return login.done.is_set()
+        if not client.can_open_links:
+            return False
+        login.asking = asking = anyio.Event()
+        try:
+            return await self._asked(server, link, client)
+        finally:
+            login.asking = None
+            asking.set()
+
+    async def _asked(self, server: str, link: LoginLink, client: RequestClient) -> bool:
+        elicitation = secrets.token_hex(16)
+        message = f"This needs your account of the server {server!r}. Log in there with your browser?"
+        params = mcp_types.ElicitRequestURLParams(message=message, url=link.url, elicitation_id=elicitation)
+        try:
+            answers = await client.ask({_KEY: mcp_types.ElicitRequest(params=params)})
+        except (LookupError, TimeoutError, MCPError, ValidationError):
+            return False
+        if answers[_KEY].get("action") != "accept":
+            return False
+        with anyio.move_on_after(self._patience):
+            await link.login.done.wait()
+        if not link.login.done.is_set():
+            return False
+        await client.opened(elicitation)
+        return True

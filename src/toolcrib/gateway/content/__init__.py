@@ -1,0 +1,1 @@
+"""Resources and prompts of the servers behind a gateway: lists, contents, completion and subscriptions."""

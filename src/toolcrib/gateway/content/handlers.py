@@ -1,0 +1,352 @@
+"""Resources and prompts of the servers behind a gateway, and the large results that it keeps itself."""
+
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import mcp_types
+from mcp.shared.exceptions import MCPError
+
+from toolcrib.crib import View
+from toolcrib.crib.content import LIST_MAX_AGE, ViewContent
+from toolcrib.errors import (
+    LoginRequiredError,
+    PromptNotFoundError,
+    RequestRefusedError,
+    ResourceNotFoundError,
+    ToolcribError,
+    explain,
+)
+from toolcrib.execution import Principal
+from toolcrib.execution.mcp import Prompt
+from toolcrib.execution.mcp.config import ContentChange, OnContent
+from toolcrib.execution.mcp.content import ContentKind
+from toolcrib.execution.mcp.relays import CLIENT
+from toolcrib.execution.mcp.tool_watcher import mend_name
+from toolcrib.gateway.clients.input_requests import passed_error
+from toolcrib.gateway.clients.login import LoginRequests
+from toolcrib.gateway.content.lists import addressed, page, route, written
+from toolcrib.gateway.direct.naming import public_name, sole_source, split_name
+from toolcrib.gateway.identity.principals import PRINCIPAL
+from toolcrib.gateway.passing import foreign_meta
+from toolcrib.gateway.results import PREFIX, KeptResults
+from toolcrib.redaction import hide_secrets
+
+__all__ = ["ContentHandlers", "Declared", "answered"]
+
+_TEMPLATE = {
+    "name": "result",
+    "uriTemplate": f"{PREFIX}{{id}}",
+    "description": "A result that was too large to send whole; the result itself tells its address",
+}
+_MAX_SHOWN = 200
+_OURS = frozenset({"_meta", "inputResponses", "requestState"})
+"""What a request says to the gateway alone."""
+_KEPT_FRESH = 600_000
+"""For how many milliseconds a client may keep a result, which never changes."""
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The capabilities of all servers together; one that was not started yet may have every one."""
+
+    prompts: bool
+    completions: bool
+    resources_change: bool
+    """Whether any says when its list of resources changes."""
+    prompts_change: bool
+    subscribe: bool
+    """Whether any tells of changes of single resources."""
+    logging: bool
+
+
+class ContentHandlers:
+    """Answers requests of clients for resources, prompts and completion, as MCP writes the answers.
+
+    What a server gives is passed on as it came. Without a view there are the kept results alone.
+    """
+
+    def __init__(
+        self, view: View | None = None, kept: KeptResults | None = None, logins: LoginRequests | None = None
+    ) -> None:
+        """Serve a view; `logins` asks persons for the login of a server that they miss."""
+        self._view = view
+        self._kept = kept
+        self._logins = logins
+
+    def declared(self) -> Declared:
+        """Return what clients may ask for."""
+        content = self.content()
+        known = [] if content is None else [content.servers.capabilities(name) for name in content.names]
+
+        def has(part: str, field: str | None = None) -> bool:
+            return any(
+                each is None or (part in each and (field is None or bool(each[part].get(field))))
+                for each in known
+            )
+
+        return Declared(
+            prompts=has("prompts"),
+            completions=has("completions"),
+            resources_change=has("resources", "listChanged"),
+            prompts_change=has("prompts", "listChanged"),
+            subscribe=has("resources", "subscribe"),
+            logging=has("logging"),
+        )
+
+    async def resources(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a page of what can be read; kept results are not listed, for their addresses are secrets."""
+        listed, fresh = await self._listed("resources")
+        return page("resources", addressed("uri", listed), params, partial(written, "uri")) | fresh
+
+    async def templates(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a page of the templates of further resources."""
+        listed, fresh = await self._listed("templates")
+        items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **addressed("uri_template", listed)}
+        return page("resourceTemplates", items, params, partial(written, "uriTemplate")) | fresh
+
+    async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the contents of a resource.
+
+        Raises:
+            MCPError: there is none, or its server does not give it.
+        """
+        uri = str(params["uri"])
+        if uri.startswith(PREFIX):
+            return self._read_kept(uri)
+        content = self._needed(uri)
+        server, own = await self.route(uri)
+        answer = await self._asked(content, server, "resources/read", {**params, "uri": own}, own)
+        answer = {"ttlMs": 0, **answer, "cacheScope": "private"}  # others may not be let in here
+        contents = answer.get("contents")
+        if own == uri or not isinstance(contents, list):
+            return answer
+        named = [
+            {**each, "uri": uri} if isinstance(each, Mapping) and each.get("uri") == own else each
+            for each in contents
+        ]
+        return {**answer, "contents": named}
+
+    async def route(self, uri: str) -> tuple[str, str]:
+        """Return the server that has a resource, and what that calls it.
+
+        Raises:
+            MCPError: there is none.
+        """
+        content = self._needed(uri)
+        server, own = route(uri)
+        if server is None:
+            server = await self._answered(partial(self._server_of, content, uri))
+        elif server not in content.names:
+            raise _no_resource(uri)
+        return server, own
+
+    async def watch(self, server: str, uri: str) -> Callable[[], Awaitable[None]]:
+        """Have a server tell of a resource; returns what stops that.
+
+        Raises:
+            MCPError: it does not.
+        """
+        content = self._needed(uri)
+
+        async def watch() -> Callable[[], Awaitable[None]]:
+            return await content.servers.watch(content.admit(server, uri), uri)
+
+        return await self._answered(watch)
+
+    def on_change(self, callback: OnContent) -> Callable[[], None]:
+        """Call back, in the event loop, with the changes that the servers tell; returns what stops that."""
+        content = self.content()
+        if content is None:
+            return lambda: None
+
+        def hear(change: ContentChange) -> None:
+            content.forget(change)
+            current = self.content()
+            if current is not None and change.server in current.names:
+                callback(change)
+
+        return content.servers.on_change(hear)
+
+    def person_key(self, server: str, principal: Principal | None) -> Hashable | None:
+        """Return whose the content of a server is that a principal gets; None where it is everybody's."""
+        content = self.content()
+        return None if content is None else content.servers.person_key(server, principal)
+
+    async def prompts(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a page of the prompts, named as tools are.
+
+        Raises:
+            MCPError: no server declares any, so there is no such method.
+        """
+        if not self.declared().prompts:
+            raise MCPError(mcp_types.METHOD_NOT_FOUND, "no server here has prompts")
+        listed, fresh = await self._listed("prompts")
+        items: dict[str, Prompt] = {}
+        for each in listed:
+            items.setdefault(self._name(each), each)
+        return page("prompts", items, params, partial(written, "name")) | fresh
+
+    async def prompt(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a prompt, filled in.
+
+        Raises:
+            MCPError: there is none, or its server does not give it.
+        """
+        name = str(params["name"])
+        content = self.content()
+        if content is None:
+            raise _no_prompt(name)
+        server, own = await self._prompt(content, name)
+        return await self._asked(content, server, "prompts/get", {**params, "name": own}, own)
+
+    async def complete(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values for an argument of a prompt, or of a template of resources.
+
+        Raises:
+            MCPError: there is no such prompt or template, or its server does not complete it.
+        """
+        ref = params["ref"]
+        if ref["type"] == "ref/prompt":
+            name = str(ref["name"])
+            content = self.content()
+            if content is None:
+                raise _no_prompt(name)
+            server, own = await self._prompt(content, name)
+            named = {**ref, "name": own}
+        else:
+            uri = str(ref["uri"])
+            content = self._needed(uri)
+            routed, own = route(uri)
+            find = partial(content.server_of_template, uri)
+            server = await self._answered(find) if routed is None else routed
+            named = {**ref, "uri": own}
+        return await self._asked(content, server, "completion/complete", {**params, "ref": named}, own)
+
+    async def _listed(self, kind: ContentKind) -> tuple[Sequence[Any], dict[str, Any]]:
+        content = self.content()
+        return ((), {}) if content is None else await content.listed(kind)
+
+    def content(self) -> ViewContent | None:
+        """Return what the servers have for whoever makes the request; None without a view."""
+        return None if self._view is None else self._view.seen_by(PRINCIPAL.get()).content
+
+    def _needed(self, uri: str) -> ViewContent:
+        content = self.content()
+        if content is None or not content.names:
+            raise _no_resource(uri)
+        return content
+
+    async def _server_of(self, content: ViewContent, uri: str) -> str:
+        """Return the server of a resource; one that nobody lists is the only server's that has any."""
+        try:
+            with _unaccompanied():
+                return await content.server_of(uri)
+        except ResourceNotFoundError:
+            declared = {name: content.servers.capabilities(name) for name in content.names}
+            having = [name for name, each in declared.items() if each is not None and "resources" in each]
+            if len(having) != 1:
+                raise
+            return having[0]
+
+    async def _asked(
+        self, content: ViewContent, server: str, method: str, params: Mapping[str, Any], subject: str
+    ) -> dict[str, Any]:
+        payload = {key: value for key, value in params.items() if key not in _OURS}
+
+        async def ask() -> dict[str, Any]:
+            admitted = content.admit(content.check(server), subject)
+            return await content.servers.request(admitted, method, payload, subject)
+
+        answer = await self._answered(ask)
+        return {**answer, "_meta": foreign_meta(answer)} if "_meta" in answer else answer
+
+    async def _answered(self, ask: Callable[[], Awaitable[_Item]]) -> _Item:
+        return await answered(ask if self._logins is None else partial(self._logins.answered, ask))
+
+    def _read_kept(self, uri: str) -> dict[str, Any]:
+        found = None if self._kept is None else self._kept.read(uri)
+        if found is None:
+            shown = uri[:_MAX_SHOWN]
+            message = f"nothing is kept at {shown!r}, or not any more; run again only what changes nothing"
+            raise MCPError(mcp_types.INVALID_PARAMS, message, {"uri": shown})
+        if isinstance(found.data, str):
+            held = {"text": found.data}
+        else:
+            held = {"blob": b64encode(found.data).decode()}
+        contents = [{"uri": uri, "mimeType": found.mime_type, **held}]
+        return {"contents": contents, "ttlMs": _KEPT_FRESH, "cacheScope": "private"}
+
+    def _name(self, prompt: Prompt) -> str:
+        is_sole = self._view is not None and sole_source(self._view.settings) == prompt.server
+        return prompt.name if is_sole else public_name(mend_name(prompt.server), prompt.name)
+
+    async def _prompt(self, content: ViewContent, name: str) -> tuple[str, str]:
+        """Return the server and the own name of a prompt.
+
+        Raises:
+            MCPError: there is none of this name.
+        """
+        sole = None if self._view is None else sole_source(self._view.settings)
+        if sole is not None and sole in content.names:
+            return sole, name
+        parts = split_name(name)
+        if parts is not None:
+            server = next((each for each in content.names if mend_name(each) == parts[0]), None)
+            if server is None:
+                raise _no_prompt(name)
+            return server, parts[1]
+        for max_age in (LIST_MAX_AGE, 0.0):
+            with _unaccompanied():
+                prompts = await content.prompts(max_age)
+            for each in prompts:
+                if self._name(each) == name:
+                    return each.server, each.name
+        raise _no_prompt(name)
+
+
+@contextmanager
+def _unaccompanied() -> Iterator[None]:
+    """Ask servers for lists in nobody's name: what a client answers is for the request that it makes."""
+    token = CLIENT.set(None)
+    try:
+        yield
+    finally:
+        CLIENT.reset(token)
+
+
+async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
+    """Return what a server answers.
+
+    Raises:
+        MCPError: it answered with an error, which is passed on, or does not answer.
+    """
+    try:
+        return await ask()
+    except ResourceNotFoundError as error:
+        raise _no_resource(error.uri) from error
+    except RequestRefusedError as error:
+        cause = error.__cause__
+        if isinstance(cause, MCPError):
+            raise passed_error(cause) from error
+        raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(str(error))) from error
+    except LoginRequiredError as error:
+        shown = LoginRequiredError(error.server, hide_secrets(error.reason), url=error.url)
+        raise MCPError(mcp_types.INTERNAL_ERROR, str(shown), explain(shown)) from error
+    except PromptNotFoundError as error:
+        raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error
+    except ToolcribError as error:
+        raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(str(error))) from error
+
+
+def _no_resource(uri: str) -> MCPError:
+    shown = uri[:_MAX_SHOWN]
+    return MCPError(mcp_types.INVALID_PARAMS, f"no server has a resource {shown!r}", {"uri": shown})
+
+
+def _no_prompt(name: str) -> MCPError:
+    return MCPError(mcp_types.INVALID_PARAMS, f"no server has a prompt {name[:_MAX_SHOWN]!r}")

@@ -1,0 +1,83 @@
+"""Lists of resources and prompts as clients page through them, and the addresses that stand in them."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+import mcp_types
+from mcp.shared.exceptions import MCPError
+
+from toolcrib.errors import InvalidCursorError
+from toolcrib.gateway.identity.principals import bind_cursor, check_cursor
+
+__all__ = ["ROUTE", "addressed", "page", "route", "routed", "written"]
+
+ROUTE = "toolcrib://servers/"
+"""How the address of a resource begins that an earlier server has too; its server and own address follow."""
+_OWN = "toolcrib://"
+"""How the addresses begin that this gateway gives."""
+_PAGE = 1000
+"""How many tools, resources or prompts one page of a list has."""
+_Item = TypeVar("_Item")
+
+
+def page(
+    key: str,
+    items: Mapping[str, _Item],
+    params: Mapping[str, Any],
+    entry: Callable[[str, _Item], Any] = lambda _, item: item,
+) -> dict[str, Any]:
+    """Return a page of a list by names, after the item that a cursor names.
+
+    Raises:
+        MCPError: the list has no such item, or not any more; or the cursor is another principal's.
+    """
+    start, cursor, names = 0, params.get("cursor"), list(items)
+    if cursor is not None:
+        try:
+            start = names.index(urlsafe_b64decode(check_cursor(str(cursor)).encode()).decode()) + 1
+        except ValueError as error:
+            reason = error.reason if isinstance(error, InvalidCursorError) else "the list has no such item"
+            message = f"no such page: {reason}; ask without a cursor"
+            raise MCPError(mcp_types.INVALID_PARAMS, message) from None
+    part = names[start : start + _PAGE]
+    result: dict[str, Any] = {key: [entry(name, items[name]) for name in part]}
+    if start + _PAGE < len(names):
+        result["nextCursor"] = bind_cursor(urlsafe_b64encode(part[-1].encode()).decode())
+    return result
+
+
+def written(field: str, name: str, item: Any) -> dict[str, Any]:
+    """Return a resource, a template or a prompt as MCP lists it, under a name."""
+    return item if isinstance(item, dict) else item.to_json(without={"server"}) | {field: name}
+
+
+def addressed(field: str, listed: Sequence[Any]) -> dict[str, Any]:
+    """Return resources or templates by their addresses here; of two that a server lists alike, the first.
+
+    An address that another server lists before, or that is this gateway's own, names its server.
+    """
+    found: dict[str, Any] = {}
+    for each in listed:
+        own = getattr(each, field)
+        is_anothers = own in found and found[own].server != each.server
+        found.setdefault(routed(each.server, own) if is_anothers or own.startswith(_OWN) else own, each)
+    return found
+
+
+def routed(server: str, uri: str) -> str:
+    """Return the address of a resource of a server among those of others.
+
+    >>> routed("notes", "file:///a.txt"), route("toolcrib://servers/notes/file:///a.txt")
+    ('toolcrib://servers/notes/file:///a.txt', ('notes', 'file:///a.txt'))
+    """
+    return f"{ROUTE}{quote(server, safe='')}/{uri}"
+
+
+def route(uri: str) -> tuple[str | None, str]:
+    """Return the server that an address names, if any, and the server's own address."""
+    if not uri.startswith(ROUTE):
+        return None, uri
+    server, _, own = uri.removeprefix(ROUTE).partition("/")
+    return unquote(server), own

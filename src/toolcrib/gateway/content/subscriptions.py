@@ -1,0 +1,164 @@
+"""The resources whose changes clients want to hear of, in both eras of the protocol."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio.lowlevel
+from mcp.server.connection import Connection
+from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ServerEvent
+from mcp.shared.exceptions import MCPError
+
+from toolcrib.errors import LimitExceededError
+from toolcrib.execution import Principal
+from toolcrib.execution.mcp.change_listener import MAX_WATCHED
+from toolcrib.execution.mcp.config import ContentChange
+from toolcrib.gateway.clients.input_requests import limit_error
+from toolcrib.gateway.content.handlers import ContentHandlers
+from toolcrib.gateway.identity.principals import PRINCIPAL, Account, account_of
+from toolcrib.gateway.limits import share_of
+
+__all__ = ["ChangeBus", "Subscriptions"]
+
+Concerns = Callable[[Principal | None], bool]
+_LISTS: dict[str, tuple[ServerEvent, Callable[[Connection], Awaitable[None]]]] = {
+    "resources": (ResourcesListChanged(), Connection.send_resource_list_changed),
+    "prompts": (PromptsListChanged(), Connection.send_prompt_list_changed),
+}
+"""How streams and sessions are told that a list has changed."""
+
+
+@dataclass(eq=False, slots=True)
+class _Watched:
+    """A resource that one session or one stream hears of."""
+
+    uri: str
+    server: str
+    own: str
+    """Its address at its server."""
+    session: Connection | None
+    """None for a stream, which the bus of the endpoint notifies."""
+    stop: Callable[[], Awaitable[None]]
+    account: Account | None
+    """Whose it is."""
+    owner: Hashable | None
+    """Whose the resource is; None where it is everybody's."""
+
+
+class ChangeBus:
+    """Carries what has changed to the streams of those whom it concerns."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, tuple[Principal | None, Callable[[ServerEvent], None]]] = {}
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Have a listener hear what concerns whoever makes the request; returns what stops that."""
+        key = object()
+        self._listeners[key] = PRINCIPAL.get(), listener
+        return lambda: self._listeners.pop(key, None) and None
+
+    async def publish(self, event: ServerEvent, concerns: Concerns = lambda _: True) -> None:
+        """Have the listeners of those whom it concerns hear of something."""
+        for principal, listener in list(self._listeners.values()):
+            if concerns(principal):
+                listener(event)
+        await anyio.lowlevel.checkpoint()  # so that streams send what they have before there is more
+
+
+class Subscriptions:
+    """Has servers tell of the resources that clients subscribe to, for as long as those want it."""
+
+    def __init__(self, content: ContentHandlers, bus: ChangeBus) -> None:
+        self._content, self._bus = content, bus
+        self._watched: set[_Watched] = set()
+
+    async def subscribe(self, session: Connection, uri: str) -> None:
+        """Tell a session of a resource until it ends, or wants that no more.
+
+        Raises:
+            MCPError: there is no such resource, or its server does not tell of it.
+        """
+        if any(each.session is session and each.uri == uri for each in self._watched):
+            return
+        is_first = not any(each.session is session for each in self._watched)
+        await self._watch(uri, session)
+        if is_first:
+            session.exit_stack.push_async_callback(self._leave, session)
+
+    async def unsubscribe(self, session: Connection, uri: str) -> None:
+        """Tell a session of a resource no more."""
+        await self._end(each for each in self._watched if each.session is session and each.uri == uri)
+
+    async def _leave(self, session: Connection) -> None:
+        await self._end(each for each in self._watched if each.session is session)
+
+    @asynccontextmanager
+    async def stream(self, uris: Iterable[str]) -> AsyncIterator[list[str]]:
+        """Have servers tell of resources for the length of the block, and give those of which they do."""
+        watched: list[_Watched] = []
+        try:
+            for uri in uris:
+                try:
+                    watched.append(await self._watch(uri, None))
+                except MCPError:  # it is left out of those that are acknowledged
+                    continue
+            yield [each.uri for each in watched]
+        finally:
+            await self._end(watched)
+
+    def notifications(
+        self, changes: Iterable[ContentChange], sessions: Mapping[Connection, Principal]
+    ) -> Iterator[Callable[[], Awaitable[None]]]:
+        """Yield what tells sessions and streams of changes: of those of one person, that person's alone."""
+        updated: dict[tuple[Connection | None, str, Hashable | None], ContentChange] = {}
+        lists: dict[str, list[ContentChange]] = {"resources": [], "prompts": []}
+        for change in changes:
+            if change.kind == "updated":
+                updated |= {(*found, change.owner): change for found in self._concerned(change)}
+            else:
+                lists[change.kind].append(change)
+        for kind, changed in lists.items():
+            concerns = partial(self._concerns, changed)
+            event, send = _LISTS[kind]
+            for session, principal in sessions.items():
+                if concerns(principal):
+                    yield partial(send, session)
+            if changed:
+                yield partial(self._bus.publish, event, concerns)
+        for (watcher, uri, _), change in updated.items():
+            if watcher is not None:
+                yield partial(watcher.send_resource_updated, uri)
+            else:
+                yield partial(self._bus.publish, ResourceUpdated(uri), partial(self._concerns, [change]))
+
+    def _concerns(self, changes: Iterable[ContentChange], principal: Principal | None) -> bool:
+        return any(
+            each.owner is None or each.owner == self._content.person_key(each.server, principal)
+            for each in changes
+        )
+
+    def _concerned(self, change: ContentChange) -> Iterator[tuple[Connection | None, str]]:
+        """Yield the sessions to tell of a changed resource, None for streams, and which address to tell."""
+        uri = change.uri or ""
+        for each in self._watched:
+            is_part = uri == each.own or uri.startswith(f"{each.own.rstrip('/')}/")
+            if (each.server, each.owner) == (change.server, change.owner) and is_part:
+                yield each.session, each.uri + uri.removeprefix(each.own)
+
+    async def _watch(self, uri: str, session: Connection | None) -> _Watched:
+        server, own = await self._content.route(uri)
+        account, owner = account_of(PRINCIPAL.get()), self._content.person_key(server, PRINCIPAL.get())
+        taken = sum(each.server == server and each.account == account for each in self._watched)
+        if taken >= share_of(MAX_WATCHED, account):
+            reason = f"{taken} resources of {server!r} are watched for you already; unsubscribe from some"
+            raise limit_error(LimitExceededError("watched_resources", reason))
+        stop = await self._content.watch(server, own)
+        watched = _Watched(uri, server, own, session, stop, account, owner)
+        self._watched.add(watched)
+        return watched
+
+    async def _end(self, watched: Iterable[_Watched]) -> None:
+        for each in list(watched):
+            self._watched.discard(each)
+            await each.stop()

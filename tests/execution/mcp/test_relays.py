@@ -1,0 +1,135 @@
+"""What servers ask while a request of ours runs, and outside of one."""
+
+from typing import Any
+
+import anyio
+import pytest
+from execution.mcp.calling import call
+from execution.mcp.web import serving
+from mcp import MCPError
+from servers.asking import Asking, HandshakeOnly
+from waiting import until
+
+from toolcrib.execution.mcp import McpServers
+from toolcrib.execution.mcp.content import ServerContent
+from toolcrib.execution.mcp.relays import CLIENT, RelayedCall, RunningCalls
+from toolcrib.execution.records import Call
+from toolcrib.model import McpBackend, Tool
+
+pytestmark = [pytest.mark.anyio, pytest.mark.untraced]
+ANSWERS: dict[str, dict[str, Any]] = {
+    "elicitation/create": {"action": "accept", "content": {"name": "Ada"}},
+    "roots/list": {"roots": [{"uri": "file:///work"}]},
+}
+
+
+async def answer(_: Any, requests: dict[str, Any]) -> dict[str, Any]:
+    return {key: ANSWERS[request["method"]] for key, request in requests.items()}
+
+
+async def test_between_requests_there_is_nobody_to_ask() -> None:
+    with pytest.raises(MCPError, match="roots/list cannot be passed on: no request of a client runs"):
+        await RunningCalls().answer("roots/list", None)
+
+
+@pytest.mark.parametrize("handshake", [True, False], ids=["handshake", "stateless"])
+async def test_a_program_answers_what_servers_ask_of_calls_and_prompts(*, handshake: bool) -> None:
+    app: Any = Asking().server.streamable_http_app()
+    with serving(HandshakeOnly(app) if handshake else app) as url:
+        async with McpServers({"one": {"url": f"{url}/mcp"}}, on_input=answer) as servers:
+            found = await call(servers, "roots")
+            assert found.structured == "file:///work"
+            assert found.is_personal
+            assert not (await call(servers, "count")).is_personal
+            prompt = await ServerContent(servers).prompt("one", "greet", {})
+            assert prompt.messages[0]["content"]["text"] == "accept Ada"
+
+
+@pytest.mark.parametrize("handshake", [True, False], ids=["handshake", "stateless"])
+async def test_a_server_that_nobody_answers_is_not_told_that_it_can_ask(*, handshake: bool) -> None:
+    asking = Asking()
+    app: Any = asking.server.streamable_http_app()
+    with serving(HandshakeOnly(app) if handshake else app) as url:
+        async with McpServers({"one": {"url": f"{url}/mcp"}}) as servers:
+            await call(servers, "count")
+    declared = asking.sessions[0].client_capabilities
+    assert (declared.roots, declared.sampling, declared.elicitation) == (None, None, None)
+
+
+class Peer:
+    """A client that is asked for nothing."""
+
+    def __init__(self, peer: object) -> None:
+        self.peer = peer
+        self.log_level = None
+
+
+def relayed(on_input: Any, peer: str) -> RelayedCall:
+    tool = Tool(name="t", namespace="s", input_schema={"type": "object"})
+    made = Call(tool=tool, args={}, backend=McpBackend(server_name="s"))
+    return RelayedCall(made, on_input, client=Peer(peer))  # type: ignore[arg-type]
+
+
+async def test_a_server_that_asks_without_end_is_refused_beyond_so_many_questions_at_once() -> None:
+    asked, refused, go_on = list[str](), list[str](), anyio.Event()
+
+    async def wait(_: Any, requests: dict[str, Any]) -> dict[str, Any]:
+        asked.extend(requests)
+        await go_on.wait()
+        return {key: {} for key in requests}
+
+    calls = RunningCalls()
+
+    async def ask() -> None:
+        try:
+            await calls.answer("sampling/createMessage", {})
+        except MCPError as error:
+            refused.append(str(error))
+
+    running = relayed(wait, "ann")
+    calls.begin(running)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(1_000):
+            tasks.start_soon(ask)
+        await until(lambda: len(asked) + len(refused) == 1_000)
+        assert (len(asked), len(set(refused))) == (16, 1)
+        go_on.set()
+    await ask()
+    assert len(asked) == 17
+    calls.finish(running)
+
+
+async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another_client() -> None:
+    """On a pipe nothing says which call a question is about: one that comes late may be another client's."""
+    clock, asked = [0.0], list[str]()
+
+    async def note(_: Any, requests: dict[str, Any]) -> dict[str, Any]:
+        asked.append(str(CLIENT.get() and CLIENT.get().peer))
+        return {key: ANSWERS[request["method"]] for key, request in requests.items()}
+
+    def running(peer: str) -> RelayedCall:
+        return relayed(note, peer)
+
+    calls = RunningCalls(clock=lambda: clock[0])
+
+    async def begin(call: RelayedCall) -> None:
+        calls.begin(call)
+        call.token = None
+
+    async def asking(call: RelayedCall) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(begin, call)
+        await calls.answer("roots/list", None)
+
+    ann, bob = running("ann"), running("bob")
+    await asking(ann)
+    calls.finish(ann, answered=False)
+    with pytest.raises(MCPError, match="requests of several clients run"):
+        await asking(bob)
+    calls.finish(bob)
+    await asking(again := running("ann"))
+    calls.finish(again)
+    clock[0] = 61
+    await asking(later := running("bob"))
+    calls.finish(later)
+    assert asked == ["ann", "ann", "bob"]

@@ -1,0 +1,35 @@
+"""What passes through the gateway between a server and the client of a call; the table of the docs is made of it."""
+
+from dataclasses import dataclass
+
+__all__ = ["ERAS", "RELAYS", "Relay"]
+
+ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
+"""The last revision of each era, and how the client of the SDK is told to speak it."""
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Something that a server asks or tells while a call runs."""
+
+    what: str
+    """What it is, for people."""
+    tool: str
+    """The tool of the server that does it."""
+    gives: str
+    """What the tool gives where it crosses."""
+    older: str
+    """How it goes in the era of the handshake."""
+    newer: str
+    """How it goes in the stateless era."""
+
+
+RELAYS = (
+    Relay("sampling", "sample", "Hi", "`sampling/createMessage`", "`input_required`"),
+    Relay("elicitation, a form", "form", "accept Ada", "`elicitation/create`", "`input_required`"),
+    Relay("elicitation, a page to visit", "url", "accept", "`elicitation/create`", "`input_required`"),
+    Relay("roots", "roots", "file:///work", "`roots/list`", "`input_required`"),
+    Relay("progress", "count", "done", "`notifications/progress`", "the same, on the answer's stream"),
+    Relay("log messages", "log", "done", "from `logging/setLevel` on", "from the request's `logLevel` on"),
+    Relay("cancellation", "wait", "", "`notifications/cancelled`", "the same; over HTTP, hanging up"),
+)

@@ -1,0 +1,116 @@
+"""What holds for every call through a gateway, whether clients see the meta-tools or the tools themselves."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+import pytest
+from gateway.passing import ERAS, whole
+from mcp import Client
+from waiting import until
+
+from toolcrib.execution import Request, Rule
+from toolcrib.execution.policy import Rules
+from toolcrib.gateway import Gateway
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("era", ERAS),
+    pytest.mark.parametrize("expose", ["meta", "all", "auto"]),
+]
+
+
+class Face:
+    """A client of a gateway over one server, which calls its tools in the way of what it sees."""
+
+    def __init__(self, gateway: Gateway, client: Client, expose: str) -> None:
+        self.gateway, self._client, self._expose = gateway, client, expose
+
+    async def run(self, tool: str, **args: Any) -> mcp_types.CallToolResult:
+        """Return the result of a call."""
+        if self._expose == "meta":
+            return await self._client.call_tool("run_tool", {"tool_id": f"whole:{tool}", "args": args})
+        return await self._client.call_tool(tool, args)
+
+    async def code(self, tool: str, **args: Any) -> str:
+        """Return the code of the error that a call ends with."""
+        result = await self.run(tool, **args)
+        assert result.is_error, result
+        if self._expose == "meta":
+            return str((result.structured_content or {})["error"]["code"])
+        return str((result.meta or {})["toolcrib/error"]["code"])
+
+
+@asynccontextmanager
+async def shown(
+    era: str, expose: Any, *, config: dict[str, Any] | None = None, policy: Any = None, **options: Any
+) -> AsyncIterator[Face]:
+    settings = {"servers": {"whole": whole()}, **(config or {})}
+    async with Gateway(settings, expose=expose, policy=policy) as gateway:
+        await gateway.crib.namespaces()
+        async with Client(gateway.endpoint(), mode=ERAS[era], **options) as client:  # type: ignore[arg-type]
+            yield Face(gateway, client, expose)
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+async def test_a_destructive_tool_runs_only_when_the_user_agrees(era: str, expose: str, agrees: bool) -> None:
+    questions: list[str] = []
+
+    async def answer(_: Any, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+        questions.append(params.message)
+        return mcp_types.ElicitResult(action="accept", content={"confirm": agrees})
+
+    async with shown(era, expose, elicitation_callback=answer) as face:
+        if agrees:
+            assert not (await face.run("erase")).is_error
+        else:
+            assert await face.code("erase") == "denied"
+        await face.run("repeat", word="harmless")
+    assert len(questions) == 1
+    assert "whole:erase" in questions[0]
+
+
+async def test_a_policy_refuses_calls(era: str, expose: str) -> None:
+    def policy(request: Request) -> str | None:
+        return "not on Sundays" if request.tool.name == "repeat" else None
+
+    async with shown(era, expose, policy=policy) as face:
+        assert await face.code("repeat") == "denied"
+
+
+async def test_a_deadline_ends_calls(era: str, expose: str) -> None:
+    async with shown(era, expose, config={"timeout": 0.5}) as face:
+        assert await face.code("wait") == "timeout"
+
+
+async def test_a_call_is_written_down_and_counted(era: str, expose: str, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    async with shown(era, expose, config={"audit": {"path": str(path)}}) as face:
+        await face.run("repeat", word="hello")
+        await until(lambda: path.exists() and path.read_text().count("\n") >= 1, "the call is written")
+        text, _ = face.gateway.metrics()
+    line = json.loads(path.read_text().splitlines()[0])
+    assert "whole:repeat" in str(line)
+    assert 'toolcrib_calls_total{namespace="whole",outcome="ok"} 1.0' in text.decode()
+
+
+async def test_the_audit_names_the_rule_of_a_policy_that_the_program_gives(
+    era: str, expose: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    policy = Rules([Rule(name="everybody", effect="allow")])
+    async with shown(era, expose, policy=policy, config={"audit": {"path": str(path)}}) as face:
+        await face.run("repeat", word="hello")
+        await until(lambda: path.exists() and path.read_text().count("\n") >= 1, "the call is written")
+    assert json.loads(path.read_text().splitlines()[0])["toolcrib.policy.rule"] == "everybody"
+
+
+async def test_a_result_carries_a_receipt_of_tokens(era: str, expose: str) -> None:
+    async with shown(era, expose) as face:
+        receipt = ((await face.run("repeat", word="hello")).meta or {})["toolcrib/tokens"]
+    assert receipt["direct"] > 0
+    assert receipt["response"] > 0
+    assert (receipt["surface"] == receipt["direct"]) is (expose != "meta")

@@ -1,0 +1,71 @@
+"""How long lists of servers are fresh, and for whom, through a gateway."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway.passing import asked, joined, whole
+from waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+FRESH = Path(__file__).parent.parent / "servers" / "fresh.py"
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+HOUR = 3_600_000
+
+
+def fresh(ttl: int, scope: str) -> dict[str, Any]:
+    """Return how a server is started that says how long its lists are fresh, and for whom."""
+    args = ["-S", "-I", str(FRESH), str(ttl), scope]
+    return {"command": sys.executable, "args": args, "start_timeout": PATIENCE}
+
+
+async def said(client: Any, method: str) -> tuple[int, str, str]:
+    """Return how long a list is fresh, for whom, and the name of its last item."""
+    answer = await asked(client, method)
+    return answer["ttlMs"], answer["cacheScope"], answer[LISTS[method]][-1]["name"]
+
+
+@pytest.mark.parametrize("method", LISTS)
+async def test_a_list_says_for_how_long_its_server_says_that_it_is_fresh(method: str) -> None:
+    async with joined("stateless", {"one": fresh(HOUR, "public")}) as client:
+        first, again = [await said(client, method) for _ in range(2)]
+    assert HOUR - 1000 * PATIENCE < again[0] <= first[0] <= HOUR
+    assert (first[1], first[2], again[2]) == ("public", "listed_1", "listed_1")
+
+
+@pytest.mark.parametrize("method", LISTS)
+async def test_a_list_that_is_stale_at_once_is_asked_for_each_time(method: str) -> None:
+    async with joined("stateless", {"one": fresh(0, "private")}) as client:
+        found = [await said(client, method) for _ in range(3)]
+    assert [each[:2] for each in found] == [(0, "private")] * 3
+    first, second, third = [int(each[2].removeprefix("listed_")) for each in found]
+    assert first < second < third  # a listing of the gateway's own may come between
+
+
+async def test_lists_of_several_servers_are_as_fresh_as_the_one_that_is_stale_first() -> None:
+    servers = {"one": fresh(HOUR, "public"), "two": fresh(30_000, "private"), "three": whole()}
+    async with joined("stateless", servers) as client:
+        ttl, scope, _ = await said(client, "tools/list")
+        listed, _, _ = await said(client, "resources/list")
+    assert 0 < ttl <= 30_000
+    assert 0 < listed <= 30_000
+    assert scope == "private"
+
+
+async def test_what_rules_show_to_one_principal_is_kept_for_no_other() -> None:
+    rules = {"policy": [{"name": "all", "effect": "allow"}]}
+    async with joined("stateless", {"one": fresh(HOUR, "public")}, config=rules) as client:
+        scopes = [(await said(client, method))[1] for method in LISTS]
+    assert scopes == ["private"] * 4
+
+
+async def test_the_meta_tools_are_as_fresh_as_ever() -> None:
+    async with joined("stateless", {"one": fresh(0, "public")}, expose="meta") as client:
+        ttl, scope, _ = await said(client, "tools/list")
+    assert (ttl, scope) == (60_000, "private")
