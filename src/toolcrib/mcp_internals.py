@@ -4,6 +4,7 @@ No other module may use a private name of the SDK. `docs/decisions.md` says why 
 move to another version.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -73,9 +74,33 @@ def connection_of(session: ServerSession) -> Connection:
     return session._connection  # noqa: SLF001 - the SDK shows handlers no more of it
 
 
+class _Incoming:
+    """Hands messages to the server of a session; where it has just ended, the streams of its requests do too.
+
+    The SDK would log a traceback, and answer a second time.
+    """
+
+    def __init__(self, transport: StreamableHTTPServerTransport, writer: Any) -> None:
+        self._transport = transport
+        self._writer = writer
+
+    async def send(self, message: Any) -> None:
+        """Send a message, or close the streams of all requests."""
+        try:
+            await self._writer.send(message)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._transport.terminate()
+
+    async def aclose(self) -> None:
+        """Send no more."""
+        await self._writer.aclose()
+
+
 class SessionTransport(StreamableHTTPServerTransport):
     """The SDK's transport of one session, with POST requests that a subclass may answer itself."""
 
+    account: tuple[str | None, str | None] | None = None
+    """Whose it is, by issuer and subject; None for nobody in particular."""
     _outgoing: Any = None
 
     async def answer(self, request: Request, send: Send) -> bool:
@@ -87,6 +112,8 @@ class SessionTransport(StreamableHTTPServerTransport):
         """Give the streams that the server reads from and writes to."""
         async with super().connect() as streams:
             self._outgoing = streams[1]
+            incoming: Any = _Incoming(self, self._read_stream_writer)
+            self._read_stream_writer = incoming
             yield streams
 
     @asynccontextmanager
@@ -108,9 +135,7 @@ class SessionTransport(StreamableHTTPServerTransport):
         )
         with streams[0], streams[1]:
             try:
-                # Where the session has ended, so has the stream.
-                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await writer.send(SessionMessage(call, metadata=metadata))
+                await writer.send(SessionMessage(call, metadata=metadata))
                 yield streams[1]
             finally:
                 self._request_streams.pop(key, None)
@@ -168,24 +193,43 @@ class SessionManagerBase(StreamableHTTPSessionManager):
         """Whether there are as many sessions as there may be."""
         return self.max_sessions is not None and len(self._server_instances) >= self.max_sessions
 
+    @property
+    def has_idle(self) -> bool:
+        """Whether a session could go for a newcomer: one that has no request in flight."""
+        return bool(self._idle())
+
     def end_idlest(self) -> bool:
-        """End the session that was not used for longest, and return whether one was idle."""
-        idle = [
-            (session.idle_scope.deadline, session_id)
-            for session_id, session in self._server_instances.items()
-            if session.idle_scope is not None and not session._requests_in_flight  # noqa: SLF001 - the SDK shows no more of it
-        ]
+        """End the session that was not used for longest, of whoever has most; return whether one was idle."""
+        idle = self._idle()
         if not idle:
             return False
-        _, session_id = min(idle)
+        accounts = {name: getattr(each, "account", None) for name, each in self._server_instances.items()}
+        counts = Counter(accounts.values())
+        _, session_id = min(idle, key=lambda each: (-counts[accounts[each[1]]], each))
         scope = self._server_instances.pop(session_id).idle_scope
         if scope is not None:
             scope.cancel()  # which the SDK takes for the end of its patience
         return True
 
+    def _idle(self) -> list[tuple[float, str]]:
+        """Return the sessions that nothing is asked of, each after the moment at which it would end."""
+        return [
+            (session.idle_scope.deadline, session_id)
+            for session_id, session in self._server_instances.items()
+            if session.idle_scope is not None and not session._requests_in_flight  # noqa: SLF001 - the SDK shows no more of it
+        ]
+
+    def make_room(self) -> None:
+        """End a session where there are as many as there may be; a newcomer is about to be admitted."""
+        raise NotImplementedError
+
     def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
+        if self.is_full:
+            self.make_room()
         admitted = super()._admit_session(requestor)
         if admitted is not None and admitted.mcp_session_id is not None:
             session_id = admitted.mcp_session_id
-            admitted = self._server_instances[session_id] = self.make_session(session_id)
+            session = self._server_instances[session_id] = self.make_session(session_id)
+            session.account = requestor and (requestor["issuer"], requestor["subject"])
+            return session
         return admitted

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from toolcrib.errors import Problem, ToolcribError
 from toolcrib.model.plain import walk
 
-__all__ = ["HIDDEN", "hide_secrets", "host_of", "is_public", "said_by", "scrub"]
+__all__ = ["HIDDEN", "error_text", "hide_secrets", "host_of", "is_public", "scrub"]
 
 _MAX_LENGTH = 2000
 _MAX_VALUES, _MAX_NAMED, _MAX_NAME = 10_000, 200, 500
@@ -93,10 +93,10 @@ them rather than replaces them has to let those pass.
 """
 
 
-def said_by(error: BaseException, args: Any = None) -> str:
+def error_text(error: BaseException, args: Any = None) -> str:
     """Return what an exception says in words that may be shown to a model.
 
-    >>> said_by(FileNotFoundError(2, "No such file or directory", "/home/anna/.config/key"))
+    >>> error_text(FileNotFoundError(2, "No such file or directory", "/home/anna/.config/key"))
     "FileNotFoundError: [Errno 2] No such file or directory: '<path>'"
     """
     try:

@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,3 +177,14 @@ def test_verbs_and_options_are_completed(
     with pytest.raises(SystemExit):
         app([], prog_name="toolcrib")
     assert offered in capsys.readouterr().out
+
+
+def test_the_demo_says_that_it_leaves_out_the_configuration_and_its_rules(
+    toolcrib: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rules = '[[policy]]\nname = "nothing"\neffect = "deny"\n'
+    (tmp_path / "toolcrib.toml").write_text(rules, encoding="utf-8")
+    assert "--demo leaves out" in toolcrib("list", "--demo").stderr
+    named = toolcrib("list", "--demo", "--config", "toolcrib.toml")
+    assert "leaves out" not in named.stderr

@@ -29,8 +29,8 @@ def test_the_final_value_and_each_step_are_told_apart(toolcrib: Any, steps: Any)
     assert ran.exit_code == 0
     assert json.loads(ran.stdout) == {"number": 1, "text": "twelve"}
     assert [line.split("  ")[:2] for line in ran.stderr.splitlines()] == [
-        ["1. sum", "ok"],
-        ["2. notes:add", "ok"],
+        ["0. sum", "ok"],
+        ["1. notes:add", "ok"],
     ]
 
 
@@ -84,8 +84,8 @@ def test_a_step_that_fails_ends_the_chain_with_what_was_done(toolcrib: Any, step
     broken = [STEPS[0], {"toolId": "math:evaluate", "args": {"expression": "1/0"}}]
     ran = toolcrib("chain", steps(broken), "--demo")
     assert ran.exit_code == 1
-    assert "1. sum  ok" in ran.stderr
-    assert "2. math:evaluate  failed" in ran.stderr
+    assert "0. sum  ok" in ran.stderr
+    assert "1. math:evaluate  failed" in ran.stderr
     assert "error: step /1 failed: " in ran.stderr
     told = toolcrib("chain", steps(broken), "--demo", "--json")
     assert told.exit_code == 1

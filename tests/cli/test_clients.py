@@ -69,7 +69,44 @@ def test_what_is_taken_over_and_will_not_work_is_told(
     moved = toolcrib("install", "cursor", "--replace")
     assert moved.stdout.startswith("moved good, off, unset, gone into ")
     assert "'gone' will not work: there is no program" in moved.stderr
-    assert "doctor` starts each of them" in moved.stderr
+    assert "toolcrib.toml` starts each of them" in moved.stderr
+
+
+def test_the_advice_after_an_import_is_about_the_file_that_was_changed(
+    toolcrib: Any, user: Path, home: Path
+) -> None:
+    put(user / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    doctor = f"`{this_command()} doctor"
+    assert f"{doctor}` starts" in toolcrib("import", "cursor").stderr
+    assert (
+        f"{doctor} --config {home / 'toolcrib.toml'}` starts" in toolcrib("import", "cursor", "--user").stderr
+    )
+
+
+def test_everything_that_keeps_a_server_from_working_is_told_at_once(
+    toolcrib: Any, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
+    both = {"command": "no-such-program", "env": {"TOKEN": "${NO_SUCH_TOKEN}"}}
+    put(user / ".cursor" / "mcp.json", {"mcpServers": {"both": both}})
+    (problems,) = json.loads(toolcrib("import", "cursor", "--json").stdout)["problems"].values()
+    assert [word for each in problems for word in ("NO_SUCH_TOKEN", "no-such-program") if word in each] == [
+        "NO_SUCH_TOKEN",
+        "no-such-program",
+    ]
+
+
+def test_an_import_of_nothing_names_the_clients_that_are_here(toolcrib: Any, user: Path) -> None:
+    nothing = toolcrib("import")
+    assert (nothing.exit_code, "no client that we know has a file here" in nothing.stderr) == (2, True)
+    file = put(user / ".cursor" / "mcp.json", {"mcpServers": {}})
+    assert f"here are cursor ({file})" in toolcrib("import").stderr
+
+
+def test_a_variable_that_an_editor_would_ask_for_is_named_once(toolcrib: Any, tmp_path: Path) -> None:
+    servers = {"gh": {"command": sys.executable, "env": {"T": "${input:asked-for}"}}}
+    made = toolcrib("import", str(put(tmp_path / ".vscode" / "mcp.json", {"servers": servers})))
+    assert made.stderr.count("'ASKED_FOR'") == 1
 
 
 def test_a_file_is_imported_and_a_conflict_is_told(toolcrib: Any, tmp_path: Path, home: Path) -> None:
@@ -102,6 +139,21 @@ def test_the_servers_are_exported(toolcrib: Any, config: Any) -> None:
     assert "'web': Claude Desktop starts commands, and does not reach a url" in made.stderr
     facts = json.loads(toolcrib("export", "--to", "vscode", "--config", file, "--json").stdout)
     assert facts["servers"]["web"] == {"type": "http", "url": "https://example.com/mcp"}
+
+
+def test_an_exported_server_with_relative_paths_runs_where_it_did(toolcrib: Any, tmp_path: Path) -> None:
+    here = Path.cwd()
+    (here / "notes").mkdir()
+    servers = {"files": {"command": "x", "args": ["notes"]}, "other": {"command": "x", "args": ["-v"]}}
+    put(here / "mcp.json", {"mcpServers": servers})
+
+    def exported(*args: str) -> dict[str, str | None]:
+        made = json.loads(toolcrib("export", "--to", "cursor", "--json", *args).stdout)["servers"]
+        return {name: server.get("cwd") for name, server in made.items()}
+
+    assert exported() == {"files": str(here), "other": None}
+    assert exported("--output", str(tmp_path / "client.json")) == {"files": str(here), "other": None}
+    assert exported("--output", ".cursor/mcp.json") == {"files": None, "other": None}
 
 
 def test_an_export_goes_into_a_file_beside_what_is_there(toolcrib: Any, config: Any) -> None:
@@ -138,6 +190,9 @@ def test_an_installation_without_anything_to_serve_is_refused(toolcrib: Any) -> 
     made = toolcrib("install", "cursor", "--json")
     assert made.exit_code == 2
     assert "make one with `toolcrib add" in json.loads(made.stdout)["error"]["message"]
+    here = put(Path.cwd() / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    assert "--config, such as mcp.json of this folder" in toolcrib("install", "cursor").stderr
+    here.unlink()
     conflict = put(Path.cwd() / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     made = toolcrib("install", "claude", "--scope", "project")
     assert (made.exit_code, str(conflict) in made.stderr) == (2, True)

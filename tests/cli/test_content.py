@@ -1,21 +1,17 @@
 """The verbs `resources`, `read`, `prompts` and `prompt`."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-LIBRARY = Path(__file__).parent.parent / "servers" / "library.py"
+from servers.launch import library
 
 
 @pytest.fixture
 def ask(toolcrib: Any, config: Any) -> Callable[..., Any]:
-    path = config(
-        main={"command": sys.executable, "args": [str(LIBRARY), "main"]}, gone={"command": "/nowhere"}
-    )
+    path = config(main=library("main"), gone={"command": "/nowhere"})
     return lambda *words: toolcrib(*words, "--config", path)
 
 
@@ -59,3 +55,15 @@ def test_mistakes_have_their_exit_codes(ask: Any) -> None:
     assert ask("prompt", "main:review").exit_code == 1
     assert ask("read", "other://x").exit_code == 4
     assert ask("read", "library://main/catalogue", "--server", "nosuch").exit_code == 4
+
+
+def test_what_a_rule_denies_is_neither_listed_nor_read(toolcrib: Any, tmp_path: Path) -> None:
+    config = tmp_path / "toolcrib.toml"
+    main = "".join(f"{key} = {json.dumps(value)}\n" for key, value in library("main").items())
+    covers = '{name = "no covers", tools = ["main:library://main/cover"], effect = "deny"}'
+    config.write_text(f'policy = [{covers}, {{name = "the rest", effect = "allow"}}]\n[servers.main]\n{main}')
+    listed = json.loads(toolcrib("resources", "--json", "--config", str(config)).stdout)["resources"]
+    assert [each["uri"] for each in listed] == ["library://main/catalogue"]
+    refused = toolcrib("read", "library://main/cover", "--server", "main", "--config", str(config))
+    assert refused.exit_code != 0
+    assert "no covers" in refused.stderr

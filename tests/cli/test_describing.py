@@ -54,6 +54,15 @@ def test_a_tool_that_is_not_there_comes_with_the_one_that_may_be_meant(toolcrib:
     assert told.stderr == "error: no tool named 'math:evaluat'; did you mean 'math:evaluate'?\n"
 
 
+@pytest.mark.parametrize("verb", ["describe", "run"])
+def test_a_namespace_in_the_place_of_a_tool_is_recognised(toolcrib: Any, verb: str) -> None:
+    told = toolcrib(verb, "time", "--demo")
+    assert told.exit_code == 3
+    assert told.stderr.startswith(
+        "error: no tool named 'time'; it is a namespace, whose tools `toolcrib list --namespace time` lists"
+    )
+
+
 def test_a_tool_of_a_server_that_is_down_is_unavailable(toolcrib: Any, config: Any, little: Any) -> None:
     assert toolcrib("describe", "bad:tool", "--config", config(bad=little("fail"))).exit_code == 4
 

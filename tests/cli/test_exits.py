@@ -85,7 +85,7 @@ def test_the_last_words_of_a_server_are_told(capsys: Any) -> None:
     failed = BackendUnavailableError(tool_id="a:b", backend="mcp:a", reason="it exited")
     failed.__cause__ = ServerUnavailableError("a", "it exited", "the licence has expired")
     assert report(failed, as_json=False) == 4
-    told = "error: a:b: mcp:a is unavailable: it exited; its last words: the licence has expired\n"
+    told = "error: a:b: mcp:a is unavailable: it exited; its stderr ends with: the licence has expired\n"
     assert capsys.readouterr().err == told
 
 

@@ -12,12 +12,19 @@ OFF_TOPIC = "which composer gave his symphony the title Eroica"
 """A question that no tool of the demonstration answers, though one says a word of it."""
 
 
+def test_the_tool_that_is_judged_more_likely_comes_first_where_others_are_as_near(toolcrib: Any) -> None:
+    for question, first in (("read note", "notes:show"), ("show time", "time:current_time")):
+        found = json.loads(toolcrib("--demo", "--json", "search", question).stdout)["tools"]
+        assert found[0]["id"] == first
+        assert found[0]["confidence"] == max(each["confidence"] for each in found)
+
+
 def test_a_search_says_where_confidence_prefers_another_tool_than_the_first(toolcrib: Any) -> None:
-    told = toolcrib("--demo", "search", "read note")
+    told = toolcrib("--demo", "search", "length today")
     first, second, *_ = told.stdout.splitlines()[1:]
-    assert [first.split()[0], second.split()[0]] == ["notes:add", "notes:show"]
+    assert [first.split()[0], second.split()[0]] == ["math:convert_length", "time:days_between"]
     assert float(second.split()[1]) > 2 * float(first.split()[1])
-    assert "judged by itself notes:show is more likely to do it; see CONFIDENCE" in told.stderr
+    assert "judged by itself time:days_between is more likely to do it; see CONFIDENCE" in told.stderr
     assert "CONFIDENCE" not in toolcrib("--demo", "search", "convert miles to kilometres").stderr
 
 
@@ -33,6 +40,8 @@ def test_a_search_as_json_is_one_document(toolcrib: Any) -> None:
     found = json.loads(toolcrib("search", "miles to kilometres", "--json", "--demo", "--limit", "1").stdout)
     assert [tool["id"] for tool in found["tools"]] == ["math:convert_length"]
     assert {"score", "scoreType", "confidence", "shortDescription"} <= found["tools"][0].keys()
+    listed = json.loads(toolcrib("list", "--json", "--demo").stdout)["tools"]
+    assert all(str(tool).count(tool["shortDescription"]) == 1 for tool in [*found["tools"], *listed])
 
 
 @pytest.mark.parametrize("args", [["--namespace", "time"], ["--tag", "nosuch"]], ids=["namespace", "tag"])

@@ -13,10 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
-from servers.launch import alive, children
+from servers.launch import alive, children, command
 from waiting import PATIENCE, wait_until
 
 COMMAND = [sys.executable, "-m", "toolcrib.cli"]
+"""For what is about processes themselves; where only what the command does counts, it is forked: `command()`."""
 
 
 def test_the_command_runs_and_fails_with_its_exit_codes() -> None:
@@ -107,7 +108,7 @@ def test_a_failure_that_nobody_reads_keeps_its_exit_code() -> None:
 
 
 def test_a_damaged_catalogue_is_told_and_built_anew(tmp_path: Path, config: Any, little: Any) -> None:
-    asked = [*COMMAND, "list", "--config", config(text=little())]
+    asked = [*command(), "list", "--config", config(text=little())]
     home = {**os.environ, "TOOLCRIB_HOME": str(tmp_path / "home")}
     subprocess.run(asked, check=True, capture_output=True, env=home)
     (file,) = (tmp_path / "home").rglob("*.db")
@@ -121,7 +122,7 @@ def on_terminal(*args: str, typed: bytes = b"", code: int = 0) -> str:
     """Return what the command shows on a terminal."""
     ours, theirs = pty.openpty()
     environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "70"}
-    done = subprocess.Popen([*COMMAND, *args], stdout=theirs, stderr=theirs, stdin=theirs, env=environ)
+    done = subprocess.Popen([*command(), *args], stdout=theirs, stderr=theirs, stdin=theirs, env=environ)
     os.close(theirs)
     os.write(ours, typed)
     shown = b""
@@ -187,8 +188,11 @@ def test_serving_on_a_terminal_says_how_a_client_starts_the_same(tmp_path: Path)
     )
 
 
-def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output() -> None:
-    asked = [*COMMAND, "serve", "--demo"]
+@pytest.mark.parametrize(
+    "options", [[], pytest.param(["--json"], marks=pytest.mark.proof)], ids=["plain", "json"]
+)
+def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output(options: list[str]) -> None:
+    asked = [*COMMAND, "serve", "--demo", *options]
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -212,12 +216,14 @@ def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output() -
     assert [answer["id"] for answer in answers] == [1, 2]
     assert "It reaches tools of: math, notes, text, time." in answers[0]["result"]["instructions"]
     assert "search_tools" in [tool["name"] for tool in answers[1]["result"]["tools"]]
-    assert [rest, err, served.returncode] == [b"", b"", 0]
+    assert [rest, served.returncode] == [b"", 0]
+    told = [json.loads(line) for line in err.splitlines()]
+    assert [line["transport"] for line in told] == (["stdio"] if options else [])
 
 
-def serve_over_http(*args: str, **environ: str) -> list[str]:
+def serve_over_http(*args: str, program: list[str] | None = None, **environ: str) -> list[str]:
     """Return what `serve` tells until it is stopped, which must be all."""
-    asked = [*COMMAND, "serve", "--transport", "http", "--port", "0", *args]
+    asked = [*(program or command()), "serve", "--transport", "http", "--port", "0", *args]
     with subprocess.Popen(
         asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ}
     ) as served:
@@ -238,12 +244,12 @@ def serve_over_http(*args: str, **environ: str) -> list[str]:
     ids=["on the PATH", "not on the PATH"],
 )
 def test_the_command_to_try_works_in_the_shell_that_started_the_gateway(
-    is_on_path: bool, monkeypatch: pytest.MonkeyPatch
+    is_on_path: bool,
 ) -> None:
     script = Path(sys.executable).parent / "toolcrib"
-    monkeypatch.setitem(globals(), "COMMAND", [str(script)])
     path = f"{script.parent}:{os.defpath}" if is_on_path else os.defpath
-    line = next(line for line in serve_over_http("--demo", PATH=path) if "--demo search" in line)
+    served = serve_over_http("--demo", program=[str(script)], PATH=path)
+    line = next(line for line in served if "--demo search" in line)
     assert line.split()[0] == ("toolcrib" if is_on_path else str(script))
     tried = subprocess.run(line, shell=True, capture_output=True, text=True, check=True, env={"PATH": path})  # noqa: S602 - our own line
     assert "time:days_between" in tried.stdout
@@ -266,10 +272,16 @@ def test_serving_over_http_says_where_and_what_to_try() -> None:
     assert "secret-of-the-house" not in said
 
 
+def test_serving_with_named_tokens_shows_where_a_client_puts_its_own() -> None:
+    Path("toolcrib.toml").write_text(f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\n')
+    told = "".join(serve_over_http("--demo", "--config", "toolcrib.toml"))
+    assert '/mcp --header "Authorization: Bearer <your token>"\n' in told
+
+
 def test_serving_to_others_says_an_address_and_a_line_that_work_from_there() -> None:
     Path("toolcrib.toml").write_text('[gateway]\ntoken = "${MY_TOKEN}"\nallowed_hosts = ["crib.test"]\n')
     place = ["--transport", "http", "--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - it has a token
-    asked = [*COMMAND, "serve", "--config", "toolcrib.toml", *place]
+    asked = [*command(), "serve", "--config", "toolcrib.toml", *place]
     environ = {**os.environ, "MY_TOKEN": "secret-of-the-house"}
     with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True, env=environ) as served:
         assert served.stderr is not None
@@ -292,6 +304,24 @@ def test_serving_to_others_says_an_address_and_a_line_that_work_from_there() -> 
     assert "gateway.allowed_hosts" in told
 
 
+def test_serving_with_json_says_the_addresses_in_one_line() -> None:
+    asked = [*COMMAND, "serve", "--transport", "http", "--port", "0", "--demo", "--json"]
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as served:
+        assert served.stdout is not None
+        try:
+            told = json.loads(served.stdout.readline())
+            health = httpx.get(told["health"])
+            served.send_signal(signal.SIGINT)
+            out, err = served.communicate(timeout=PATIENCE)
+        finally:
+            served.kill()
+    assert [out, err, served.returncode] == ["", "", 0]
+    assert health.status_code == 200
+    assert told["tools"] > 0
+    assert told["url"] == told["health"].replace("/health", "/mcp")
+    assert sorted(told) == ["health", "metrics", "ready", "tools", "toolsets", "transport", "url"]
+
+
 @pytest.mark.proof
 def test_serving_nothing_says_so_and_shows_no_token() -> None:
     Path("toolcrib.toml").write_text('[gateway]\ntoken = "secret-of-the-house"\n')
@@ -302,7 +332,9 @@ def test_serving_nothing_says_so_and_shows_no_token() -> None:
 
 
 def test_serving_over_stdio_without_a_configuration_says_so() -> None:
-    done = subprocess.run([*COMMAND, "serve"], input=b"", capture_output=True, check=False, timeout=PATIENCE)
+    done = subprocess.run(
+        [*command(), "serve"], input=b"", capture_output=True, check=False, timeout=PATIENCE
+    )
     assert [done.returncode, done.stdout] == [0, b""]
     assert b"note: no configuration: " in done.stderr
     assert b"note: it serves 0 tools; " in done.stderr

@@ -55,6 +55,19 @@ def test_a_pair_is_text_where_the_tool_asks_for_text(toolcrib: Any) -> None:
     assert json.loads(toolcrib("run", "notes:add", "text=42", "--demo").stdout)["text"] == "42"
 
 
+def test_a_pair_is_the_text_of_a_file_after_an_at_sign(toolcrib: Any, tmp_path: Path) -> None:
+    file = tmp_path / "note.txt"
+    file.write_text('{"kept": "as text"}\n')
+    ran = toolcrib("run", "notes:add", f"text=@{file}", "--demo")
+    assert json.loads(ran.stdout)["text"] == '{"kept": "as text"}\n'
+    assert json.loads(toolcrib("run", "notes:add", 'text="@alice"', "--demo").stdout)["text"] == "@alice"
+    file.write_text("1")
+    counted = toolcrib("run", "text:count_words", "text=one one two", f"top=@{file}", "--demo")
+    assert json.loads(counted.stdout)["frequent"] == ["one"]
+    failed = toolcrib("run", "notes:add", "text=@alice", "--demo")
+    assert (failed.exit_code, "write it as JSON: '\"@alice\"'" in failed.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -172,7 +172,8 @@ def test_a_server_runs_in_the_folder_of_its_file(toolcrib: Any, tmp_path: Path) 
     assert "cwd" not in file.read_text()
     ran = toolcrib("run", "text:shout", "--args", '{"text": "a"}', "--config", str(file), "--json")
     assert json.loads(ran.stdout)["structured"] == {"result": "A"}
-    assert "cwd" not in toolcrib("export", "--to", "cursor", "--config", str(file)).stdout
+    exported = json.loads(toolcrib("export", "--to", "cursor", "--config", str(file)).stdout)
+    assert exported["mcpServers"]["text"]["cwd"] == str(project)  # a client starts it somewhere else
     again = toolcrib("import", str(file), "--config", str(file))
     assert "'text' is left out" not in again.output
 

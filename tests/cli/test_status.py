@@ -1,7 +1,10 @@
 """The verb `status`."""
 
 import json
+import re
 from typing import Any
+
+import pytest
 
 
 def test_the_status_shows_servers_catalogue_and_tokens(
@@ -15,7 +18,7 @@ def test_the_status_shows_servers_catalogue_and_tokens(
     assert f"kept in {home}" in told.stdout
     assert ["good", "answered", "stdio", "5"] in lines
     assert "bad   failed" in told.stdout
-    assert "its last words: the licence has expired" in told.stdout
+    assert "its stderr ends with: the licence has expired" in told.stdout
     assert "for all definitions" in told.stdout
 
 
@@ -82,4 +85,17 @@ def test_the_status_names_toolsets_and_what_is_saved(toolcrib: Any, tmp_path: An
 def test_the_status_tells_what_many_tools_save(toolcrib: Any, config: Any, talker: Any) -> None:
     told = toolcrib("status", "--config", config(many=talker)).stdout
     assert "% saved" in told
-    assert "1 definition is no tool: shapeless" in told
+    assert (
+        "2 tools are left out: shapeless: invalid tool 'shapeless': /inputSchema: is required; bare: " in told
+    )
+
+
+@pytest.mark.parametrize("levels", ["80", "300"])
+def test_the_status_tells_which_tools_are_left_out_and_why(
+    toolcrib: Any, config: Any, little: Any, levels: str
+) -> None:
+    path = config(some=little("deep", levels))
+    told = toolcrib("status", "--config", path).stdout
+    assert re.search(r"1 tool is left out: deep: .*nested more than \d+ levels deep", told)
+    (server,) = json.loads(toolcrib("status", "--json", "--config", path).stdout)["servers"]
+    assert (server["tools"], list(server["refused"])) == (5, ["deep"])

@@ -19,7 +19,7 @@ from toolcrib.errors import (
     RuntimeUnavailableError,
     ValidationError,
 )
-from toolcrib.execution import Outcome, Request
+from toolcrib.execution import Outcome, Principal, Request
 from toolcrib.model import ToolGateway
 from toolcrib.runtime import Limits, ToolCallRecord
 
@@ -54,19 +54,23 @@ async def test_code_runs_in_a_crib_that_is_open_and_in_one_that_is_not() -> None
 
 
 async def test_calls_of_code_pass_the_policy_and_the_observers_like_all_others() -> None:
-    seen: list[tuple[str, str | None]] = []
+    seen: list[tuple[str, Principal | None]] = []
 
     class Watching:
-        def begin(self, tool_id: str, caller: str | None) -> Any:
-            seen.append((tool_id, caller))
+        def begin(self, tool_id: str, principal: Principal | None) -> Any:
+            seen.append((tool_id, principal))
 
             def ended(outcome: Outcome) -> None:
-                assert outcome.caller == caller
+                assert outcome.principal == principal
 
             return ended
 
     def policy(request: Request) -> str | None:
-        return "no refunds by code" if request.tool.name == "refund" and request.caller == "code" else None
+        return (
+            "no refunds by code"
+            if request.tool.name == "refund" and request.principal == Principal(client="code")
+            else None
+        )
 
     crib = crib_of_tools(policy=policy, observers=[Watching()])
     code = """
@@ -78,11 +82,12 @@ except PermissionError as error:
 """
     ran = await crib.execute(code)
     assert "no refunds by code" in ran.value
-    assert seen == [("shop:order", "code"), ("shop:refund", "code")]
+    code_itself = Principal(client="code")
+    assert seen == [("shop:order", code_itself), ("shop:refund", code_itself)]
     assert [record.error_op for record in ran.tool_calls] == [None, "policy"]
     assert isinstance(ran.tool_calls[0], ToolCallRecord)
     with pytest.raises(PolicyDeniedError):
-        await crib.run("shop:refund", {"number": 1}, caller="code")
+        await crib.run("shop:refund", {"number": 1}, principal=Principal(client="code"))
 
 
 async def test_what_a_tool_was_seen_to_give_is_told_and_may_be_gone_beyond() -> None:
@@ -220,7 +225,7 @@ async def test_the_audit_says_which_calls_were_codes(tmp_path: Path) -> None:
         await crib.execute("__out = await shop.order(number=1)")
         await crib.run("shop:order", {"number": 2})
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line.get("caller") for line in lines] == ["code", None]
+    assert [line.get("toolcrib.client") for line in lines] == ["code", None]
 
 
 def test_a_crib_is_a_gateway_and_so_is_what_code_reaches_it_by() -> None:

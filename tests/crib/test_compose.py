@@ -17,7 +17,7 @@ from toolcrib.crib.sources import Origin, ToolLister
 from toolcrib.crib.sources.catalogue import CatalogueWriter, keep_only
 from toolcrib.discovery import Discovery, MemoryStore, StaticEmbedder, StoredTool
 from toolcrib.errors import EmbeddingError, InputValidationError, ServerUnavailableError, StoreError
-from toolcrib.execution import Outcome
+from toolcrib.execution import Outcome, Principal
 from toolcrib.model import McpBackend
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +103,7 @@ def test_a_folder_that_is_called_as_the_built_in_model_is_not_taken_for_it(
         Crib({"search": {"searcher": searcher, "model": "./static"}})
 
 
-def said_by(code: str, folder: Path) -> list[str]:
+def error_text(code: str, folder: Path) -> list[str]:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=True)
     return ran.stdout.splitlines()
 
@@ -123,7 +123,7 @@ def test_without_the_extra_of_the_model_the_built_in_one_must_do(
         "    print(crib.search('add').items[0].score_type)\n"
         "except ImportError as error: print(type(error).__name__)\n"
     )
-    assert said_by(code, tmp_path) == [said]
+    assert error_text(code, tmp_path) == [said]
 
 
 def test_without_the_mcp_extra_servers_are_unavailable_and_functions_are_not(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_without_the_mcp_extra_servers_are_unavailable_and_functions_are_not(tmp
         "    try: crib.run('text:shout')\n"
         "    except ConnectionError as error: print(error)\n"
     )
-    first, second = said_by(code, tmp_path)
+    first, second = error_text(code, tmp_path)
     assert first == "3"
     assert second.endswith("pip install 'toolcrib[mcp]'")
 
@@ -164,7 +164,7 @@ async def test_a_tool_that_is_gone_is_not_counted() -> None:
     crib = Crib()
 
     class Remover:
-        def begin(self, tool_id: str, caller: str | None) -> Any:  # noqa: ARG002 - a protocol's
+        def begin(self, tool_id: str, principal: Principal | None) -> Any:  # noqa: ARG002 - a protocol's
             def ended(outcome: Outcome) -> None:
                 crib.discovery.unregister(outcome.tool_id)
 

@@ -26,7 +26,7 @@ from toolcrib.errors import (
     ToolNotFoundError,
     ToolTimeoutError,
 )
-from toolcrib.execution import Answer, Call, Next
+from toolcrib.execution import Answer, Call, Next, Principal
 from toolcrib.model import LocalTool, McpBackend, ToolGateway
 
 pytestmark = pytest.mark.anyio
@@ -308,16 +308,20 @@ async def test_policy_middleware_and_observers_stand_around_each_call() -> None:
         def __init__(self) -> None:
             self.seen: list[Any] = []
 
-        def begin(self, tool_id: str, caller: str | None) -> Any:
-            return lambda outcome: self.seen.append((tool_id, caller, outcome.error is None))
+        def begin(self, tool_id: str, principal: Principal | None) -> Any:
+            return lambda outcome: self.seen.append((tool_id, principal, outcome.error is None))
 
     watch = Watch()
-    crib = Crib(policy=lambda request: request.caller == "ann", middleware=[layer], observers=[watch])
+    crib = Crib(
+        policy=lambda request: request.principal == Principal(subject="ann"),
+        middleware=[layer],
+        observers=[watch],
+    )
     crib.add(LocalTool(lambda: 5, Tool(name="five", input_schema={})))
-    assert (await crib.run("five", caller="ann")).structured == [5]
+    assert (await crib.run("five", principal=Principal(subject="ann"))).structured == [5]
     with pytest.raises(PolicyDeniedError):
         await crib.run("five")
-    assert watch.seen == [("five", "ann", True), ("five", None, False)]
+    assert watch.seen == [("five", Principal(subject="ann"), True), ("five", None, False)]
 
 
 async def test_the_layers_and_the_audit_of_the_settings_are_put_around_each_call(tmp_path: Path) -> None:
@@ -343,8 +347,8 @@ async def test_the_layers_and_the_audit_of_the_settings_are_put_around_each_call
     assert ([result.structured for result in results], calls) == ([5, 5], 1)
     await until(lambda: path.read_text().count("\n") == 2)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["toolId"] for line in lines] == ["look", "look"]
-    assert lines[0]["args"] == {"x": 5}
+    assert [line["gen_ai.tool.name"] for line in lines] == ["look", "look"]
+    assert lines[0]["gen_ai.tool.call.arguments"] == {"x": 5}
 
 
 async def test_a_crib_is_entered_once_and_closed_for_good(crib: Crib) -> None:

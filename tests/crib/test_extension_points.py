@@ -10,7 +10,7 @@ import pytest
 from toolcrib import Crib, SyncCrib, Tool
 from toolcrib.adapter import CanonicalTool, OpenAIAdapter
 from toolcrib.discovery import Bm25Searcher, MemoryStore, SqliteStore
-from toolcrib.errors import ConfigError, PolicyDeniedError, ValidationError
+from toolcrib.errors import ConfigError, InvalidSchemaError, PolicyDeniedError, ToolError, ValidationError
 from toolcrib.gateway import Gateway
 from toolcrib.model import LocalTool
 from toolcrib.runtime import BackendInfo, Bridge, Job, Limits, LimitsEnforced
@@ -162,3 +162,65 @@ def test_what_is_no_searcher_and_no_store_is_refused(make: Cribs) -> None:
         make(searcher=object())
     with pytest.raises(ValidationError, match="SqliteStore opens a file"):
         make(store="catalogue.db")
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind", "message"),
+    [
+        ({"validator": 5}, ValidationError, "/validator: must be a SchemaValidator, not int"),
+        ({"sandboxes": 5}, ConfigError, "/sandboxes: must be a list, not int"),
+        ({"sandboxes": [object()]}, ConfigError, "/sandboxes: must be a Sandbox, not object"),
+        ({"sandboxes": [Echo]}, ConfigError, "/sandboxes: must be a Sandbox, not the class Echo"),
+        ({"middleware": None}, ConfigError, "/middleware: must be a list, not NoneType"),
+        ({"policy": "no"}, ConfigError, "/policy: must be a function of a request, not str"),
+    ],
+    ids=["validator", "no list", "no sandbox", "class", "none", "policy"],
+)
+def test_a_part_of_another_kind_is_refused_when_the_crib_is_made(
+    make: Cribs, parts: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        make(**parts)
+
+
+class Checker:
+    """A validator that answers as it is made to."""
+
+    def __init__(self, answer: Callable[[], Any], op: str) -> None:
+        self.answer, self.op = answer, op
+
+    def validate(self, schema: Any, instance: Any) -> Any:  # noqa: ARG002 - of the protocol
+        return self.answer() if self.op == "validate" else None
+
+    def validate_input(self, tool: Any, args: Any) -> Any:  # noqa: ARG002 - of the protocol
+        return self.answer() if self.op == "validate_input" else None
+
+    def validate_output(self, tool: Any, result: Any) -> Any:  # noqa: ARG002 - of the protocol
+        return self.answer() if self.op == "validate_output" else None
+
+
+async def later() -> None: ...
+
+
+@pytest.mark.parametrize("op", ["validate_input", "validate_output"])
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda: {}["x"], "the validator failed: KeyError: 'x'"),
+        (lambda: False, "returns None or raises, and this one returned bool"),
+        (later, "returns None or raises, and this one returned coroutine"),
+    ],
+    ids=["fails", "returns a verdict", "is asynchronous"],
+)
+async def test_a_validator_that_cannot_say_refuses(answer: Callable[[], Any], op: str, message: str) -> None:
+    crib = Crib(validator=Checker(answer, op))
+    crib.add(add)
+    with pytest.raises(ToolError, match=message) as caught:
+        await crib.run("add", {"a": 1, "b": 2})
+    assert (caught.value.tool_id, caught.value.op) == ("add", op)
+
+
+def test_a_validator_that_fails_on_a_schema_refuses_the_tool() -> None:
+    crib = Crib(validator=Checker(lambda: {}["x"], "validate"))
+    with pytest.raises(InvalidSchemaError, match="add, input schema: the validator failed: KeyError: 'x'"):
+        crib.add(add)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,30 @@ class Notebook:
         return "".join(printed)
 
 
-@pytest.fixture
-def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
-    """Give a kernel in a folder with a configuration; it is shut down as Jupyter does it."""
-    for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+    """Give a kernel in a folder with a configuration, one for all tests that leave it running."""
+    with started(tmp_path_factory.mktemp("notebook")) as kernel:
+        yield kernel
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Notebook]:
+    """Start a kernel, which is shut down as Jupyter does it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+            patch.setenv(variable, str(folder / variable.lower()))
+        with _running(folder) as kernel:
+            yield kernel
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[Notebook]:
     servers = {"text": {"command": sys.executable, "args": ["-S", "-I", launch.LITTLE]}}
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     manager = KernelManager()
     manager.kernel_spec.argv[0] = sys.executable
-    manager.start_kernel(cwd=str(tmp_path))
+    manager.start_kernel(cwd=str(folder))
     client = manager.client()
     client.start_channels()
     try:
@@ -73,8 +88,9 @@ def test_await_works_in_a_notebook_too(notebook: Notebook) -> None:
     assert notebook.run(cell) == "{'result': 'A'}\n"
 
 
-def test_a_kernel_that_ends_stops_the_servers(notebook: Notebook) -> None:
+def test_a_kernel_that_ends_stops_the_servers(tmp_path: Path) -> None:
     cell = "from toolcrib import SyncCrib\ncrib = SyncCrib('mcp.json')\n"
-    server = int(notebook.run(cell + "print(crib.run('text:get_pid').structured['result'])"))
-    notebook.shut_down()
+    with started(tmp_path) as notebook:
+        server = int(notebook.run(cell + "print(crib.run('text:get_pid').structured['result'])"))
+        notebook.shut_down()
     wait_until(lambda: not launch.alive(server))

@@ -189,7 +189,7 @@ async def test_an_audit_begins_at_once(tmp_path: Path) -> None:
 
         await crib.reload({"audit": {"path": str(tmp_path / "audit.jsonl")}})
         await crib.run("add", {"a": 1, "b": 2})
-    assert json.loads((tmp_path / "audit.jsonl").read_text())["toolId"] == "add"
+    assert json.loads((tmp_path / "audit.jsonl").read_text())["gen_ai.tool.name"] == "add"
 
 
 async def test_an_audit_is_whole_when_another_has_taken_its_place(tmp_path: Path) -> None:

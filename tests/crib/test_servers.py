@@ -21,6 +21,7 @@ from toolcrib.errors import (
     ToolTimeoutError,
     explain,
 )
+from toolcrib.execution import Principal
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ class Seen:
     def __init__(self) -> None:
         self.outcomes: list[str] = []
 
-    def begin(self, tool_id: str, caller: str | None) -> Any:  # noqa: ARG002 - a protocol's
+    def begin(self, tool_id: str, principal: Principal | None) -> Any:  # noqa: ARG002 - a protocol's
         return lambda outcome: self.outcomes.append(outcome.tool_id)
 
 

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
 import httpx2
-import openai
 import pytest
-from google import genai
 
 from toolcrib import Crib, SyncCrib
 from toolcrib.errors import ConversionError, CribStateError
+from toolcrib.execution import Principal
 
 Replies = list[dict[str, Any]]
 GOOD = {"prices": [4, 6], "discount": 0.5}
@@ -58,14 +56,20 @@ def over(http: Any, replies: Replies, sent: list[Any]) -> Any:
 
 
 def openai_client(replies: Replies, sent: list[Any]) -> Any:
+    import openai  # noqa: PLC0415 - as the others: seconds, for the worker that runs these tests alone
+
     return openai.OpenAI(api_key="none", http_client=over(httpx, replies, sent))
 
 
 def anthropic_client(replies: Replies, sent: list[Any]) -> Any:
+    import anthropic  # noqa: PLC0415
+
     return anthropic.Anthropic(api_key="none", http_client=over(httpx2, replies, sent))
 
 
 def gemini_client(replies: Replies, sent: list[Any]) -> Any:
+    from google import genai  # noqa: PLC0415
+
     return genai.Client(api_key="none", http_options={"httpx_client": over(httpx, replies, sent)})
 
 
@@ -229,17 +233,17 @@ async def test_calls_take_the_way_of_every_other() -> None:
     seen: list[Any] = []
 
     def policy(call: Any) -> bool:
-        seen.append((str(call.tool.id), call.caller))
+        seen.append((str(call.tool.id), call.principal))
         return False
 
     crib = Crib(policy=policy)
     crib.add(order_total)
-    session = await crib.session("openai", tools=["order_total"], caller="ann")
+    session = await crib.session("openai", tools=["order_total"], principal=Principal(subject="ann"))
     message = chat(("call_1", "order_total", '{"prices": [1]}'))["choices"][0]["message"]
     own, result = await session.run(message)
     assert own is message
     assert result["content"].startswith("Error: ")
-    assert seen == [("order_total", "ann")]
+    assert seen == [("order_total", Principal(subject="ann"))]
     assert await session.run(chat(text="Nothing to do.")) == []
 
 

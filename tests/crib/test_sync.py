@@ -205,6 +205,7 @@ def test_a_program_ends_with_its_servers_although_nothing_was_closed(tmp_path: P
         "from toolcrib import SyncCrib\n"
         "crib = SyncCrib('mcp.json')\n"
         "print(crib.run('text:get_pid').structured['result'])\n"
+        "crib.execute('__out = await text.get_pid()')\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code],

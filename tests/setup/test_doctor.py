@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -168,6 +169,16 @@ async def test_a_tool_that_cannot_be_used_is_told(little: Any) -> None:
     found = await diagnose({"mcpServers": {"a": little("odd")}}, environ=HERE)
     (finding,) = found.warnings
     assert finding.why.startswith("odd: ")
+    assert finding.remedy == "tell whoever makes the server; the other tools work"
+
+
+@pytest.mark.parametrize("levels", ["80", "300"])
+async def test_a_tool_whose_schema_is_nested_too_deep_is_told_and_the_others_are_counted(
+    little: Any, levels: str
+) -> None:
+    found = await diagnose({"mcpServers": {"a": little("deep", levels)}}, environ=HERE)
+    (finding,) = found.warnings
+    assert re.match(r"deep: .*nested more than \d+ levels deep", finding.why)
     assert finding.remedy == "tell whoever makes the server; the other tools work"
 
 
@@ -398,6 +409,13 @@ async def test_a_sandbox_that_nobody_has_is_an_error() -> None:
     assert said(found, "code", "error") == ["the sandbox 'moon' cannot run here"]
     quiet = {"mcpServers": {"a": {"command": "sh"}}, "code": {"backend": "moon"}, "gateway": {"code": False}}
     assert said(await offline(quiet), "code", "error") == []
+
+
+async def test_sandboxes_that_are_not_here_are_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    lines = said(await offline({"mcpServers": {"a": {"command": "sh"}}}), "code", "ok")
+    for kind in ("docker", "gvisor"):
+        assert any(line.startswith(f"to have '{kind}' too: ") and "install" in line for line in lines)
 
 
 async def test_a_probe_tells_how_long_a_server_took(little: Any) -> None:

@@ -230,7 +230,6 @@ def test_what_an_editor_asks_for_becomes_a_variable(project: Path) -> None:
     found = read_servers(put(project / ".vscode" / "mcp.json", {"servers": servers}))
     assert found.servers["gh"].env == {"T": "${GITHUB_TOKEN}"}
     assert found.servers["gh"].args == ("${_1ST}",)
-    assert found.notes == ["the client asks for what you must set as variables: GITHUB_TOKEN, _1ST"]
 
 
 def test_the_defaults_of_what_an_editor_asks_for_are_kept(project: Path) -> None:
@@ -243,7 +242,6 @@ def test_the_defaults_of_what_an_editor_asks_for_are_kept(project: Path) -> None
     document = {"inputs": inputs, "servers": {"gh": {"command": "x", "env": env}}}
     found = read_servers(put(project / ".vscode" / "mcp.json", document))
     assert found.servers["gh"].env == {"LEVEL": "${LEVEL:-debug}", "ODD": "${ODD}", "TOKEN": "${TOKEN}"}
-    assert found.notes == ["the client asks for what you must set as variables: ODD, TOKEN"]
 
 
 def test_a_workspace_is_a_folder_in_a_project_alone(project: Path, user: Path) -> None:

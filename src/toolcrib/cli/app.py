@@ -23,6 +23,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "run": "Run a tool.",
         "chain": "Run the steps of a file one after another.",
         "exec": "Run code that calls tools, in a sandbox.",
+        "runs": "List the durable runs, the latest first.",
+        "resume": "Go on with a durable run.",
+        "saved": "List and delete tools that were made of runs.",
     },
     "Read and prompt": {
         "resources": "List what servers let be read: files, pages, records.",
@@ -43,11 +46,17 @@ SECTIONS: dict[str, dict[str, str]] = {
         "import": "Take over the servers of an MCP client.",
         "export": "Write the servers in the format of an MCP client.",
         "install": "Make toolcrib a server of an MCP client.",
+        "login": "Log in to a server that wants OAuth.",
+        "logout": "Forget the login of a server.",
+        "token": "Manage the named tokens of a gateway's clients.",
+        "sandbox": "Build what code runs in, where a kind of sandbox needs something built.",
         "completion": "Write the completion script of a shell.",
     },
     "Check": {
         "status": "Show the servers, the catalogue, and the tokens saved.",
         "doctor": "Find what is broken, and say how to mend it.",
+        "audit": "Verify and show the audit of calls.",
+        "policy": "Check, explain and simulate the rules of who may run what.",
         "lint": "Check the tools for portability and good descriptions.",
         "eval": "Measure search on questions whose answers are known.",
         "version": "Show the version.",
@@ -56,6 +65,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 """What `--help` says of each verb without loading it."""
 LAZY = {
     "add": "toolcrib.cli.commands.servers:add",
+    "audit": "toolcrib.cli.commands.audit:audit",
     "chain": "toolcrib.cli.commands.chaining:chain",
     "completion": "toolcrib.cli.commands.about:completion",
     "convert": "toolcrib.cli.commands.writing:convert",
@@ -69,26 +79,33 @@ LAZY = {
     "install": "toolcrib.cli.commands.clients:install",
     "lint": "toolcrib.cli.commands.lint:lint",
     "list": "toolcrib.cli.commands.finding:list_",
+    "login": "toolcrib.cli.commands.servers:login",
+    "logout": "toolcrib.cli.commands.servers:logout",
+    "policy": "toolcrib.cli.commands.policy:policy",
     "prompt": "toolcrib.cli.commands.content:prompt",
     "prompts": "toolcrib.cli.commands.content:prompts",
     "read": "toolcrib.cli.commands.content:read",
     "remove": "toolcrib.cli.commands.servers:remove",
     "resources": "toolcrib.cli.commands.content:resources",
+    "resume": "toolcrib.cli.commands.code:resume",
     "run": "toolcrib.cli.commands.running:run",
+    "runs": "toolcrib.cli.commands.code:runs",
+    "sandbox": "toolcrib.cli.commands.code:sandbox",
+    "saved": "toolcrib.cli.commands.code:saved",
     "search": "toolcrib.cli.commands.finding:search",
     "serve": "toolcrib.cli.commands.serving:serve",
     "status": "toolcrib.cli.commands.status:status",
     "stubs": "toolcrib.cli.commands.writing:stubs",
+    "token": "toolcrib.cli.commands.tokens:token",
     "up": "toolcrib.cli.commands.resident:up",
     "version": "toolcrib.cli.commands.about:version",
 }
 """Where each verb is."""
 _OTHER_WORDS = {
-    "auth": ("login", "add"),
+    "auth": ("login",),
     "call": ("run",),
     "find": ("search",),
     "init": ("add",),
-    "login": ("add",),
     "ls": ("list",),
     "rm": ("remove",),
     "start": ("serve",),
@@ -143,7 +160,8 @@ class Verbs(click.Group):
         """Run the command, and return its exit code."""
         state = State()
         try:
-            ended = super().main(args, obj=state, **{**settings, "standalone_mode": False})
+            fixed = {"standalone_mode": False, "complete_var": "_TOOLCRIB_COMPLETE"}
+            ended = super().main(args, obj=state, **{**settings, **fixed})
         except Exception as error:  # noqa: BLE001 - the boundary to people, who get everything in a few words
             options = args[: args.index("--")] if "--" in args else args
             with ignore_broken_pipe():

@@ -130,9 +130,9 @@ def _single(error: BaseException) -> BaseException:
 
 
 def error_payload(error: BaseException) -> dict[str, Any]:
-    """Return what an error is in JSON, with the last words of a server, which its owner reads."""
+    """Return what an error is in JSON, with the end of the stderr of a server, which its owner may read."""
     if isinstance(error, ToolcribError):
-        return _with_last_words(error)
+        return _with_stderr(error)
     if isinstance(error, click.ClickException):
         code = "not_found" if isinstance(error, NotFoundError) else "usage"
         return {"code": code, "message": error.format_message(), "retryable": False}
@@ -151,18 +151,18 @@ def _tell(error: BaseException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err=True)
     heading = click.style("error:", fg="red", bold=True)
-    last_words = _last_words(error)
-    suffix = f"; its last words: {last_words}" if last_words else ""
+    stderr = _stderr_tail(error)
+    suffix = f"; its stderr ends with: {stderr}" if stderr else ""
     message = clean(f"{error_payload(error)['message']}{suffix}")
     click.echo(f"{heading} {click.style(message, fg='red')}", err=True)
 
 
-def _with_last_words(error: ToolcribError) -> dict[str, Any]:
-    payload, words = explain(error), _last_words(error)
+def _with_stderr(error: ToolcribError) -> dict[str, Any]:
+    payload, words = explain(error), _stderr_tail(error)
     return {**payload, "details": {**payload.get("details", {}), "stderr": words}} if words else payload
 
 
-def _last_words(error: BaseException) -> str:
+def _stderr_tail(error: BaseException) -> str:
     """Return the server's message that a call failed with; errors leave it out, as models may read them."""
     cause = error
     while cause.__cause__ is not None and not isinstance(cause, ServerUnavailableError):
@@ -174,7 +174,7 @@ def _last_words(error: BaseException) -> str:
 
 @contextmanager
 def ignore_broken_pipe() -> Iterator[None]:
-    """Do without whoever read standard output and has stopped: having had enough is no failure."""
+    """Treat a closed standard output (EPIPE) as success."""
     try:
         yield
         sys.stdout.flush()

@@ -50,6 +50,7 @@ def read_pairs(pairs: Sequence[str], types: Mapping[str, Collection[str]]) -> di
     """Return the arguments that `key=value` pairs give.
 
     A value is JSON where it can be read as such, else text; where the tool asks for text, it is text.
+    `key=@file` is the text of a file, read as JSON only where the tool does not ask for text.
 
     >>> read_pairs(["count=3", "tags=[1]", "title=hello", "phone=0151"], {"phone": ["string"]})
     {'count': 3, 'tags': [1], 'title': 'hello', 'phone': '0151'}
@@ -59,8 +60,21 @@ def read_pairs(pairs: Sequence[str], types: Mapping[str, Collection[str]]) -> di
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise click.UsageError(f"{pair!r} is no argument; write key=value, or --args with JSON")
-        found[name] = _value(value, types.get(name, ()))
+        wanted = types.get(name, ())
+        if value.startswith("@"):
+            text = _text_of(value[1:])
+            found[name] = text if not wanted or "string" in wanted else _value(text, wanted)
+        else:
+            found[name] = _value(value, wanted)
     return found
+
+
+def _text_of(path: str) -> str:
+    try:
+        return read_file(path)
+    except click.UsageError as error:
+        advice = f"for the text itself write it as JSON: '\"@{path}\"'"
+        raise click.UsageError(f"{error.message}; {advice}") from error
 
 
 def _value(text: str, wanted: Collection[str]) -> Any:

@@ -4,10 +4,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from toolcrib.crib import View
-from typing import TYPE_CHECKING
-
 from toolcrib.cli.screen import note
 
 if TYPE_CHECKING:
@@ -28,7 +24,7 @@ async def resolve_ids(view: "View", named: Iterable[str]) -> tuple[str, ...]:
     """Return the ids of tools that are named by an id, or by a name alone.
 
     Raises:
-        ToolNotFoundError: several tools have that name.
+        ToolNotFoundError: several tools have that name, or it is that of a namespace.
     """
     return tuple([await _id_of(view, each) if _is_bare(each) else each for each in named])
 
@@ -49,6 +45,9 @@ async def _id_of(view: "View", name: str) -> str:
     }
     if len(found) > 1:
         raise ToolNotFoundError(name, tuple(sorted(found)), reason="several namespaces have one")
+    if not found and name in view.index.namespaces():
+        reason = f"it is a namespace, whose tools `toolcrib list --namespace {name}` lists"
+        raise ToolNotFoundError(name, reason=reason)
     return found.pop() if found else name
 
 
@@ -95,4 +94,4 @@ def note_absent(view: "View", namespace: str | None = None) -> None:
 def why_failed(server: "ServerStatus") -> str:
     """Return why a server last failed, with its own message."""
     words = server.stderr.strip().splitlines()[-1:]
-    return "; its last words: ".join([server.last_error or "", *words])
+    return "; its stderr ends with: ".join([server.last_error or "", *words])

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from toolcrib.cli.completing import toolset_names
 from toolcrib.cli.interrupt import leave_in_order
 from toolcrib.cli.resident.terminal import REMOTE
 from toolcrib.cli.screen import note
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
+    from toolcrib.execution import Principal
 
-__all__ = ["State", "common", "shared", "this_command", "wait_for"]
+__all__ = ["YES", "State", "common", "local_principal", "shared", "this_command", "wait_for"]
 
 T = TypeVar("T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -40,6 +42,15 @@ class State:
     demo: bool = False
     debug: bool = False
     no_daemon: bool = False
+    yes: bool = False
+
+    @asynccontextmanager
+    async def agreeing(self) -> AsyncIterator[None]:
+        """Answer for the user where a rule of the policy asks: yes, or that --yes says so."""
+        from toolcrib.execution.policy import approving  # noqa: PLC0415 - only verbs that run tools need it
+
+        with approving(lambda *_: True if self.yes else "run it again with --yes if you agree"):
+            yield
 
     def config_file(self) -> str | None:
         """Return the configuration that is meant: the one named, else the one found; None without any."""
@@ -61,6 +72,8 @@ class State:
         config = self.config_file()
         if config is None and not self.demo:
             note(_NOTHING)
+        if config is None and self.demo and (found := State().config_file()) is not None:
+            note(f"--demo leaves out {found}, with its rules and tokens; --config {found} takes it in")
         return config
 
     @asynccontextmanager
@@ -95,6 +108,13 @@ class State:
         async with self.crib() as crib:
             yield crib if self.toolset is None else crib.view(self.toolset)
 
+    @asynccontextmanager
+    async def seen(self) -> "AsyncIterator[View]":
+        """Open the same, as far as the user of this command may find it by the rules and by their logins."""
+        async with self.view() as view:
+            is_personal = any(config.is_personal for config in view.settings.servers.values())
+            yield view.seen_by(local_principal()) if view.settings.policy or is_personal else view
+
 
 def wait_for(work: Callable[[], Awaitable[T]]) -> T:
     """Run an asynchronous function to its end; an interrupt cancels it, and what it has started."""
@@ -125,12 +145,21 @@ def _shared(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
 
 _CONFIG = _shared("--config", metavar="FILE", help="The configuration, instead of the one that is found.")
 _JSON = _shared("--json", is_flag=True, help="Write one JSON document to standard output, failures too.")
-_TOOLSET = _shared("--toolset", metavar="NAME", help="See only the tools of this toolset.")
-_DEMO = _shared("--demo", is_flag=True, help="Add a small built-in catalogue; needs no configuration.")
+_TOOLSET = _shared(
+    "--toolset", metavar="NAME", shell_complete=toolset_names, help="See only the tools of this toolset."
+)
+_DEMO = _shared(
+    "--demo",
+    is_flag=True,
+    help="Use a small built-in catalogue, with no configuration but one that --config names.",
+)
 _DEBUG = _shared(
     "--debug", is_flag=True, callback=_keep_debug, help="Show what is logged, and the traceback of an error."
 )
 _NO_DAEMON = _shared("--no-daemon", is_flag=True, help="Start servers, whether or not a gateway runs.")
+
+YES = _shared("--yes", is_flag=True, help="Agree to calls that a rule of the policy asks about.")
+"""For verbs that run tools."""
 
 
 def common(command: _Command) -> _Command:
@@ -145,6 +174,13 @@ def common(command: _Command) -> _Command:
 def shared(command: _Command) -> _Command:
     """Add the options of `common`, and those for verbs that look at tools."""
     return _TOOLSET(_NO_DAEMON(common(command)))
+
+
+def local_principal() -> "Principal":
+    """Return the user of this command, as rules and audits know them."""
+    from toolcrib.execution.principal import local_user  # noqa: PLC0415 - as above
+
+    return local_user("cli")
 
 
 def this_command(*, absolute: bool = False) -> str:

@@ -9,6 +9,7 @@ from toolcrib.crib.config.settings import (
     LimitSettings,
     OpenApiSettings,
     RetrySettings,
+    RunSettings,
     SearchSettings,
     Settings,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "OpenApiSettings",
     "Reload",
     "RetrySettings",
+    "RunSettings",
     "SearchSettings",
     "Settings",
     "SyncCrib",

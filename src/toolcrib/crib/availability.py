@@ -4,7 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from toolcrib.discovery.keys import namespace_of
-from toolcrib.errors import BackendUnavailableError, ServerUnavailableError, ToolNotFoundError
+from toolcrib.errors import (
+    BackendUnavailableError,
+    LoginRequiredError,
+    ServerUnavailableError,
+    ToolLoginRequiredError,
+    ToolNotFoundError,
+)
 from toolcrib.model import LocalTool, Resolver, Tool, ToolId
 from toolcrib.redaction import hide_secrets
 
@@ -48,6 +54,10 @@ class AvailabilityResolver:
                 raise
             backend, failure = absent
             reason = hide_secrets(failure.reason)
+            if isinstance(failure, LoginRequiredError):
+                raise ToolLoginRequiredError(
+                    tool_id=str(ref), op="resolve", backend=backend, reason=reason, server=failure.server
+                ) from failure
             raise BackendUnavailableError(
                 tool_id=str(ref), op="resolve", backend=backend, reason=reason, sent=False
             ) from failure

@@ -1,6 +1,6 @@
 """Code that calls the tools of a crib: what it may name, and the way its calls take."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import anyio
@@ -10,13 +10,15 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Index, IndexView, Result, Summary
 from toolcrib.errors import ToolcribError
+from toolcrib.execution import Principal
 from toolcrib.model import Tool, ToolDoc, ToolId
+from toolcrib.model.protocols import Journal
 from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime, Sandbox
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import named_tools
 
 __all__ = [
-    "CALLER",
+    "CODE",
     "CodeGateway",
     "CodeMode",
     "CodeTools",
@@ -26,8 +28,8 @@ __all__ = [
     "named_by",
 ]
 
-CALLER = "code"
-"""Who calls, in the records of calls that code makes."""
+CODE = Principal(client="code")
+"""Who calls where code does, and nobody says who runs it."""
 Named = Ref | Summary | Result
 """What a tool may be named by: its id, itself, or what a list or a search gives."""
 
@@ -127,10 +129,11 @@ class CribCatalogue:
 
 
 class CodeGateway:
-    """A view as code in a sandbox reaches it; calls are recorded as those of code."""
+    """A view as code in a sandbox reaches it; calls are those of whoever runs the code."""
 
-    def __init__(self, view: CodeTools) -> None:
+    def __init__(self, view: CodeTools, principal: Principal | None = None) -> None:
         self._view = view
+        self._principal = principal or CODE
 
     async def search(self, query: str, *, limit: int = 10) -> Any:
         """Return the tools that fit a question."""
@@ -142,11 +145,11 @@ class CodeGateway:
 
     async def run(self, tool_id: str, args: dict[str, Any]) -> Any:
         """Run a tool."""
-        return await self._view.run(tool_id, args, caller=CALLER)
+        return await self._view.run(tool_id, args, principal=self._principal)
 
     async def run_chain(self, steps: Sequence[Any], **options: Any) -> Any:
         """Run tools one after another."""
-        return await self._view.run_chain(steps, caller=CALLER, **options)
+        return await self._view.run_chain(steps, principal=self._principal, **options)
 
 
 class Sandboxes:
@@ -186,18 +189,26 @@ class CodeMode:
         self._catalogue = CribCatalogue(view, lambda: waiting.names)
 
     async def execute(
-        self, request: ExecuteRequest, *, keep: bool, caller: str | None = None
+        self,
+        request: ExecuteRequest,
+        *,
+        keep: bool,
+        principal: Principal | None = None,
+        journal: Journal | None = None,
     ) -> ExecuteResult:
         """Run code, once the servers that it mentions have listed their tools.
 
-        `keep` says whether the sandboxes are kept for the next run; somebody has to close them then.
+        `keep` says whether the sandboxes are kept for the next run; somebody has to close them then. A run
+        with a journal is durable.
         """
-        gateway = CodeGateway(self._view)
+        gateway = CodeGateway(self._view, principal)
         if keep:
             shared = await self._sandboxes.runtime(gateway)
-            return await self._serving(shared, gateway).execute(request, caller=caller)
+            return await self._serving(shared, gateway).execute(
+                request, caller=_caller(principal), journal=journal
+            )
         async with self._sandboxes.new_runtime(gateway) as runtime:
-            return await self._serving(runtime, gateway).execute(request)
+            return await self._serving(runtime, gateway).execute(request, journal=journal)
 
     def stubs(self, tools: "Iterable[Named] | None", namespace: str | None, budget: int | None) -> str:
         """Return the signatures of tools: those named, those of a namespace, or all."""
@@ -224,6 +235,13 @@ class CodeMode:
             allow_unsafe=self._view.settings.code.allow_unsafe,
             prepare=self._waiting.for_code,
         )
+
+
+def _caller(principal: Principal | None) -> Hashable | None:
+    """Return whose turn a run of code takes: of a subject that somebody vouches for, through any client."""
+    if principal is None or not principal.issuer:
+        return principal
+    return principal.issuer, principal.subject
 
 
 def _opened(schema: Any) -> Any:

@@ -1,7 +1,7 @@
 """Put the parts of a crib together as the settings say."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +21,18 @@ from toolcrib.discovery import (
 )
 from toolcrib.discovery.search.semantic.named import embedder_in
 from toolcrib.errors import ConfigError, EmbeddingError, MissingExtraError, Problem, StoreError
+from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.execution import Middleware, Observer, Policy
+from toolcrib.execution.cedar import CedarPolicy
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
+from toolcrib.execution.policy import Approver, Rules
 from toolcrib.execution.trace import Audit, AuditFile, OpenTelemetry, available
+from toolcrib.execution.trace.chained import Sign
+from toolcrib.execution.trace.signing import signer
 from toolcrib.model import SchemaValidator
-from toolcrib.places import catalogue_file
+from toolcrib.places import audit_key, catalogue_file
+from toolcrib.runs import RunStore
 from toolcrib.runtime import Sandbox
 
 if TYPE_CHECKING:
@@ -39,6 +45,8 @@ __all__ = [
     "make_index",
     "make_middleware",
     "make_observers",
+    "make_rules",
+    "must_write",
     "open_audit",
     "open_store",
 ]
@@ -51,6 +59,7 @@ class Hooks:
     """What a program adds to the settings, or puts in place of what they would make."""
 
     policy: Policy | None = None
+    approve: Approver | None = None
     middleware: Sequence[Middleware] = ()
     observers: Sequence[Observer] = ()
     environ: Mapping[str, str] | None = None
@@ -59,15 +68,35 @@ class Hooks:
     searcher: Searcher | None = None
     embedder: Embedder | None = None
     store: Store | None = None
+    run_store: RunStore | None = None
     sandboxes: Sequence[Sandbox] = ()
     adapters: "Sequence[Adapter]" = ()
 
     def __post_init__(self) -> None:
+        problems: list[Problem] = []
+        for name in ("middleware", "observers", "sandboxes", "adapters"):
+            given = getattr(self, name)
+            if isinstance(given, Iterable) and not isinstance(given, str | bytes):
+                object.__setattr__(self, name, tuple(given))
+            else:
+                problems.append(Problem(f"/{name}", "type", f"must be a list, not {type(given).__name__}"))
+        if not problems:
+            others = [one for one in self.sandboxes if isinstance(one, type) or not isinstance(one, Sandbox)]
+            problems += [_wrong("/sandboxes", "Sandbox", one) for one in others]
+        if self.policy is not None and not callable(self.policy):
+            problems.append(_wrong("/policy", "function of a request", self.policy))
         if self.searcher is not None and self.embedder is not None:
             message = (
                 "an embedder is part of the default searcher: put it into your own, or leave one of them out"
             )
-            raise ConfigError("Crib", (Problem("/embedder", "exclusive", message),))
+            problems.append(Problem("/embedder", "exclusive", message))
+        if problems:
+            raise ConfigError("Crib", tuple(problems[:MAX_PROBLEMS]))
+
+
+def _wrong(path: str, kind: str, given: object) -> Problem:
+    name = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+    return Problem(path, "type", f"must be a {kind}, not {name}")
 
 
 def open_store(settings: Settings, environ: Mapping[str, str] | None = None) -> Store | None:
@@ -153,14 +182,43 @@ def make_middleware(settings: Settings) -> list[Middleware]:
     return layers
 
 
-def open_audit(settings: Settings) -> AuditFile | None:
+def open_audit(settings: Settings, environ: Mapping[str, str] | None = None) -> AuditFile | None:
     """Return where calls are written down; None where they are not.
 
     Raises:
         StoreError: the file cannot be appended to.
+        ConfigError: the key that signs it cannot be used.
     """
     audit = settings.audit
-    return None if audit is None else AuditFile(Path(audit.path).expanduser(), required=audit.required)
+    if audit is None:
+        return None
+    return AuditFile(
+        Path(audit.path).expanduser(),
+        required=audit.required,
+        sign=_signer(environ) if audit.sign and settings.source else None,
+        max_bytes=audit.max_bytes,
+    )
+
+
+def _signer(environ: Mapping[str, str] | None) -> Sign | None:
+    try:
+        return signer(audit_key(environ))
+    except MissingExtraError as error:
+        _LOG.info("the audit is not signed: %s", error)
+        return None
+
+
+def make_rules(settings: Settings, hooks: Hooks, validator: SchemaValidator) -> Rules | None:
+    """Return who may run what; None where the settings have no rules."""
+    rules = settings.policy
+    if not isinstance(rules, tuple):
+        return CedarPolicy(rules.text, approve=hooks.approve, source=rules.cedar)
+    return Rules(rules, validator=validator, approve=hooks.approve) if rules else None
+
+
+def must_write(audit: AuditFile | None) -> Sequence[Middleware]:
+    """Return what refuses calls that cannot be written down, where they must be."""
+    return () if audit is None or not audit.required else (audit,)
 
 
 def make_observers(settings: Settings, audit: AuditFile | None) -> Sequence[Observer]:

@@ -9,6 +9,7 @@ from toolcrib.crib.config.files import Config, load
 from toolcrib.crib.config.gateway import ToolsetSettings
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.reload import Reload
+from toolcrib.crib.saved import SavedTools
 from toolcrib.crib.scoped import scope_of
 from toolcrib.crib.view import SharedState, View
 from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store
@@ -17,9 +18,11 @@ from toolcrib.errors.base import counted
 from toolcrib.execution import Middleware, Observer, Policy
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.config import OnInput
+from toolcrib.execution.policy import Approver
 from toolcrib.execution.trace import AuditStatus
 from toolcrib.model import LocalBackend, LocalTool, SchemaValidator, Tool, ToolOptions, tool
 from toolcrib.model.local import check_options, replaced
+from toolcrib.runs import RunStore
 from toolcrib.runtime import Sandbox
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Crib(View):
+class Crib(View, SavedTools):
     """Keeps tools, finds them and runs them: Python functions, MCP servers and HTTP APIs alike.
 
     >>> import anyio
@@ -58,6 +61,7 @@ class Crib(View):
         config: Config = None,
         *,
         policy: Policy | None = None,
+        approve: Approver | None = None,
         middleware: Sequence[Middleware] = (),
         observers: Sequence[Observer] = (),
         environ: Mapping[str, str] | None = None,
@@ -66,6 +70,7 @@ class Crib(View):
         searcher: Searcher | None = None,
         embedder: Embedder | None = None,
         store: Store | None = None,
+        run_store: RunStore | None = None,
         sandboxes: Sequence[Sandbox] = (),
         adapters: "Sequence[Adapter]" = (),
     ) -> None:
@@ -73,7 +78,8 @@ class Crib(View):
 
         Args:
             config: a file, a dict with `mcpServers`, `Settings`, or None for nothing at all.
-            policy: says whether a call may run.
+            policy: says whether a call may run, beside the rules of the configuration.
+            approve: says whether somebody agreed to a call that a rule of the configuration asks about.
             middleware: stands around each call, within what the configuration asks for.
             observers: watch each call.
             environ: where variables in the configuration are looked up, instead of the process's environment.
@@ -82,6 +88,7 @@ class Crib(View):
             searcher: ranks tools, instead of what the configuration says.
             embedder: makes the vectors of the search by words and by meaning, instead of the built-in model.
             store: keeps the catalogue, instead of a file; whoever gives it closes it, after the crib.
+            run_store: keeps durable runs, instead of a file; whoever gives it closes it, after the crib.
             sandboxes: run code, each in place of the built-in one of its kind.
             adapters: formats for `convert`, each in place of the built-in one of its name.
 
@@ -90,18 +97,21 @@ class Crib(View):
         """
         hooks = Hooks(
             policy=policy,
-            middleware=tuple(middleware),
-            observers=tuple(observers),
+            approve=approve,
+            middleware=middleware,
+            observers=observers,
             environ=environ,
             on_input=on_input,
             validator=validator,
             searcher=searcher,
             embedder=embedder,
             store=store,
-            sandboxes=tuple(sandboxes),
-            adapters=tuple(adapters),
+            run_store=run_store,
+            sandboxes=sandboxes,
+            adapters=adapters,
         )
         self._engine = Engine(load(config), hooks, self._way_in)
+        self._saved = set()
         super().__init__(SharedState(self._engine, Sandboxes(hooks.sandboxes)))
 
     def __repr__(self) -> str:
@@ -130,6 +140,7 @@ class Crib(View):
         self._shared.state = "open"
         try:
             await self._engine.open()
+            self._load_saved()
         except BaseException:
             self._shared.state = "closed"
             raise
@@ -140,6 +151,7 @@ class Crib(View):
         try:
             await self._shared.sandboxes.close()
         finally:
+            self._shared.durable.close()
             await self._engine.close()
 
     @overload

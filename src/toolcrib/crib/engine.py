@@ -1,19 +1,26 @@
 """The engine behind a crib: its parts, composed again each time it is opened, and their task group."""
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 from anyio import to_thread
 
 from toolcrib.concurrency.background import Background
 from toolcrib.crib.availability import AvailabilityResolver
-from toolcrib.crib.compose import Hooks, make_index, make_middleware, make_observers, open_audit, open_store
+from toolcrib.crib.compose import (
+    Hooks,
+    make_index,
+    make_middleware,
+    make_observers,
+    make_rules,
+    must_write,
+    open_audit,
+    open_store,
+)
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
@@ -27,8 +34,9 @@ from toolcrib.discovery import Discovery, DocStore, Index, Store
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.discovery.store.connection import is_damage, set_aside
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
-from toolcrib.execution import LocalHandlers, Middleware, Observer, Runner
+from toolcrib.execution import LocalHandlers, Observer, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
+from toolcrib.execution.policy import all_of
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
 
 __all__ = ["Engine"]
@@ -39,7 +47,7 @@ _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
 _CLOSING_TIME = 15.0
 """How many seconds everything together may take to stop."""
 _WRITING_TIME, _FLUSHING_TIME = 10.0, 2.0
-"""How many of them may go into writing the catalogue, and into writing the audit."""
+"""How many of them the catalogue and the audit may take to be written."""
 _ITSELF = "it is toolcrib with this very configuration, and would start itself without end"
 
 
@@ -63,14 +71,15 @@ class Engine:
         self.hooks = hooks
         self.validator: SchemaValidator = hooks.validator or DefaultValidator()
         """The one validator of the crib: it compiles each schema once, whoever asks."""
-        self._depth = 0
+        self._depth, self._opened = 0, settings
         self._apis = Apis(settings, hooks.environ)
         self._own: dict[str, tuple[Tool, ToolBackend]] = {}
-        self.audit = open_audit(settings)
+        self.audit = open_audit(settings, hooks.environ)
+        self.rules = make_rules(self.settings, self.hooks, self.validator)
+        """Who may run what, where the settings say so."""
         self._observers = make_observers(settings, self.audit)
         self._middleware = make_middleware(settings)
         self._catalogue: CatalogueWriter | None = None
-        self._opened = settings
         self._changing = anyio.Lock(fast_acquire=True)
         self._closing = anyio.Event()
         self._ended = anyio.Event()
@@ -97,17 +106,13 @@ class Engine:
             mcp=self.servers if self.settings.servers else None,
             providers=self._apis.executors,
             validator=self.validator,
-            policy=self.hooks.policy,
-            middleware=(*self._must_write(), *self._middleware, *self.hooks.middleware),
+            policy=all_of(self.rules, self.hooks.policy),
+            middleware=(*must_write(self.audit), *self._middleware, *self.hooks.middleware),
             observers=(*self._observers, self._learning, *observers, *self.hooks.observers),
             timeout=self.settings.timeout,
             timeout_of=self._timeout_of,
             prepare=(waiting or self.waiting).for_tool,
         )
-
-    def _must_write(self) -> Sequence[Middleware]:
-        """Return what refuses calls that cannot be written down, where they must be."""
-        return () if self.audit is None or not self.audit.required else (self.audit,)
 
     def _timeout_of(self, backend: ToolBackend) -> float | None:
         server = self.settings.servers.get(backend.server_name) if isinstance(backend, McpBackend) else None
@@ -149,7 +154,7 @@ class Engine:
             settings, itself = itself_off(settings, self.hooks.environ)
             changes = differences(self.settings, settings)
             same_audit = settings.audit == self.settings.audit
-            audit = self.audit if same_audit else open_audit(settings)
+            audit = self.audit if same_audit else open_audit(settings, self.hooks.environ)
             observers = self._observers if same_audit else make_observers(settings, audit)
             former, self.audit = self.audit, audit
             if self.listing is None or self.servers is None:
@@ -177,7 +182,7 @@ class Engine:
             except BaseException:
                 self.settings = before
                 raise
-        self.names = names_of(settings)
+        self.names, self.rules = names_of(settings), make_rules(self.settings, self.hooks, self.validator)
         self._apis = Apis(settings, self.hooks.environ)
         self._observers, self._middleware = observers, make_middleware(settings)
         self.runner = self.runner_for(self._resolver)
@@ -191,6 +196,8 @@ class Engine:
         """
         before, self.settings = self.settings, settings
         self.names = names_of(settings)
+        if settings.policy != before.policy:
+            self.rules = make_rules(self.settings, self.hooks, self.validator)
         if layers(settings) != layers(before) or reload.changed or reload.removed:  # what they gave is cached
             self._middleware = make_middleware(settings)
         servers.max_result_bytes = settings.limits.result_bytes
@@ -346,7 +353,7 @@ class Engine:
         return tuple(name for name, config in self.settings.servers.items() if not config.disabled)
 
     def docs_for(self, tool_id: str | ToolId) -> DocStore:  # noqa: ARG002 - a part of the engine looks at it
-        """Return the documentation, which may be asked about every tool."""
+        """Return the documentation of every tool."""
         return self.discovery.docs
 
     def may_have(self, ref: str | ToolId) -> bool:
@@ -359,24 +366,17 @@ class Engine:
         if self.listing is None:
             return servers
         origins = self.listing.origins
-        known = {name: self._told(status, origins.get(name)) for name, status in servers.items()}
+        known = {name: self._with_origin(status, origins.get(name)) for name, status in servers.items()}
         apis = self._apis.status(origins)
-        return known | {name: self._told(status, origins[name]) for name, status in apis.items()}
+        return known | {name: self._with_origin(status, origins[name]) for name, status in apis.items()}
 
-    def _told(self, status: ServerStatus, origin: Origin | None) -> ServerStatus:
+    def _with_origin(self, status: ServerStatus, origin: Origin | None) -> ServerStatus:
         """Return how a server is doing, with what the catalogue knows of it."""
         if status.name in self._itself:
             return status.replace(last_error=_ITSELF)
         if origin is None or self._catalogue is None:
             return status
-        more: dict[str, Any] = {}
-        if status.last_error is None and origin.error is not None:
-            more["last_error"] = str(origin.error)
-        if status.tools is None and origin.kept:
-            listed = self._catalogue.listed(origin.key)
-            more |= {"tools": self._catalogue.count(origin.key), "kept": True}
-            more["listed_ago"] = None if listed is None else max(0.0, time.time() - listed)
-        return status.replace(**more) if more else status
+        return self._catalogue.described(status, origin)
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment."""

@@ -11,6 +11,7 @@ from anyio import to_thread
 from toolcrib.discovery import Discovery, DocStore
 from toolcrib.errors import BackendUnavailableError, ToolcribError, ToolNotFoundError
 from toolcrib.execution import Outcome
+from toolcrib.execution.principal import Principal
 
 __all__ = ["Learning", "ShapeLearning"]
 
@@ -30,7 +31,7 @@ class ShapeLearning:
         self._runs: Counter[str] = Counter()
         self._lock = Lock()
 
-    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
         """Return the callback for how the call ended."""
         return self.learn
 
@@ -64,7 +65,7 @@ class Learning:
         self._uses: Counter[str] = Counter()
         self._lock = Lock()
 
-    def begin(self, tool_id: str, caller: str | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
+    def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - the outcome says both
         """Return the callback for how the call ended."""
         return self._ended
 

@@ -1,5 +1,6 @@
 """The part of an engine that a scope admits: its catalogue, its runner, and whom it waits for."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from toolcrib.crib.availability import AvailabilityResolver
@@ -11,15 +12,19 @@ from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DocStore, Index, IndexView, Scope
+from toolcrib.discovery.index.filters import Admission, hints_among, tags_of
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import ConfigError, Problem
-from toolcrib.execution import Runner
+from toolcrib.execution import Principal, Runner
 from toolcrib.execution.mcp import ServerStatus
+from toolcrib.execution.policy import Grants, Rules
 from toolcrib.model import ToolId
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["EnginePart", "ScopedEngine", "scope_of"]
 
+_FOREIGN = frozenset({"backend=mcp", "backend=provider"})
+"""The facets of tools whose tags are somebody else's words."""
 _NO_FILE = "settings"
 """What stands for the file where there is none."""
 
@@ -62,12 +67,15 @@ class EnginePart(Protocol):
 class ScopedEngine:
     """The part of an engine that a scope admits; its objects are made again when the engine's are others."""
 
-    def __init__(self, engine: Engine, scope: Scope) -> None:
+    def __init__(self, engine: Engine, scope: Scope, principal: Principal | None = None) -> None:
         self._engine = engine
         self._scope = scope
-        self._made: tuple[Index, IndexView, AvailabilityResolver, DocStore] | None = None
+        self._principal = principal
+        self._ruled: tuple[Rules | None, Admission | None] = None, None
+        self._made: tuple[Index, Admission | None, IndexView, AvailabilityResolver, DocStore] | None = None
+        self._scoped: tuple[Index, AvailabilityResolver] | None = None
         self._runs: tuple[Runner, AvailabilityResolver, Runner] | None = None
-        self._known: tuple[Index, int, frozenset[str]] | None = None
+        self._known: tuple[IndexView, int, frozenset[str]] | None = None
         self.waiting = Waiting(self, engine.waiting.way_in)
         """Waits for the servers that may have a tool of the scope."""
 
@@ -84,27 +92,46 @@ class ScopedEngine:
     @property
     def index(self) -> IndexView:
         """The catalogue."""
-        return self._catalogue()[1]
+        return self._catalogue()[2]
 
     @property
     def resolver(self) -> AvailabilityResolver:
         """The catalogue as a resolver that knows which servers are not there."""
-        return self._catalogue()[2]
+        return self._catalogue()[3]
 
-    def _catalogue(self) -> tuple[Index, IndexView, AvailabilityResolver, DocStore]:
-        whole = self._engine.discovery.index
-        if self._made is None or self._made[0] is not whole:
-            index = whole.view(self._scope)
+    def _catalogue(self) -> tuple[Index, Admission | None, IndexView, AvailabilityResolver, DocStore]:
+        whole, admission = self._engine.discovery.index, self._admission()
+        if self._made is None or self._made[0] is not whole or self._made[1] is not admission:
+            index = whole.view(self._scope, admission)
             resolver = AvailabilityResolver(index, self._engine.why_absent, self._is_unknown)
-            self._made = whole, index, resolver, self._engine.discovery.docs.apart(resolver)
+            self._made = whole, admission, index, resolver, self._engine.discovery.docs.apart(resolver)
         return self._made
+
+    def _admission(self) -> Admission | None:
+        """Return what the rules of this moment let the principal find; None where they let everybody."""
+        rules = self._engine.rules
+        if rules is not self._ruled[0]:
+            self._ruled = rules, None if rules is None else _admission(rules.grants(self._principal))
+        return self._ruled[1]
+
+    @property
+    def _in_scope(self) -> AvailabilityResolver:
+        """Everything in the scope, whether or not the rules let it be found."""
+        whole, admission = self._engine.discovery.index, self._admission()
+        if admission is None:
+            return self.resolver
+        if self._scoped is None or self._scoped[0] is not whole:
+            index = whole.view(self._scope)
+            self._scoped = whole, AvailabilityResolver(index, self._engine.why_absent, self._is_unknown)
+        return self._scoped[1]
 
     @property
     def runner(self) -> Runner:
         """Runs what is in the catalogue."""
-        resolver, whole = self.resolver, self._engine.runner
+        # A call that the rules refuse is told by which; what is outside the scope is not there.
+        resolver, whole = self._in_scope, self._engine.runner
         if self._runs is None or self._runs[0] is not whole or self._runs[1] is not resolver:
-            shapes = ShapeLearning(self._catalogue()[3])
+            shapes = ShapeLearning(self._catalogue()[4])
             self._runs = whole, resolver, self._engine.runner_for(resolver, self.waiting, (shapes,))
         return self._runs[2]
 
@@ -115,15 +142,15 @@ class ScopedEngine:
             ToolNotFoundError: the tool that it is asked for is none of them, be it documented or not.
         """
         self.resolver.resolve(tool_id)
-        return self._catalogue()[3]
+        return self._catalogue()[4]
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers that may have a tool of the scope are doing."""
-        return {name: status for name, status in self._engine.status().items() if self._has(name)}
+        return {name: status for name, status in self._engine.status().items() if self._shows(name)}
 
     def absent(self) -> tuple[Absence, ...]:
         """Return which of these servers may be missing some of their tools."""
-        return tuple(absence for absence in self._engine.absent() if self._has(absence.name))
+        return tuple(absence for absence in self._engine.absent() if self._shows(absence.name))
 
     def content_servers(self) -> tuple[str, ...]:
         """Return the servers of the namespaces that the scope names as a whole.
@@ -146,13 +173,20 @@ class ScopedEngine:
             return namespace in spaces
         return namespace not in self._without()
 
+    def _shows(self, namespace: str) -> bool:
+        """Return whether the principal may find something in a namespace, so that its name is no secret."""
+        rules = self._engine.rules
+        if rules is None or not self._has(namespace) or namespace in self.index.namespaces():
+            return self._has(namespace)
+        return namespace not in self._without() and rules.grants(self._principal).may_find_in(namespace)
+
     def _without(self) -> frozenset[str]:
         """Return the namespaces that have tools, but none inside."""
-        whole = self._engine.discovery.index
+        whole, index = self._engine.discovery.index, self.index
         version = whole.version
-        if self._known is None or self._known[:2] != (whole, version):
-            without = frozenset(whole.namespaces()).difference(self.index.namespaces())
-            self._known = whole, version, without
+        if self._known is None or self._known[:2] != (index, version):
+            without = frozenset(whole.namespaces()).difference(index.namespaces())
+            self._known = index, version, without
         return self._known[2]
 
     def may_have(self, ref: str | ToolId) -> bool:
@@ -168,6 +202,14 @@ class ScopedEngine:
         Where some are, one that is outside must look like one that nobody has.
         """
         return self._may_admit(ref) and namespace_of(ref) not in self._engine.discovery.index.namespaces()
+
+
+def _admission(grants: Grants) -> Admission:
+    def admits(tool_id: str, facets: Collection[str]) -> bool:
+        vouched = _FOREIGN.isdisjoint(facets)
+        return grants.may_find(tool_id, tags_of(facets), hints_among(facets), vouched=vouched)
+
+    return Admission(grants.key, admits)
 
 
 def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scope:

@@ -19,7 +19,7 @@ from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
 from toolcrib.errors import CribStateError
 from toolcrib.execution import RunResult, StreamEvent
-from toolcrib.execution.chain import Steps
+from toolcrib.execution.chain import ChainResult, Steps
 from toolcrib.execution.mcp import (
     Completion,
     Prompt,
@@ -29,8 +29,10 @@ from toolcrib.execution.mcp import (
     ResourceTemplate,
     ServerStatus,
 )
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress
 from toolcrib.model import Tool, ToolDoc, ToolExample, ToolId, ToolOptions
+from toolcrib.runs import RunRecord
 from toolcrib.runtime import ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
@@ -149,11 +151,13 @@ class SyncCrib:
         *,
         timeout: float | None = None,
         progress: Progress | None = None,
-        caller: str | None = None,
+        principal: Principal | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave; `progress` is called in the thread of the crib."""
-        asked = partial(self._crib.run, timeout=timeout, progress=progress, caller=caller, defaults=defaults)
+        asked = partial(
+            self._crib.run, timeout=timeout, progress=progress, principal=principal, defaults=defaults
+        )
         return self._ask(partial(asked, tool_id, args))
 
     def stream(
@@ -162,11 +166,11 @@ class SyncCrib:
         args: Any = None,
         *,
         timeout: float | None = None,
-        caller: str | None = None,
+        principal: Principal | None = None,
         defaults: bool = False,
     ) -> Generator[StreamEvent]:
         """Yield what a tool tells while it runs; leaving the stream cancels the tool."""
-        asked = partial(self._crib.stream, timeout=timeout, caller=caller, defaults=defaults)
+        asked = partial(self._crib.stream, timeout=timeout, principal=principal, defaults=defaults)
         events = asked(tool_id, args)
         try:
             while (event := self._ask(partial(anext, events, None))) is not None:
@@ -185,7 +189,7 @@ class SyncCrib:
         """Return tools as Python signatures, as `Crib.stubs` does."""
         return self._ask(partial(self._crib.stubs, tools, namespace=namespace, budget=budget))
 
-    def execute(
+    def execute(  # noqa: PLR0913 - as for a crib
         self,
         code: str,
         *,
@@ -194,10 +198,31 @@ class SyncCrib:
         timeout: float | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
+        durable: bool = False,
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Crib.execute` does."""
         run = partial(self._crib.execute, backend=backend, profile=profile, timeout=timeout, limits=limits)
-        return self._ask(partial(run, code, language_fallback=language_fallback))
+        return self._ask(partial(run, code, language_fallback=language_fallback, durable=durable))
+
+    def save_as_tool(self, result: ExecuteResult | ChainResult, **options: Any) -> Tool:
+        """Make a tool of a run that went well, as `Crib.save_as_tool` does."""
+        return self._crib.save_as_tool(result, **options)
+
+    def saved_tools(self) -> tuple[Tool, ...]:
+        """Return the tools that were made with `save_as_tool`."""
+        return self._crib.saved_tools()
+
+    def delete_saved_tool(self, tool_id: str) -> None:
+        """Take a saved tool out of the catalogue, as `Crib.delete_saved_tool` does."""
+        self._crib.delete_saved_tool(tool_id)
+
+    def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
+        """Return the durable runs, the latest first."""
+        return self._ask(partial(self._crib.runs, principal=principal))
+
+    def resume(self, run_id: str, **options: Any) -> ExecuteResult | ChainResult:
+        """Go on with a durable run, as `Crib.resume` does."""
+        return self._ask(partial(self._crib.resume, run_id, **options))
 
     def convert(
         self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any

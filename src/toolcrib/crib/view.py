@@ -1,5 +1,6 @@
 """The verbs of a crib, over all its tools or a part of them."""
 
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ from anyio import to_thread
 from toolcrib.crib.availability import Ref, id_of
 from toolcrib.crib.code import CodeMode, Named, Sandboxes, named_by
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.content import ViewContent
+from toolcrib.crib.content import ContentLists, ViewContent
+from toolcrib.crib.content_verbs import ContentVerbs
+from toolcrib.crib.durable import DurableRuns, RunVerbs
 from toolcrib.crib.engine import Engine
 from toolcrib.crib.formats import convert, make_formats
 from toolcrib.crib.scoped import EnginePart, ScopedEngine
@@ -24,25 +27,22 @@ from toolcrib.errors import CribStateError
 from toolcrib.errors.base import counted
 from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
-from toolcrib.execution.mcp import (
-    Completion,
-    Prompt,
-    PromptResult,
-    Resource,
-    ResourceContents,
-    ResourceTemplate,
-    ServerStatus,
-)
+from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.content import ServerContent
+from toolcrib.execution.policy import Rules
+from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress
 from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
-from toolcrib.runtime.records import ExecuteResult, Limits, SecurityProfile
+from toolcrib.runs.journal import RunJournal
+from toolcrib.runtime.records import ExecuteRequest, ExecuteResult, Limits, SecurityProfile
 
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
 
 __all__ = ["SharedState", "View"]
 
+_SEEN = 64
+"""Of how many principals the views are kept."""
 _LARGE = 10_000
 """From how many tools on a search by words goes to a worker thread, as one by meaning always does: it takes a
 millisecond or more, a thread 0.1."""
@@ -54,10 +54,15 @@ class SharedState:
 
     engine: Engine
     sandboxes: Sandboxes = field(default_factory=Sandboxes)
+    lists: ContentLists = field(default_factory=ContentLists)
+    durable: DurableRuns = field(init=False)
     state: Literal["fresh", "open", "closed"] = "fresh"
 
+    def __post_init__(self) -> None:
+        self.durable = DurableRuns(lambda: self.engine.settings, self.engine.hooks)
 
-class View:
+
+class View(ContentVerbs, RunVerbs):
     """The tools of a crib that a scope admits; there are no others here, whatever is asked.
 
     Searches and lists, descriptions, calls, chains, code and conversions all reach these tools alone, and
@@ -65,14 +70,29 @@ class View:
     as its crib, and is as safe to use.
     """
 
-    def __init__(self, shared: SharedState, scope: Scope | None = None) -> None:
-        """See what a scope admits, or everything; `Crib.view` does this."""
-        self._shared = shared
-        self._part: EnginePart = shared.engine if scope is None else ScopedEngine(shared.engine, scope)
+    def __init__(
+        self, shared: SharedState, scope: Scope | None = None, principal: Principal | None = None
+    ) -> None:
+        """See what a scope admits, or everything, for somebody; `Crib.view` and `seen_by` do this."""
+        self._shared, self._scope, self._principal = shared, scope, principal
+        self._part: EnginePart = shared.engine
+        if scope is not None or principal is not None:
+            self._part = ScopedEngine(shared.engine, scope or Scope(), principal)
+        self._seen: OrderedDict[Principal | None, View] = OrderedDict()
         self._code = CodeMode(self, self._part.waiting, shared.sandboxes)
 
     def __repr__(self) -> str:
         return f"<View of {counted(len(self.index), 'tool')}, {self._shared.state}>"
+
+    def seen_by(self, principal: Principal | None) -> "View":
+        """Return what somebody may find and run here, by the rules of the configuration; calls are theirs."""
+        if principal is None or principal == self._principal:
+            return self
+        seen = self._seen.pop(principal, None) or View(self._shared, self._scope, principal)
+        self._seen[principal] = seen
+        if len(self._seen) > _SEEN:
+            self._seen.popitem(last=False)
+        return seen
 
     @property
     def settings(self) -> Settings:
@@ -83,6 +103,11 @@ class View:
     def validator(self) -> SchemaValidator:
         """The validator of the crib."""
         return self._shared.engine.validator
+
+    @property
+    def rules(self) -> Rules | None:
+        """Who may find and run what, by the configuration; None where everybody may everything."""
+        return self._shared.engine.rules
 
     @property
     def index(self) -> Index | IndexView:
@@ -146,7 +171,7 @@ class View:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, distinct from the caller's
         progress: Progress | None = None,
-        caller: str | None = None,
+        principal: Principal | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave, as `Runner.run` does.
@@ -162,7 +187,12 @@ class View:
         self._check_open()
         self._part.waiting.check(tool_id)
         return await self._part.runner.run(
-            tool_id, args, timeout=timeout, progress=progress, caller=caller, defaults=defaults
+            tool_id,
+            args,
+            timeout=timeout,
+            progress=progress,
+            principal=principal or self._principal,
+            defaults=defaults,
         )
 
     async def stream(
@@ -171,14 +201,15 @@ class View:
         args: Any = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as for run
-        caller: str | None = None,
+        principal: Principal | None = None,
         defaults: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
         tool_id = id_of(tool_id)
         self._check_open()
         self._part.waiting.check(tool_id)
-        events = self._part.runner.stream(tool_id, args, timeout=timeout, caller=caller, defaults=defaults)
+        who = principal or self._principal
+        events = self._part.runner.stream(tool_id, args, timeout=timeout, principal=who, defaults=defaults)
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -191,9 +222,10 @@ class View:
         timeout: float | None = None,  # noqa: ASYNC109 - for all steps together
         progress: ChainProgress | None = None,
         dry_run: Literal[False] = False,
-        caller: str | None = None,
+        principal: Principal | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
+        durable: bool = False,
     ) -> ChainResult: ...
 
     @overload
@@ -208,11 +240,14 @@ class View:
         timeout: float | None = None,  # noqa: ASYNC109 - for all steps together
         progress: ChainProgress | None = None,
         dry_run: bool = False,
-        caller: str | None = None,
+        principal: Principal | None = None,
         limits: ChainLimits | None = None,
         around: Around | None = None,
+        durable: bool = False,
     ) -> ChainResult | Plan:
         """Run steps one after another and return what each gave, as `Runner.run_chain` does.
+
+        A durable chain writes down each call, and can be taken up by `resume`.
 
         Raises:
             InvalidChainError: they cannot work; nothing was run.
@@ -222,9 +257,10 @@ class View:
         self._check_open()
         if dry_run:
             return await self._part.runner.run_chain(steps, dry_run=True, limits=limits)
-        return await self._part.runner.run_chain(
-            steps, timeout=timeout, progress=progress, caller=caller, limits=limits, around=around
-        )
+        run = self._run_steps if not durable else self._run_steps_durably
+        more = {} if durable else {"around": around}
+        options: dict[str, Any] = {"timeout": timeout, "progress": progress, "limits": limits, **more}
+        return await run(steps, principal=self._whose(principal), **options)
 
     async def execute(  # noqa: PLR0913 - as for the runtime
         self,
@@ -235,13 +271,15 @@ class View:
         timeout: float | None = None,  # noqa: ASYNC109 - the code's, distinct from the caller's
         limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
-        caller: str | None = None,
+        principal: Principal | None = None,
+        durable: bool = False,
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
 
         In the code each namespace is a name: `await github.create_issue(title="...")`. What it leaves in
         `__out` is the value. What is not given here, each of the limits too, is as the configuration says
-        under `code`.
+        under `code`. A durable run is written down before and after each call, and can be taken up by
+        `resume`, in another process too.
 
         Raises:
             ValidationError: what is asked makes no sense.
@@ -255,7 +293,28 @@ class View:
         options = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
         options["language_fallback"] = language_fallback
         request = self.settings.code.request(code, options)
-        return await self._code.execute(request, keep=self._shared.state == "open", caller=caller)
+        return await (self._execute_durably if durable else self._execute)(request, self._whose(principal))
+
+    async def _execute(
+        self, request: ExecuteRequest, principal: Principal | None, journal: RunJournal | None = None
+    ) -> ExecuteResult:
+        code = self.seen_by(principal)._code  # noqa: SLF001 - another view of the same
+        return await code.execute(request, keep=self._keeps, principal=principal, journal=journal)
+
+    async def _run_steps(self, steps: Steps, principal: Principal | None, **options: Any) -> ChainResult:
+        return await self._part.runner.run_chain(steps, principal=principal, **options)
+
+    def _whose(self, principal: Principal | None) -> Principal | None:
+        return principal or self._principal
+
+    @property
+    def _durable(self) -> DurableRuns:
+        self._check_open()
+        return self._shared.durable
+
+    @property
+    def _keeps(self) -> bool:
+        return self._shared.state == "open"
 
     async def stubs(
         self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
@@ -284,54 +343,16 @@ class View:
         formats = make_formats(self._shared.engine.hooks.adapters)
         return convert(formats, self.index, target, tools, **options)
 
-    async def resources(self) -> tuple[Resource, ...]:
-        """Return what the servers let be read; one that does not answer is left out, as `absent` says."""
-        return await self._content.resources()
-
-    async def resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """Return the templates of resources whose addresses are to be filled in."""
-        return await self._content.templates()
-
-    async def read(self, uri: str, *, server: str | None = None) -> tuple[ResourceContents, ...]:
-        """Return the contents of a resource; `server` says whose, where several have the address.
-
-        Raises:
-            ResourceNotFoundError: no server lists it or has a template for it.
-            RequestRefusedError: the server does not give it.
-            ServerUnavailableError: the server that has it, or may have it, does not answer.
-        """
-        return await self._content.read(uri, server)
-
-    async def prompts(self) -> tuple[Prompt, ...]:
-        """Return the prompts of the servers; a server that does not answer is left out, as `absent` says."""
-        return await self._content.prompts()
-
-    async def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:
-        """Return the messages of a prompt, filled in; the name is `server:name`, or unique.
-
-        Raises:
-            PromptNotFoundError: no server has it, or several do.
-            RequestRefusedError: the server does not give it, such as for a missing argument.
-            ServerUnavailableError: the server that has it, or may have it, does not answer.
-        """
-        return await self._content.prompt(name, args or {})
-
-    async def complete(
-        self, ref: str, argument: str, value: str = "", *, args: Mapping[str, str] | None = None
-    ) -> Completion:
-        """Return values for an argument that begins so: of a prompt by its name, or of a resource template.
-
-        `args` are the arguments given already. Raises what `prompt` and `read` raise.
-        """
-        return await self._content.complete(ref, argument, value, args or {})
-
     @property
-    def _content(self) -> ViewContent:
+    def content(self) -> ViewContent:
+        """The resources and prompts of the servers, for those who pass them on."""
         self._check_open()
         engine = self._shared.engine
         if engine.servers is None:
             raise CribStateError(f"the servers are not running: use them inside '{self._waiting.way_in}'")
-        return ViewContent(ServerContent(engine.servers), self._part.content_servers())
+        names, lists = self._part.content_servers(), self._shared.lists
+        grants = None if engine.rules is None else engine.rules.grants(self._principal)
+        return ViewContent(ServerContent(engine.servers, self._principal), names, lists, grants)
 
     async def session(
         self,
@@ -339,7 +360,7 @@ class View:
         *,
         tools: Iterable[Named] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - of each call, as for run
-        caller: str | None = None,
+        principal: Principal | None = None,
         **options: Any,
     ) -> ToolSession:
         """Return tools for talks with a model of `openai`, `anthropic` or `gemini`: all, or those named.
@@ -353,7 +374,7 @@ class View:
         """
         await self._waiting.for_listing({})
         named = None if tools is None else [id_of(named_by(tool)) for tool in tools]
-        run = partial(self.run, timeout=timeout, caller=caller)
+        run = partial(self.run, timeout=timeout, principal=principal)
         return ToolSession(self.convert(target, tools=named, **options), run, target, options)
 
     def status(self) -> dict[str, ServerStatus]:

@@ -407,7 +407,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         )
     assert problems(error) == {
         "/timout": "is not a setting; did you mean 'timeout'?",
-        "/colour": "is not a setting; there are servers, openapi, store, timeout, limits, search, code, toolsets, gateway, cache, retry, audit",
+        "/colour": "is not a setting; there are servers, openapi, store, timeout, limits, search, code, runs, toolsets, gateway, cache, retry, policy, audit",
         "/limits/result_byte": "is not a setting; did you mean 'result_bytes'?",
         "/cache/ttl": "must be greater than 0",
         "/servers/files/comand": "is not a setting; did you mean 'command'?",
@@ -510,13 +510,13 @@ def test_nothing_and_settings_are_taken_as_they_are() -> None:
 
 def test_secrets_are_never_shown(read: Any) -> None:
     text = """{"mcpServers": {
-        "a": {"command": "x", "args": ["--key=hush-1"], "env": {"TOKEN": "hush-2"}, "auth": {"secret": "hush-3"}},
+        "a": {"command": "x", "args": ["--key=hush-1"], "env": {"TOKEN": "hush-2"}, "oauth": {"secret": "hush-3"}},
         "b": {"url": "https://user:hush-4@example.com", "headers": {"Authorization": "hush-5"}}
     }, "extra": "hush-6"}"""
     settings = read(text)
     assert "hush" not in repr(settings) + str(settings) + repr(settings.servers) + str(settings.servers["b"])
     assert "command='x'" in repr(settings.servers["a"])
-    assert "others=['auth']" in repr(settings.servers["a"])
+    assert "others=['oauth']" in repr(settings.servers["a"])
     assert "url='https://example.com/…'" in repr(settings.servers["b"])
     assert "'a', 'b'" in repr(settings)
     with pytest.raises(ConfigError) as error:

@@ -1,16 +1,17 @@
 """The page of the configuration, and the example on it."""
 
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
+
+from servers.launch import python
 
 from toolcrib.crib import Settings, load
 
 
 def test_the_page_says_what_the_records_say(root: Path) -> None:
     made = subprocess.run(
-        [sys.executable, "scripts/config_page.py", "--check"],
+        python("scripts/config_page.py", "--check"),
         cwd=root,
         capture_output=True,
         text=True,

@@ -5,6 +5,7 @@ import platform
 import click
 
 import toolcrib
+from toolcrib.cli.completing import BASH
 from toolcrib.cli.screen import show_json
 from toolcrib.cli.state import State, common
 
@@ -33,13 +34,17 @@ def version(state: State) -> None:
 def completion(context: click.Context, shell: str) -> None:
     """Write the completion script of a shell.
 
+    It completes verbs and options, and from what is configured and was last listed, without starting a
+    server: the ids of tools, servers and toolsets.
+
     Example: toolcrib completion bash > ~/.local/share/bash-completion/completions/toolcrib
     """
     from click.shell_completion import BashComplete, FishComplete, ZshComplete  # noqa: PLC0415 - for this alone
 
     kind = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}[shell]
     root = context.find_root()
-    script = kind(root.command, {}, "toolcrib", "_TOOLCRIB_COMPLETE").source()
+    writer = kind(root.command, {}, "toolcrib", "_TOOLCRIB_COMPLETE")
+    script = BASH % writer.source_vars() if shell == "bash" else writer.source()
     state = context.ensure_object(State)
     if state.json:
         show_json({"shell": shell, "script": script})

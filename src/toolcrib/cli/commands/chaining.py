@@ -5,27 +5,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.commands.running import TIMEOUT, show_value
+from toolcrib.cli.commands.running import DURABLE, TIMEOUT, show_value
 from toolcrib.cli.exits import FailedError, error_payload, exit_code
 from toolcrib.cli.inputs import read_document
 from toolcrib.cli.screen import clean, note, progress, show_json, show_table
-from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.cli.state import YES, State, local_principal, shared, wait_for
 from toolcrib.errors import ChainError
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.execution.chain import ChainResult, Plan, PlannedStep, StepResult
 
-__all__ = ["chain"]
+__all__ = ["chain", "show_chain"]
 
 
 @click.command()
 @click.argument("file", metavar="FILE")
 @click.option("--dry-run", is_flag=True, help="Only check the steps, and say what they would do.")
 @click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long all steps together may run.")
+@DURABLE
+@YES
 @shared
 @click.pass_obj
-def chain(state: State, file: str, dry_run: bool, timeout: float | None) -> None:  # noqa: FBT001 - click gives it by name
+def chain(  # click gives them by name
+    state: State,
+    file: str,
+    dry_run: bool,  # noqa: FBT001
+    timeout: float | None,
+    durable: bool,  # noqa: FBT001
+) -> None:
     """Run the steps of a file one after another.
 
     FILE is JSON, TOML or YAML: a list of steps, or an object with `steps`; `-` reads JSON from standard
@@ -39,19 +47,21 @@ def chain(state: State, file: str, dry_run: bool, timeout: float | None) -> None
         raise click.UsageError(f"{file} has no steps; write a list of them, or an object with `steps`")
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.view() as view, state.agreeing():
             if dry_run:
                 _show_plan(state, await view.run_chain(steps, dry_run=True))
             else:
-                _show(state, await _run(state, view, steps, timeout))
+                show_chain(state, await _run(state, view, steps, timeout=timeout, durable=durable))
 
     wait_for(work)
 
 
-async def _run(state: State, view: "View", steps: Any, limit: float | None) -> "ChainResult":
+async def _run(state: State, view: "View", steps: Any, **options: Any) -> "ChainResult":
     try:
         with progress("chain") as advance:
-            return await view.run_chain(steps, timeout=limit, progress=advance, caller="cli")
+            who = local_principal()
+            result: ChainResult = await view.run_chain(steps, progress=advance, principal=who, **options)
+            return result
     except ChainError as error:
         if not state.json:
             _tell_steps(error.results)
@@ -61,7 +71,8 @@ async def _run(state: State, view: "View", steps: Any, limit: float | None) -> "
         raise FailedError(exit_code(error)) from error
 
 
-def _show(state: State, result: "ChainResult") -> None:
+def show_chain(state: State, result: "ChainResult") -> None:
+    """Write what became of each step, and the final value."""
     if state.json:
         show_json(result.to_json())
         return
@@ -74,7 +85,7 @@ def _tell_steps(results: "Iterable[StepResult]") -> None:
         what = "skipped" if step.skipped else "failed" if step.error else "ok"
         colour = {"ok": "green", "failed": "red"}.get(what, "yellow")
         named = step.id or step.tool_id or "group"
-        place = f"{step.index + 1}. {clean(named)}"
+        place = f"{step.index}. {clean(named)}"
         click.echo(f"{place}  {click.style(what, fg=colour)}  {step.duration:.2f} s", err=True)
 
 
@@ -92,7 +103,7 @@ def _show_plan(state: State, plan: "Plan") -> None:
 
 
 def _planned(step: "PlannedStep", before: str) -> list[tuple[str, str, str, str]]:
-    place = f"{before}{step.index + 1}"
+    place = f"{before}{step.index}"
     what = step.tool_id or "side by side"
     each = " for each item" if step.kind == "for_each" else ""
     maybe = " if its condition is met" if step.conditional else ""

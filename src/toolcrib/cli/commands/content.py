@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.completing import server_names
 from toolcrib.cli.naming import note_absent
 from toolcrib.cli.screen import note, show_json, show_table, show_text, waiting
 from toolcrib.cli.state import State, shared, wait_for
@@ -29,7 +30,7 @@ def resources(state: State) -> None:
     """
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("asking the servers"):
                 found = await view.resources()
                 templates = await view.resource_templates()
@@ -41,6 +42,8 @@ def resources(state: State) -> None:
             rows = [(each.uri, each.server, each.description or each.title or each.name) for each in found]
             rows += [(each.uri_template, each.server, each.description or each.name) for each in templates]
             show_table(("URI", "SERVER", "DESCRIPTION"), rows)
+            if not rows:
+                note("no server has resources")
 
     wait_for(work)
 
@@ -54,19 +57,24 @@ def _note_failed(view: "View") -> None:
 
 @click.command()
 @click.argument("uri", metavar="URI")
-@click.option("--server", metavar="NAME", help="Whose it is, where several servers have the address.")
+@click.option(
+    "--server",
+    metavar="NAME",
+    shell_complete=server_names,
+    help="The server to read it from, if several have it.",
+)
 @shared
 @click.pass_obj
 def read(state: State, uri: str, server: str | None) -> None:
     """Read a resource.
 
-    Text is written as it is, and so are bytes where the output is a file or a pipe.
+    Text is written as it is. Bytes are written to a file or a pipe, and not to a terminal.
 
     Example: toolcrib read file:///notes/today.md
     """
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("reading"):
                 contents = await view.read(uri, server=server)
             if state.json:
@@ -100,7 +108,7 @@ def prompts(state: State) -> None:
     """
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("asking the servers"):
                 found = await view.prompts()
             _note_failed(view)
@@ -109,6 +117,8 @@ def prompts(state: State) -> None:
                 return
             rows = [(each.id, _arguments(each.arguments or ()), each.description or "") for each in found]
             show_table(("PROMPT", "ARGUMENTS", "DESCRIPTION"), rows)
+            if not rows:
+                note("no server has prompts")
 
     wait_for(work)
 
@@ -125,7 +135,7 @@ def _arguments(arguments: Any) -> str:
 def prompt(state: State, name: str, pairs: tuple[str, ...]) -> None:
     """Fill in a prompt, and write its messages.
 
-    NAME is server:name, or a name that one server alone has.
+    NAME is server:name, or just the name if only one server has it.
 
     Example: toolcrib prompt library:review title=Emma
     """
@@ -137,7 +147,7 @@ def prompt(state: State, name: str, pairs: tuple[str, ...]) -> None:
         args[key] = value
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("asking the server"):
                 found = await view.prompt(name, args)
             if state.json:

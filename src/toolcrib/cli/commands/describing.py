@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.completing import tool_ids
 from toolcrib.cli.naming import resolve_ids
 from toolcrib.cli.screen import clean, heading, note, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
@@ -30,7 +31,7 @@ _INDENT = "  "
 
 
 @click.command()
-@click.argument("tool_id", metavar="ID")
+@click.argument("tool_id", metavar="ID", shell_complete=tool_ids)
 @click.option(
     "--level",
     type=click.Choice(["summary", "schema", "full"]),
@@ -50,7 +51,7 @@ def describe(state: State, tool_id: str, level: str) -> None:
     """
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("asking the servers"):
                 (meant_id,) = await resolve_ids(view, [tool_id])
                 doc = await view.describe(meant_id, level)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.completing import server_names
 from toolcrib.cli.naming import not_there, tell_absent
 from toolcrib.cli.screen import bar, is_terminal, note, shortened, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["list_", "search"]
 
 _NAMED = 8
+_NONE_ALLOWED = "no tools that the rules let you use; whoever keeps them can change that"
+_MIRRORED = frozenset({"summary"})
+"""Has the same text as the short description."""
 _CLEARLY = 2.0
 """How many times as much confidence another tool needs than the first, to be named."""
 
@@ -22,7 +26,9 @@ _CLEARLY = 2.0
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many at most.")
-@click.option("--namespace", metavar="NAME", help="Only tools of this namespace.")
+@click.option(
+    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools of this namespace."
+)
 @click.option(
     "--tag", "tags", multiple=True, metavar="TAG", help="Only tools with this tag; may be repeated."
 )
@@ -45,7 +51,8 @@ def search(
 
     The question is in plain words, quoted or not. The tools come in the order of how well their words and
     their meaning match, compared with each other. CONFIDENCE is judged for each tool by itself: how likely it
-    is to do what is asked, from 0 to 1. Where the two clearly disagree, a note says so. When nothing fits, or
+    is to do what is asked, from 0 to 1; it decides where the first are close. Where it clearly prefers
+    another tool than the first, a note says so. When nothing fits, or
     what is shown are guesses, a note comes first, and the exit code is 0. Servers whose tools may be missing
     are listed on standard error, and as `absent` in JSON.
 
@@ -59,7 +66,7 @@ def search(
         options["min_confidence"] = min_confidence
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("searching"):
                 page = await view.search(asked, **options)
                 message = await _about(view, asked, page)
@@ -78,9 +85,7 @@ def search(
 
 def _flat(result: "Result") -> dict[str, Any]:
     """Return a result as the meta-tools write it."""
-    facts = result.to_json()
-    summary: dict[str, Any] = facts.pop("summary")
-    return summary | facts
+    return result.summary.to_json(without=_MIRRORED) | result.to_json(without={"summary"})
 
 
 def _show_found(page: "Page[Result]", text: str) -> None:
@@ -110,13 +115,20 @@ async def _about(view: "View", query: str, page: "Page[Result]") -> str:
     close = list(dict.fromkeys(each.summary.namespace for each in near if each.summary.namespace))
     known = close or [name for name in await view.namespaces() if name]
     which = f"the {'nearest ' if close else ''}{'namespaces are' if len(known) > 1 else 'namespace is'}"
-    there = f"{which} {', '.join(known[:_NAMED])}" if known else "the catalogue is empty"
+    there = f"{which} {', '.join(known[:_NAMED])}" if known else _nothing(view)
     message = "nothing clearly fits {!r}, these are guesses" if page.items else "nothing fits {!r}"
     return f"{message.format(shortened(query))}; {there}"
 
 
+def _nothing(view: "View") -> str:
+    """Return what to say where no tool can be found; whether others may use some is not told."""
+    return "the catalogue is empty" if view.rules is None else f"there are {_NONE_ALLOWED}"
+
+
 @click.command("list")
-@click.option("--namespace", metavar="NAME", help="Only tools of this namespace.")
+@click.option(
+    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools of this namespace."
+)
 @click.option(
     "--tag", "tags", multiple=True, metavar="TAG", help="Only tools with this tag; may be repeated."
 )
@@ -145,15 +157,16 @@ def list_(
     options: dict[str, Any] = {"namespace": namespace, "tags": tags or None, "backend": backend}
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("asking the servers"):
                 await view.tools(**options, limit=1)
             found = view.index.every(**options)
             shown = found if everything else found[:limit]
-            message = "" if found else f"no tools{not_there(view, options)}"
+            none = _NONE_ALLOWED if view.rules is not None and not len(view.index) else "no tools"
+            message = "" if found else f"{none}{not_there(view, options)}"
             absent = tell_absent(view, namespace)
             if state.json:
-                payload = {"tools": [each.to_json() for each in shown], "total": len(found)}
+                payload = {"tools": [each.to_json(without=_MIRRORED) for each in shown], "total": len(found)}
                 show_json({**payload, **({"note": message} if message else {}), **absent})
             else:
                 _show_list(shown, len(found), message)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.completing import tool_ids
 from toolcrib.cli.exits import FailedError
 from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import clean, note, show_json, waiting
@@ -22,7 +23,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=tool_ids)
 @click.option(
     "--target",
     "targets",

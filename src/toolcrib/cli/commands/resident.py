@@ -27,21 +27,21 @@ _EVERY = 0.02
 
 
 @click.command()
-@click.option("--foreground", is_flag=True, help="Stay here, as a service manager wants it, and log here.")
+@click.option("--foreground", is_flag=True, help="Do not go to the background, for service managers.")
 @click.option(
     "--timeout",
     type=TIMEOUT,
     metavar="SECONDS",
     default=30.0,
     show_default=True,
-    help="For how long servers may take to answer before it counts as up.",
+    help="How long to wait for the servers to answer.",
 )
 @common
 @click.pass_obj
 def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 - click gives it by name
     """Keep a gateway running in the background, for quick commands.
 
-    `search`, `list`, `describe`, `run`, `chain`, `exec` and `status` of the same user and the same
+    `search`, `list`, `describe`, `run`, `chain`, `exec`, `saved` and `status` of the same user and the same
     configuration are then run by it, so that no server has to be started. Servers keep the folder and the
     environment of this command. A gateway whose configuration has changed since is replaced. `toolcrib serve
     --transport http` runs such commands too.
@@ -65,7 +65,9 @@ def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 
     servers = f"{facts['servers']} server{'' if facts['servers'] == 1 else 's'}"
     running = "is up" if known is None else "was up already"
     message = f"toolcrib {running}: {facts['tools']:,} tools, {servers}{missing}; process {facts['pid']}"
-    click.echo(clean(f"{message}. `toolcrib down` stops it."))
+    serves = known is not None and known["startedBy"] != "up"
+    stop = "It is `toolcrib serve`, and ends where that runs" if serves else "`toolcrib down` stops it"
+    click.echo(clean(f"{message}. {stop}."))
 
 
 @click.command()
@@ -82,6 +84,8 @@ def down(state: State) -> None:
     known = ask(address, wait=0)
     if known is not None:
         _stop(address, known)
+    elif (pid := _stuck(address)) is not None:
+        raise click.ClickException(f"process {pid} does not answer; end it with `kill -9 {pid}`")
     if state.json:
         show_json({"stopped": None if known is None else known["pid"]})
     else:
@@ -90,10 +94,10 @@ def down(state: State) -> None:
 
 def _address(state: State) -> Address:
     if not hasattr(socket, "AF_UNIX"):
-        raise click.UsageError("commands reach a gateway by a socket file, which this system does not have")
+        raise click.UsageError("this needs Unix sockets, which this system does not have")
     source = state.source()
     if source is None and not state.demo:
-        raise click.UsageError("there is nothing to keep running without a configuration")
+        raise click.UsageError("a gateway in the background belongs to a configuration, and there is none")
     return Address(source, demo=state.demo)
 
 
@@ -118,6 +122,20 @@ def _stop(address: Address, known: dict[str, Any]) -> None:
         time.sleep(_EVERY)
     if address.pid_file.exists():
         raise click.ClickException(f"process {pid} does not stop; see {address.log}")
+
+
+def _stuck(address: Address) -> int | None:
+    """Return the process of a gateway that does not answer; None where none runs."""
+    import fcntl  # noqa: PLC0415 - not on every platform
+
+    try:
+        with address.pid_file.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return int(address.pid_file.read_text() or 0)
+    except OSError:
+        return None
+    return None
 
 
 def _start(state: State, address: Address, limit: float) -> dict[str, Any]:

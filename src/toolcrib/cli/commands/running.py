@@ -5,24 +5,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.completing import tool_ids
 from toolcrib.cli.inputs import read_args, read_pairs
 from toolcrib.cli.naming import resolve_ids
 from toolcrib.cli.screen import clean, note, progress, show_json, show_text
-from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.cli.state import YES, State, local_principal, shared, wait_for
 
 if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.execution import StreamEvent
     from toolcrib.model import RunResult
 
-__all__ = ["TIMEOUT", "run", "show_value"]
+__all__ = ["DURABLE", "TIMEOUT", "run", "show_value"]
 
 TIMEOUT = click.FloatRange(0, 86_400, min_open=True)
+DURABLE = click.option(
+    "--durable", is_flag=True, help="Write each call down, so that `toolcrib resume` can go on after a crash."
+)
 """A day at most."""
 
 
 @click.command()
-@click.argument("tool_id", metavar="ID")
+@click.argument("tool_id", metavar="ID", shell_complete=tool_ids)
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option(
     "--args", "args", metavar="JSON|@FILE|-", help="The arguments: JSON, a file, or standard input."
@@ -33,6 +37,7 @@ TIMEOUT = click.FloatRange(0, 86_400, min_open=True)
     is_flag=True,
     help="Show what the tool tells while it runs: progress on standard error, parts on standard output.",
 )
+@YES
 @shared
 @click.pass_obj
 def run(
@@ -46,7 +51,8 @@ def run(
     """Run a tool.
 
     ID is as for `describe`. Arguments are JSON, or KEY=VALUE pairs, which stand instead of what --args says.
-    A value is JSON where it can be read as such, and text otherwise, or where the tool asks for text.
+    A value is JSON where it can be read as such, and text otherwise, or where the tool asks for text;
+    KEY=@FILE takes the text of a file, as JSON where the tool does not ask for text.
 
     Example: toolcrib run math:evaluate expression="6 * 7"
     """
@@ -55,14 +61,16 @@ def run(
         raise click.UsageError("--args must be a JSON object where there are KEY=VALUE pairs too")
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.view() as view, state.agreeing():
             (meant_id,) = await resolve_ids(view, [tool_id])
             filled = {**given, **await _pairs(view, meant_id, pairs)} if pairs else given
             if stream:
                 await _stream(state, view, meant_id, filled, timeout)
                 return
             with progress(meant_id) as advance:
-                result = await view.run(meant_id, filled, timeout=timeout, progress=advance, caller="cli")
+                result = await view.run(
+                    meant_id, filled, timeout=timeout, progress=advance, principal=local_principal()
+                )
             _show_result(state, result)
 
     wait_for(work)
@@ -117,7 +125,7 @@ def _described(part: dict[str, Any]) -> str:
 
 async def _stream(state: State, view: "View", tool_id: str, args: Any, limit: float | None) -> None:
     events: list[StreamEvent] = []
-    async for event in view.stream(tool_id, args, timeout=limit, caller="cli"):
+    async for event in view.stream(tool_id, args, timeout=limit, principal=local_principal()):
         if event.kind == "error" and event.error is not None:
             raise event.error
         events.append(event)

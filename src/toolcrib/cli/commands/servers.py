@@ -1,23 +1,29 @@
-"""The verbs that change which servers there are: `add` and `remove`."""
+"""The verbs about which servers there are, and access to them: `add`, `remove`, `login` and `logout`."""
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.completing import server_names
 from toolcrib.cli.exits import UNAVAILABLE, FailedError, NotFoundError
-from toolcrib.cli.screen import clean, note, show_json, show_text, waiting
+from toolcrib.cli.screen import clean, is_terminal, note, show_json, show_text, waiting
 from toolcrib.cli.state import State, common, wait_for
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
     from toolcrib.crib import Crib
+    from toolcrib.execution.mcp import ServerConfig
+    from toolcrib.execution.oauth.vault import StoredLogin
     from toolcrib.setup.doctor.probe import Probe
     from toolcrib.setup.editing.edit import Edit
 
-__all__ = ["add", "carry_out", "own_file", "remove", "tell_notes"]
+__all__ = ["add", "carry_out", "login", "login_facts", "logout", "own_file", "remove", "tell_notes", "until"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +156,18 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
             click.echo(clean(f"it runs in {facts['cwd']}; --cwd names another folder"))
         tell_notes(facts)
     probed = None if asked.no_check or asked.disabled else _check(path, name)
+    if (
+        probed is not None
+        and _wants_login(probed)
+        and not state.json
+        and is_terminal()
+        and sys.stdin.isatty()
+    ):
+        note(f"{name!r} needs a login")
+        _log_in(name, _server(path, name))
+        probed = _check(path, name)
     if state.json:
-        show_json(facts if probed is None else {**facts, "check": _told(probed)})
+        show_json(facts if probed is None else {**facts, "check": _probe_json(probed)})
     if probed is not None:
         _judge(probed, quiet=state.json)
 
@@ -182,7 +198,7 @@ def _check(path: Path, name: str) -> "Probe":
 
 
 def _asked(crib: "Crib", name: str) -> "Probe":
-    from toolcrib.errors import ServerUnavailableError  # noqa: PLC0415
+    from toolcrib.errors import LoginRequiredError, ServerUnavailableError  # noqa: PLC0415
     from toolcrib.redaction import hide_secrets  # noqa: PLC0415
     from toolcrib.setup.doctor.probe import Probe  # noqa: PLC0415 - as above
 
@@ -191,13 +207,20 @@ def _asked(crib: "Crib", name: str) -> "Probe":
     error = None
     if status.tools is None:
         reason = status.last_error or "it has not listed its tools in time"
-        error = ServerUnavailableError(name, reason, words)
+        kind = LoginRequiredError if status.needs_login else ServerUnavailableError
+        error = kind(name, reason, words)
     tools = tuple(crib.index.get(each.id) for each in crib.index.every(namespace=name))
     refused = {each: hide_secrets(reason) for each, reason in status.refused.items()}
     return Probe(name, tools, refused, error, words)
 
 
-def _told(probed: "Probe") -> dict[str, Any]:
+def _wants_login(probed: "Probe") -> bool:
+    from toolcrib.errors import LoginRequiredError  # noqa: PLC0415 - as above
+
+    return isinstance(probed.error, LoginRequiredError)
+
+
+def _probe_json(probed: "Probe") -> dict[str, Any]:
     facts: dict[str, Any] = {"ok": probed.error is None, "tools": [tool.name for tool in probed.tools]}
     if probed.refused:
         facts["refused"] = probed.refused
@@ -218,7 +241,7 @@ def _judge(probed: "Probe", *, quiet: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=server_names)
 @click.option("--user", is_flag=True, help="From the user's own configuration.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @common
@@ -247,3 +270,118 @@ def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa:
     else:
         click.echo(clean(f"removed {name!r} from {path}"))
         tell_notes(facts)
+
+
+@click.command()
+@click.argument("name", shell_complete=server_names)
+@click.option("--device", is_flag=True, help="With a code that is entered on another device.")
+@click.option("--no-browser", is_flag=True, help="Show the address, and open no browser.")
+@common
+@click.pass_obj
+def login(state: State, name: str, device: bool, no_browser: bool) -> None:  # noqa: FBT001 - click gives them by name
+    """Log in to a server that wants OAuth.
+
+    A browser is opened at the server's own login. What it gives is kept in the vault of this user, sealed,
+    and refreshed by itself; every command and gateway of this user has access from then on. On a machine
+    without a browser, --device shows a code to enter elsewhere.
+
+    Example: toolcrib login linear
+    """
+    found = _log_in(name, _server(state.source(), name), device=device, no_browser=no_browser)
+    if state.json:
+        show_json({"name": name, **login_facts(found)})
+    else:
+        click.echo(clean(f"logged in to {name!r} {until(found)}"))
+
+
+def _log_in(
+    name: str, config: "ServerConfig", *, device: bool = False, no_browser: bool = False
+) -> "StoredLogin":
+    """Log in to a server, and tell the person at the terminal what to do."""
+    import webbrowser  # noqa: PLC0415 - not needed to ask for help
+
+    from toolcrib.execution.oauth.login import log_in  # noqa: PLC0415 - needs the extra
+
+    def show(address: str, code: str | None) -> None:
+        if code:
+            note(f"open this address on any device, and enter the code {code}:")
+        else:
+            note("log in at this address:")
+        show_text(address) if sys.stdout.isatty() else note(address)
+        if code is None and not no_browser:
+            # Some browsers return when they are closed, and the login has to go on meanwhile.
+            Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    async def work() -> "StoredLogin":
+        return await log_in(name, config, show=show, device=device)
+
+    return wait_for(work)
+
+
+@click.command()
+@click.argument("name", shell_complete=server_names)
+@click.option(
+    "--everybody", is_flag=True, help="Forget those of all persons who have logged in for themselves, too."
+)
+@common
+@click.pass_obj
+def logout(state: State, name: str, everybody: bool) -> None:  # noqa: FBT001 - as click calls it
+    """Forget the login of a server.
+
+    Its tokens are taken back, where its authorization server can do that.
+
+    Example: toolcrib logout linear
+    """
+    from toolcrib.execution.oauth.login import log_out  # noqa: PLC0415 - needs the extra
+    from toolcrib.execution.oauth.vault import LoginVault  # noqa: PLC0415 - the same
+
+    config = _server(state.source(), name)
+
+    async def work() -> tuple[bool, bool]:
+        persons = LoginVault().owners(name, config.url or "") if everybody else ()
+        ended = [await log_out(name, config, owner=owner) for owner in (None, *persons)]
+        revoked = [revoked for known, revoked in ended if known]
+        return bool(revoked), bool(revoked) and all(revoked)
+
+    known, revoked = wait_for(work)
+    if state.json:
+        show_json({"name": name, "loggedOut": known, "revoked": revoked})
+    elif not known:
+        note(f"nobody was logged in to {name!r}")
+    else:
+        left = "" if revoked else "; its server was not told, so its tokens end by themselves"
+        click.echo(clean(f"logged out of {name!r}{left}"))
+
+
+def _server(source: str | Path | None, name: str) -> "ServerConfig":
+    """Return the settings of a server that is configured, with their variables filled in."""
+    import os  # noqa: PLC0415 - not needed to ask for help
+
+    from toolcrib.crib.config.files import load  # noqa: PLC0415
+    from toolcrib.model.suggest import choose  # noqa: PLC0415
+
+    servers = load(source).servers
+    if name not in servers:
+        raise NotFoundError(f"there is no server {name!r}{choose(name, servers)}")
+    return servers[name].expanded(os.environ)
+
+
+def login_facts(found: "StoredLogin") -> dict[str, Any]:
+    """Return what may be shown of a login."""
+    expires = None if found.expires_at is None else datetime.fromtimestamp(found.expires_at, UTC)
+    facts: dict[str, Any] = {"issuer": found.issuer, "scopes": list(found.scopes)}
+    facts["loggedIn"] = found.access_token is not None
+    facts["refreshes"] = found.refresh_token is not None
+    return facts | ({} if expires is None else {"expires": expires.isoformat(timespec="seconds")})
+
+
+def until(found: "StoredLogin") -> str:
+    """Return until when a login holds, in a few words."""
+    if found.access_token is None:
+        return "no longer: log in again"
+    if found.refresh_token is not None:
+        return "until it is taken back"
+    if found.expires_at is None:
+        return "without an end"
+    end = datetime.fromtimestamp(found.expires_at, UTC)
+    return f"{'ended' if end < datetime.now(UTC) else 'until'} {end:%Y-%m-%d %H:%M} UTC"

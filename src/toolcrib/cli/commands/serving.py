@@ -1,6 +1,7 @@
 """The verb that serves all tools to MCP clients: `serve`."""
 
 import gc
+import json
 import logging
 import re
 import shlex
@@ -9,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from time import monotonic
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -30,7 +31,9 @@ __all__ = ["freezing_survivors", "serve"]
 _FULL = 2
 """The generation whose collection looks through everything."""
 _LONG_COLLECTION = 0.03
-"""Seconds."""
+"""Seconds of CPU time: on a busy machine every collection takes long by the clock."""
+_FREEZE_RATIO = 4
+"""Survivors are many where there is one for so many that are frozen already."""
 _LEVELS = ("debug", "info", "warning", "error")
 _STDIO = """\
 toolcrib serves MCP on standard input and output, for a client that starts it:
@@ -56,7 +59,10 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
     help="The port of it; the configuration's, else 8808; 0 for any that is free.",
 )
 @click.option(
-    "--expose", type=click.Choice(["meta", "auto", "all"]), help="What clients see: meta, the default."
+    "--expose",
+    type=click.Choice(["meta", "auto", "all"]),
+    help="What clients see: the meta-tools, the tools themselves (all), or these while they are few (auto); "
+    "the configuration's, else meta.",
 )
 @click.option(
     "--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True, help="What is logged."
@@ -72,6 +78,9 @@ def serve(
     goes to standard error. Over HTTP it serves any number of clients at /mcp, and each toolset of the
     configuration at /mcp/NAME, with /health, /ready and /metrics beside them.
 
+    With --json, one line of JSON says where it serves once it does: on standard output, or, over stdio, on
+    standard error.
+
     Example: toolcrib serve --transport http --port 8808
     """
     if transport == "stdio" and not (host is None and port is None):
@@ -80,31 +89,19 @@ def serve(
         raise click.UsageError(
             f"--toolset is for stdio; over HTTP that toolset is served at /mcp/{state.toolset}"
         )
-    if state.json:
-        raise click.UsageError("serve has no --json; over stdio its output is the protocol")
     if not state.debug:
         logging.getLogger().setLevel(log_level.upper())
-    if expose is not None:
-        _check_exposed(expose)
     source = state.source()
-    wait_for(lambda: _serve(state, source, transport, {"host": host, "port": port}))
+    wait_for(lambda: _serve(state, source, transport, {"host": host, "port": port}, expose))
 
 
-def _check_exposed(expose: str) -> None:
-    from toolcrib.crib import GatewaySettings  # noqa: PLC0415 - heavy, and not needed to ask for help
-    from toolcrib.errors import ConfigError  # noqa: PLC0415
-
-    try:
-        GatewaySettings(expose=expose)
-    except ConfigError as error:
-        raise click.BadParameter(error.problems[0].message, param_hint="--expose") from error
-
-
-async def _serve(state: State, source: str | None, transport: str, place: dict[str, Any]) -> None:
+async def _serve(
+    state: State, source: str | None, transport: str, place: dict[str, Any], expose: Any
+) -> None:
     from toolcrib.gateway import Gateway  # noqa: PLC0415 - heavy, and not needed to ask for help
 
     shared_at = _place_for_commands(state, source) if transport == "http" else None
-    gateway = Gateway(source)
+    gateway = Gateway(source, expose=expose)
     with freezing_survivors():
         await _serve_with(state, gateway, source, None if transport == "stdio" else place, shared_at)
 
@@ -123,7 +120,9 @@ async def _serve_with(
             adding = f"`{this_command()} add` adds a server"
             note(f"it serves 0 tools; {adding}, and --demo a catalogue to try it with")
         if place is None:
-            if sys.stdin.isatty():
+            if state.json:
+                _tell_json(gateway, {"transport": "stdio"})
+            elif sys.stdin.isatty():
                 here, program = this_command(), this_command(absolute=True)
                 text = _STDIO.format(here=here, program=program, more=_as_here(state, source))
                 click.echo(clean(text), err=True)
@@ -158,18 +157,19 @@ async def _used_by_commands(gateway: "Gateway", place: tuple[Address, str] | Non
 
 @contextmanager
 def freezing_survivors(limit: float = _LONG_COLLECTION) -> Iterator[None]:
-    """Have what survives a long garbage collection left out of later ones.
+    """Have what survives a long garbage collection left out of later ones, if it is much.
 
     Each full collection looks through all that lives, and stops everything meanwhile: seconds, where a server
-    lists tens of thousands of tools. What it has found alive is for the most part the catalogue.
+    lists tens of thousands of tools. What it has found alive is for the most part the catalogue. The rest are
+    requests in flight, which are never collected once they are frozen, so that it must not happen often.
     """
     began = 0.0
 
     def watch(phase: str, facts: dict[str, int]) -> None:
         nonlocal began
         if phase == "start":
-            began = monotonic()
-        elif facts["generation"] == _FULL and monotonic() - began >= limit:
+            began = thread_time()
+        elif facts["generation"] == _FULL and thread_time() - began >= limit and _survivors_are_many():
             gc.freeze()
 
     gc.callbacks.append(watch)
@@ -177,6 +177,10 @@ def freezing_survivors(limit: float = _LONG_COLLECTION) -> Iterator[None]:
         yield
     finally:
         gc.callbacks.remove(watch)
+
+
+def _survivors_are_many() -> bool:
+    return _FREEZE_RATIO * len(gc.get_objects(generation=_FULL)) >= gc.get_freeze_count()
 
 
 def _as_here(state: State, source: str | None) -> str:
@@ -189,13 +193,18 @@ def _as_here(state: State, source: str | None) -> str:
 def _tell(state: State, gateway: "Gateway", url: str) -> None:
     """Say where it listens, and what to try."""
     settings = gateway.crib.settings
-    toolsets = [f"  and its toolset {name} at {url}/mcp/{name}" for name in settings.toolsets]
-    token = settings.gateway.token
+    if state.json:
+        addresses = {path: f"{url}/{path}" for path in ("health", "ready", "metrics")}
+        toolsets = {name: f"{url}/mcp/{name}" for name in settings.toolsets}
+        _tell_json(gateway, {"transport": "http", "url": f"{url}/mcp", "toolsets": toolsets, **addresses})
+        return
+    also = [f"  and its toolset {name} at {url}/mcp/{name}" for name in settings.toolsets]
+    token = settings.gateway.token or ("<your token>" if settings.gateway.tokens else "")
     header = f' --header "Authorization: Bearer {_named(token)}"' if token else ""
     asked = '--demo search "how many days until christmas"' if state.demo else 'search "what you want to do"'
     lines = (
         f"toolcrib serves {counted(len(gateway.crib.index), 'tool')} at {url}/mcp",
-        *toolsets,
+        *also,
         *_names(url, settings.gateway),
         "",
         "Try next:",
@@ -206,6 +215,12 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
         "Ctrl-C stops it.",
     )
     click.echo(clean("\n".join(lines)), err=True)
+
+
+def _tell_json(gateway: "Gateway", addresses: dict[str, Any]) -> None:
+    """Say the same to a program, in one line and where the protocol is not."""
+    line = json.dumps({**addresses, "tools": len(gateway.crib.index)})
+    click.echo(line, err=addresses["transport"] == "stdio")
 
 
 def _names(url: str, settings: "GatewaySettings") -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from toolcrib.cli.commands.running import TIMEOUT
 from toolcrib.cli.naming import why_failed
 from toolcrib.cli.resident.address import Address, ask
 from toolcrib.cli.resident.terminal import REMOTE
-from toolcrib.cli.screen import clean, heading, show_json, show_table, waiting
+from toolcrib.cli.screen import clean, heading, note, show_json, show_table, waiting
 from toolcrib.cli.state import State, shared, wait_for
 from toolcrib.errors import ServerUnavailableError, ToolcribError
 from toolcrib.errors.base import counted
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["status"]
 
-_NAMED = 3
+_NAMED, _REASON = 3, 120
 _PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
 """What is true of a server only while it runs."""
 _COUNTING = 30.0
@@ -77,7 +77,8 @@ def _gateway(state: State) -> dict[str, Any]:
 
 
 def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
-    servers = [_server(each) for each in view.status().values()]
+    logins = _logins(crib)
+    servers = [{**_server(each), **logins.get(each.name, {})} for each in view.status().values()]
     from toolcrib.discovery import SqliteStore  # noqa: PLC0415 - not needed to ask for help
 
     store = crib.discovery.index.store
@@ -91,6 +92,24 @@ def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
         },
         "toolsets": sorted(crib.settings.toolsets),
     }
+
+
+def _logins(crib: "Crib") -> dict[str, dict[str, Any]]:
+    """Return what may be shown of the logins to servers, by their names."""
+    from toolcrib.cli.commands.servers import login_facts, until  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution.oauth.vault import LoginVault  # noqa: PLC0415
+
+    reached = {name: each.url for name, each in crib.settings.servers.items() if each.url is not None}
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        vault = LoginVault() if reached else None
+        for name, url in reached.items():
+            login = None if vault is None else vault.get(name, url)
+            if login is not None:
+                found[name] = {"login": {**login_facts(login), "words": f"logged in {until(login)}"}}
+    except ToolcribError as error:  # without a home there is none; with another key it cannot be read
+        note(str(error))
+    return found
 
 
 def _server(status: "ServerStatus") -> dict[str, Any]:
@@ -141,7 +160,7 @@ def _show(facts: dict[str, Any]) -> None:
             (each["name"], each["state"], each["transport"], str(each.get("tools", "")), _word(each))
             for each in facts["servers"]
         ]
-        show_table(("name", "state", "transport", "tools", "last error"), rows, styles=("cyan",))
+        show_table(("name", "state", "transport", "tools", "note"), rows, styles=("cyan",))
 
 
 def _running(gateway: dict[str, Any]) -> str:
@@ -165,9 +184,10 @@ def _receipt(tokens: dict[str, Any]) -> str:
 def _word(server: dict[str, Any]) -> str:
     refused = server.get("refused", {})
     parts = [str(server["why"])] if "why" in server else []
+    if "login" in server:
+        parts.append(str(server["login"]["words"]))
     if refused:
-        several = (
-            "1 definition is no tool" if len(refused) == 1 else f"{len(refused)} definitions are no tools"
-        )
-        parts.append(f"{several}: {', '.join(list(refused)[:_NAMED])}")
+        several = "1 tool is left out" if len(refused) == 1 else f"{len(refused)} tools are left out"
+        named = [f"{name}: {reason[:_REASON]}" for name, reason in list(refused.items())[:_NAMED]]
+        parts.append("; ".join([f"{several}: {named[0]}", *named[1:]]))
     return "; ".join(parts)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.completing import server_names, tool_ids
 from toolcrib.cli.naming import not_there, resolve_ids, tell_absent
 from toolcrib.cli.screen import note, show_json, show_text, waiting
 from toolcrib.cli.state import State, shared, wait_for
@@ -20,7 +21,7 @@ _SHOWN = 20
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=tool_ids)
 @click.option(
     "--to", "target", required=True, metavar="TARGET", help="openai, anthropic, gemini, mcp or a2a."
 )
@@ -46,7 +47,7 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
     _check_target(target)
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("asking the servers"):
                 found = await _be_there(view, ids)
             _show(state, view, view.convert(target, tools=found or None, **chosen))
@@ -113,8 +114,8 @@ def _flat(conversion: "Conversion") -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--namespace", metavar="NAME", help="The tools of this namespace.")
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=tool_ids)
+@click.option("--namespace", metavar="NAME", shell_complete=server_names, help="The tools of this namespace.")
 @click.option("--budget", type=click.IntRange(1), metavar="TOKENS", help="How many tokens the text may take.")
 @shared
 @click.pass_obj
@@ -127,7 +128,7 @@ def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int
     """
 
     async def work() -> None:
-        async with state.view() as view:
+        async with state.seen() as view:
             with waiting("asking the servers"):
                 found = await _be_there(view, ids)
                 text = await view.stubs(found or None, namespace=namespace, budget=budget)

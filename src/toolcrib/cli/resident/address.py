@@ -19,7 +19,7 @@ from typing import Any
 import toolcrib
 from toolcrib.places import data_folder, runtime_folder
 
-__all__ = ["Address", "ask", "peer_is_ours", "writable_folder"]
+__all__ = ["HELLO", "Address", "ask", "peer_is_ours", "writable_folder"]
 
 _MAX_PATH = 100
 """The longest path that a socket can be bound to on every system is 103 bytes."""
@@ -28,6 +28,8 @@ _NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _SHELLS = frozenset({b"_", b"PWD", b"OLDPWD", b"SHLVL"})
 """Variables that differ from one command to the next."""
 _CONNECT_TIMEOUT = 5.0
+HELLO = b"{}\n"
+"""What a gateway says to whoever connects, before anything is asked of it."""
 
 
 class Address:
@@ -69,7 +71,10 @@ class Address:
         return hashlib.sha256(content + json.dumps(values).encode()).hexdigest()
 
     def connect(self) -> socket.socket | None:
-        """Return a connection to the running gateway; None where none of this user runs."""
+        """Return a connection to the running gateway; None where none of this user runs, or it is stuck.
+
+        A gateway that works begins with a line of its own; one that is stopped would keep everybody waiting.
+        """
         if not hasattr(socket, "AF_UNIX") or not self._is_ours():
             return None
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -77,7 +82,7 @@ class Address:
             connection.settimeout(_CONNECT_TIMEOUT)
             with self.reachable() as path:
                 connection.connect(path)
-            if peer_is_ours(connection):
+            if peer_is_ours(connection) and connection.recv(len(HELLO), socket.MSG_WAITALL) == HELLO:
                 connection.settimeout(None)
                 return connection
         except OSError:

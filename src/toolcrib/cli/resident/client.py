@@ -1,7 +1,8 @@
 """Hands a command to the gateway that runs already: raw JSON lines over its socket, without loading the rest.
 
-The first line is the request. Each line of the answer has one key: `out` and `err` are text to write, `read`
-asks for a file or standard input, `exit` is the exit code, and `refused` says that nothing was run.
+The gateway begins with a line that shows that it works. The first line to it is the request. Each line of the
+answer has one key: `out` and `err` are text to write, `read` asks for a file or standard input, `exit` is the
+exit code, and `refused` says that nothing was run.
 """
 
 import json
@@ -22,7 +23,7 @@ from toolcrib.places import find_config
 
 __all__ = ["relay"]
 
-_VERBS = frozenset({"chain", "describe", "exec", "list", "run", "search", "status"})
+_VERBS = frozenset({"chain", "describe", "exec", "list", "run", "saved", "search", "status"})
 _HERE = frozenset({"--debug", "--help", "--no-daemon", "--version", "-h"})
 """Options of commands that do their work in their own process."""
 _SCREEN = ("COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERM", "TTY_COMPATIBLE")
@@ -91,6 +92,14 @@ def _screen() -> dict[str, Any]:
     return screen
 
 
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """Return what a line of an answer says; None where it is not whole, or no such line."""
+    with suppress(ValueError, RecursionError):
+        answer = json.loads(line) if line.endswith(b"\n") else None
+        return answer if isinstance(answer, dict) else None
+    return None
+
+
 class _Relay:
     """One command that the gateway runs for this process."""
 
@@ -106,8 +115,8 @@ class _Relay:
                 first = lines.readline()
             except OSError:
                 first = b""
-            answer = json.loads(first) if first.endswith(b"\n") else {"refused": "it is gone"}
-            if "refused" in answer:
+            answer = _parsed(first)
+            if answer is None or "refused" in answer:
                 return None
             return self._follow(answer, lines)
 
@@ -118,11 +127,11 @@ class _Relay:
             for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
                 if name in answer:
                     self._write(stream, answer[name])
-            line = lines.readline()
-            if not line.endswith(b"\n"):
+            found = _parsed(lines.readline())
+            if found is None:
                 sys.stderr.write("error: the gateway that ran this has ended\n")
                 return _UNAVAILABLE
-            answer = json.loads(line)
+            answer = found
         code = int(answer["exit"])
         return 0 if self._is_unread and code == INTERRUPTED else code
 

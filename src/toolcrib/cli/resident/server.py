@@ -25,7 +25,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 import toolcrib
 from toolcrib.cli.app import app
-from toolcrib.cli.resident.address import Address, peer_is_ours, writable_folder
+from toolcrib.cli.resident.address import HELLO, Address, peer_is_ours, writable_folder
 from toolcrib.cli.resident.streams import RemoteStream, routed
 from toolcrib.cli.resident.terminal import REMOTE
 from toolcrib.crib import Crib, load
@@ -238,6 +238,7 @@ class _Call:
         try:
             with self._connection, self._lines:
                 self._connection.settimeout(_REQUEST_TIMEOUT)
+                self._connection.sendall(HELLO)
                 self._request = json.loads(self._lines.readline() or b"{}")
                 self._connection.settimeout(None)
                 if "wait" in self._request:

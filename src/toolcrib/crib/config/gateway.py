@@ -6,8 +6,9 @@ import socket
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, AwareDatetime, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.config.section import Count, Seconds, Section, Text
@@ -15,7 +16,16 @@ from toolcrib.errors import ConfigError, InvalidToolIdError, Problem
 from toolcrib.execution.variables import Expansion
 from toolcrib.model import ToolId
 
-__all__ = ["GatewaySettings", "Hint", "ToolsetSettings", "is_loopback", "own_names", "token_of"]
+__all__ = [
+    "AuthSettings",
+    "GatewaySettings",
+    "Hint",
+    "TokenSettings",
+    "ToolsetSettings",
+    "is_loopback",
+    "own_names",
+    "token_of",
+]
 
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 """What a tool may say of itself."""
@@ -46,17 +56,83 @@ class ToolsetSettings(Section):
             raise PydanticCustomError("tool_id", "{reason}", {"reason": str(error)}) from None
 
 
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""How a token may be signed: with a key that only its issuer has."""
+
+
+def _address(address: str) -> str:
+    parts = urlsplit(address)
+    is_local = parts.hostname is not None and is_loopback(parts.hostname)
+    if not parts.hostname or parts.scheme not in {"https", "http"} or parts.fragment:
+        raise PydanticCustomError("url", "must be an address, such as https://login.example.com")
+    if parts.scheme == "http" and not is_local:
+        raise PydanticCustomError("url", "must be an https address, unless it is on this machine")
+    return address
+
+
+_Address = Annotated[Text, AfterValidator(_address)]
+
+
+class AuthSettings(Section):
+    """The authorization server whose tokens are accepted, and what these must say."""
+
+    issuer: _Address
+    """Its address, exactly as its tokens say it."""
+    audience: _Address
+    """The audience of its tokens: the address of `/mcp` here, as clients know it. The endpoint of a toolset
+    takes tokens for its own address too."""
+    jwks: Text | None = None
+    """Its public keys: an address, or a file; else they are found by its metadata."""
+    scopes: tuple[Text, ...] = ()
+    """The scopes that every token must have."""
+    algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
+    """How tokens may be signed."""
+    groups_claim: Text = "groups"
+    """The claim with the groups of the subject."""
+    leeway: Annotated[float, Field(ge=0, le=300)] = 60.0
+    """By how many seconds clocks may differ."""
+
+
+class TokenSettings(Section):
+    """A token of one person or program; `toolcrib token add NAME` makes it and writes this."""
+
+    hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    """Its digest; the token itself is kept nowhere."""
+    groups: tuple[Text, ...] = ()
+    """The groups of its owner, which rules can name."""
+    toolsets: tuple[Text, ...] | None = None
+    """The toolsets whose endpoints it opens; else all of them, and `/mcp`."""
+    expires: AwareDatetime | None = None
+    """When it expires: `2026-12-31T00:00:00Z`."""
+
+    @property
+    def digest(self) -> str:
+        """The digest, in hexadecimal."""
+        return self.hash.removeprefix("sha256:")
+
+
 class GatewaySettings(Section):
     """How MCP clients reach the tools."""
 
     expose: Literal["meta", "auto", "all"] = "meta"
-    """What clients see: `meta` shows tools that find, explain and run all others."""
+    """What clients see: `meta` shows tools that find, explain and run all others, `all` the tools themselves,
+    and `auto` these up to `expose_limit`."""
+    expose_limit: Count = 8_000
+    """How many tokens the definitions of all tools may take for `auto` to show them."""
     host: Text = "127.0.0.1"
     """The address that HTTP listens on; one that others can reach needs a `token`."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8808
     """The port that HTTP listens on; 0 takes any that is free."""
     token: Text | None = Field(default=None, repr=False)
     """What clients must send as `Authorization: Bearer ...`; `${VAR}` allowed."""
+    tokens: dict[str, TokenSettings] | None = Field(default=None, repr=False)
+    """Tokens of single persons and programs, by their names, beside `token`; a table without any lets in
+    nobody who has none of the others."""
+    auth: AuthSettings | None = None
+    """An authorization server whose users may call, too."""
+    public_url: _Address | None = None
+    """Where browsers reach it, such as `https://crib.example.com`, for persons who log in to servers; else
+    what `auth.audience` says, or where it listens, if that is this machine alone. It may be called by it."""
     allowed_hosts: tuple[Text, ...] = ()
     """Further names that it may be called by, such as `crib.example.com` of a proxy, beside the addresses and
     the host name of this machine."""
@@ -80,14 +156,6 @@ class GatewaySettings(Section):
     """After how many idle seconds one of them is closed."""
     shutdown_timeout: Seconds = 10.0
     """For how many seconds calls may go on when the gateway is asked to stop."""
-
-    @field_validator("expose", mode="after")
-    @classmethod
-    def _is_there(cls, expose: str) -> str:
-        if expose != "meta":
-            message = "only 'meta' is served: every tool is reached through it, and not by '{expose}'"
-            raise PydanticCustomError("expose", message, {"expose": expose})
-        return expose
 
 
 def is_loopback(host: str) -> bool:

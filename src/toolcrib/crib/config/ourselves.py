@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 
-__all__ = ["told_us"]
+__all__ = ["own_arguments"]
 
 _OURS = re.compile(r"toolcrib(?:\.exe)?(?:\[[\w,]*\])?(?:[=@<>~!].*)?", re.IGNORECASE)
 _MODULE = re.compile(r"toolcrib(?:\.cli(?:\.__main__)?)?")
@@ -26,12 +26,12 @@ _WITH_VALUE = frozenset({"--from", "--with", "--python", "-p", "--directory", "-
 """Options of theirs after which a word follows that belongs to them."""
 
 
-def told_us(words: Sequence[str]) -> list[str] | None:
+def own_arguments(words: Sequence[str]) -> list[str] | None:
     """Return the arguments of toolcrib on a command line; None where another program is started.
 
-    >>> told_us(["uvx", "--from", "toolcrib[cli]", "toolcrib", "serve"])
+    >>> own_arguments(["uvx", "--from", "toolcrib[cli]", "toolcrib", "serve"])
     ['serve']
-    >>> told_us(["docs", "serve", "/src/toolcrib"]) is None
+    >>> own_arguments(["docs", "serve", "/src/toolcrib"]) is None
     True
     """
     if not words:
@@ -41,10 +41,10 @@ def told_us(words: Sequence[str]) -> list[str] | None:
         return rest
     name = program.lower().removesuffix(".exe")
     if name in _SHELLS:
-        return _told_by_shell(rest)
+        return _shell_arguments(rest)
     if _PYTHON.fullmatch(name):
-        return _told_module(rest)
-    return told_us(_run_by(rest, _RUNNERS[name])) if name in _RUNNERS else None
+        return _module_arguments(rest)
+    return own_arguments(_run_by(rest, _RUNNERS[name])) if name in _RUNNERS else None
 
 
 def _run_by(words: list[str], verbs: frozenset[str]) -> list[str]:
@@ -62,7 +62,7 @@ def _run_by(words: list[str], verbs: frozenset[str]) -> list[str]:
     return []
 
 
-def _told_module(words: list[str]) -> list[str] | None:
+def _module_arguments(words: list[str]) -> list[str] | None:
     for place, word in enumerate(words):
         if word.startswith("-m"):
             after = [word[2:], *words[place + 1 :]] if word != "-m" else words[place + 1 :]
@@ -72,12 +72,12 @@ def _told_module(words: list[str]) -> list[str] | None:
     return None
 
 
-def _told_by_shell(words: list[str]) -> list[str] | None:
+def _shell_arguments(words: list[str]) -> list[str] | None:
     try:
         tokens = shlex.split(" ".join(words).replace(";", " ; "))
     except ValueError:  # a quote that does not end
         tokens = " ".join(words).split()
     begins = [place + 1 for place, word in enumerate(tokens) if word in {"&&", "||", ";", "exec"}]
     first = [place for place, word in enumerate(tokens) if not word.startswith(("-", "/c", "/C"))][:1]
-    found = (told_us(tokens[place:]) for place in [*first, *begins])
+    found = (own_arguments(tokens[place:]) for place in [*first, *begins])
     return next((arguments for arguments in found if arguments is not None), None)

@@ -15,7 +15,7 @@ from toolcrib.places import path_fault
 
 __all__ = ["INTERNAL", "Count", "FilePath", "Seconds", "Section", "Text", "advised"]
 
-INTERNAL = frozenset({"source", "others"})
+INTERNAL = frozenset({"source", "others", "text"})
 """What only the reader of files sets."""
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.search.semantic.named import BUILT_IN
+from toolcrib.execution import Rule
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
@@ -24,10 +25,12 @@ __all__ = [
     "NO_FILE",
     "AuditSettings",
     "CacheSettings",
+    "CedarSettings",
     "CodeSettings",
     "LimitSettings",
     "OpenApiSettings",
     "RetrySettings",
+    "RunSettings",
     "SearchSettings",
     "Settings",
 ]
@@ -134,6 +137,22 @@ class AuditSettings(Section):
     """Whether the arguments of the calls are written too."""
     required: bool = False
     """Whether calls are refused while they cannot be written down; else they run, and losses are counted."""
+    max_bytes: Annotated[int, Field(ge=4096)] | None = None
+    """How large the file may grow before it is rotated; the chain of its lines goes on in the next."""
+    sign: bool = True
+    """Whether the audit is signed now and then, with a key of the user's."""
+
+
+class CedarSettings(Section):
+    """Who may run what, by policies in Cedar instead of rules."""
+
+    cedar: FilePath
+    """The file of the policies; it is read with the configuration."""
+    text: str = Field(default="", repr=False)
+    """The policies themselves, which the reader of files fills in."""
+
+
+_RULES: TypeAdapter[tuple[Rule, ...]] = TypeAdapter(tuple[Rule, ...])
 
 
 class CodeSettings(Section):
@@ -169,6 +188,20 @@ class CodeSettings(Section):
         return ExecuteRequest(code=code, **usual | asked)
 
 
+class RunSettings(Section):
+    """How durable runs are kept."""
+
+    key: Text | None = Field(default=None, repr=False)
+    """What signs them: at least 32 characters, `${VAR}` allowed; else the file `runs.key` in the user's data
+    folder, which is made when it is needed."""
+    store: FilePath | None = None
+    """The file that they are kept in, or `memory`; else one in the user's data folder."""
+    max_age: Seconds = 604_800.0
+    """For how many seconds after its last call a run can be resumed; then it is forgotten."""
+    max_runs: Count = 1000
+    """How many there may be; those that have ended make room for others."""
+
+
 class Settings(Section):
     """Everything that a crib is made of.
 
@@ -193,6 +226,8 @@ class Settings(Section):
     """How tools are found."""
     code: CodeSettings = CodeSettings.of_checked()
     """How code that calls tools is run."""
+    runs: RunSettings = RunSettings.of_checked()
+    """How durable runs are kept."""
     toolsets: dict[str, ToolsetSettings] = Field(default={})
     """Parts of the catalogue by name, each served at an address of its own."""
     gateway: GatewaySettings = GatewaySettings.of_checked()
@@ -201,6 +236,9 @@ class Settings(Section):
     """Keep answers of read-only tools; without this section, nothing is kept."""
     retry: RetrySettings | None = None
     """Try calls again where that is safe; without this section, once."""
+    policy: tuple[Rule, ...] | CedarSettings = ()
+    """Who may run what: the first rule that fits decides, and what no rule allows is refused. Without rules
+    everybody may run everything. `{ cedar = "FILE" }` takes policies in Cedar instead."""
     audit: AuditSettings | None = None
     """Write down each call; without this section, nothing is written."""
     source: str | None = None
@@ -226,6 +264,21 @@ class Settings(Section):
                 shown = {"name": repr(name[:80]), "fault": fault}
                 raise PydanticCustomError("name", "the name {name} {fault}", shown)
         return parts
+
+    @field_validator("policy", mode="wrap")
+    @classmethod
+    def _are_of_one_kind(cls, given: Any, _: Any) -> tuple[Rule, ...] | CedarSettings:
+        if isinstance(given, Mapping | CedarSettings):
+            return TypeAdapter(CedarSettings).validate_python(given)
+        return cls._with_own_names(_RULES.validate_python(given))
+
+    @classmethod
+    def _with_own_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        names = [rule.name for rule in rules]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            shown = {"names": ", ".join(map(repr, twice))}
+            raise PydanticCustomError("name", "{names} is the name of several rules", shown)
+        return rules
 
     @model_validator(mode="after")
     def _apart(self) -> "Settings":

@@ -90,7 +90,7 @@ class Apis:
             tools=None if api.provider is None else len(api.provider.tools()),
             listed_ago=None if api.read_at is None else anyio.current_time() - api.read_at,
             last_error=None if origin.error is None else str(origin.error),
-            in_flight=len(api.visits),
+            in_flight=len(api.in_flight),
         )
 
     async def __aenter__(self) -> Self:
@@ -123,7 +123,7 @@ class _Api:
     """When its document was read, by the clock of the event loop."""
     written: int | None = None
     """When its document was last written, as far as it was read."""
-    visits: InFlight = field(default_factory=InFlight)
+    in_flight: InFlight = field(default_factory=InFlight)
     """The calls under way."""
     reading: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the document is read."""
@@ -145,7 +145,7 @@ class _Api:
         return sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()
 
     async def call(self, call: Call) -> Answer:
-        with self.visits:
+        with self.in_flight:
             try:
                 provider = await self._opened()
             except ToolcribError as error:
@@ -190,7 +190,7 @@ class _Api:
     async def retire(self) -> None:
         """Close it when its calls have ended, or after a while."""
         try:
-            await self.visits.over(DRAIN_TIME)
+            await self.in_flight.over(DRAIN_TIME)
         finally:
             with anyio.move_on_after(_CLOSING_TIME, shield=True):
                 await self.close()

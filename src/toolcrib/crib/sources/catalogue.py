@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
+from toolcrib.crib.sources.origins import Origin
 from toolcrib.discovery import Discovery, Store, StoredTool
 from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ToolNotFoundError, ValidationError
+from toolcrib.execution.mcp import ServerStatus
 from toolcrib.model import Tool, ToolBackend
 
 __all__ = ["CatalogueWriter", "StoredSource", "keep_only", "missed_before"]
@@ -108,6 +110,7 @@ class CatalogueWriter:
     ) -> None:
         self._discovery = discovery
         self._missed = set(missed)
+        self._refused: dict[str, dict[str, str]] = {}
         self._bindings: dict[str, dict[str, ToolBackend]] = {}
         self._unread = {origin: known.ids for origin, known in (kept or {}).items()}
         self._listed = {origin: known.listed for origin, known in (kept or {}).items()}
@@ -116,7 +119,7 @@ class CatalogueWriter:
     def replace(self, origin: str, tools: Iterable[Tool], identity: str = "") -> int:
         """Let an origin have just these tools, and return how many of them can be used.
 
-        A tool whose definition is refused is logged and left out, and the others are not.
+        A tool whose definition is refused is logged and left out, as `refused` says, and the others are not.
 
         Raises:
             StoreError: the store cannot be written.
@@ -124,8 +127,9 @@ class CatalogueWriter:
         pairs: list[Pair] = [(tool, tool.backend) for tool in tools if tool.backend is not None]
         with self._lock:
             before = self._before(origin)
+            refused = self._refused[origin] = {}
             self._bindings[origin] = taken = {
-                str(tool.id): backend for tool, backend in self._registered(pairs)
+                str(tool.id): backend for tool, backend in self._registered(pairs, refused)
             }
             for tool_id in before.keys() - taken.keys():
                 self._drop(tool_id, before[tool_id])
@@ -148,6 +152,7 @@ class CatalogueWriter:
             for tool_id, backend in self._before(origin).items():
                 self._drop(tool_id, backend)
             self._bindings.pop(origin, None)
+            self._refused.pop(origin, None)
             self._missed.discard(origin)
             store = self._discovery.index.store
             if store is not None:
@@ -159,9 +164,26 @@ class CatalogueWriter:
         known = self._bindings.get(origin)
         return len(self._unread.get(origin, ()) if known is None else known)
 
-    def listed(self, origin: str) -> float | None:
-        """Return when an earlier run listed the tools of an origin, in seconds since 1970."""
-        return self._listed.get(origin)
+    def refused(self, origin: str) -> Mapping[str, str]:
+        """Return the tools of an origin that cannot be used, by name, and why."""
+        return self._refused.get(origin, {})
+
+    def described(self, status: ServerStatus, origin: Origin) -> ServerStatus:
+        """Return how a server is doing, with what is known of its tools."""
+        more: dict[str, Any] = {}
+        if status.last_error is None and origin.error is not None:
+            more["last_error"] = str(origin.error)
+        refused = self.refused(origin.key)
+        if status.tools is None and origin.kept:
+            more |= {"kept": True, "listed_ago": self.listed_ago(origin.key)}
+        if refused or "kept" in more:
+            more |= {"tools": self.count(origin.key), "refused": {**status.refused, **refused}}
+        return status.replace(**more) if more else status
+
+    def listed_ago(self, origin: str) -> float | None:
+        """Return how many seconds ago an earlier run listed the tools of an origin."""
+        listed = self._listed.get(origin)
+        return None if listed is None else max(0.0, time.time() - listed)
 
     def miss(self, origin: str, identity: str) -> None:
         """Note that no tools came from an origin, for those who would wait for it the next time.
@@ -185,17 +207,19 @@ class CatalogueWriter:
                 kept |= {tool_id: bound[-1]} if bound else {}
         return kept | self._bindings.get(origin, {})
 
-    def _registered(self, pairs: list[Pair]) -> Iterator[Pair]:
+    def _registered(self, pairs: list[Pair], refused: dict[str, str]) -> Iterator[Pair]:
         """Register tools, in one batch if none is refused, and yield those that were not."""
         try:
             self._discovery.register_many(pairs)
         except (InvalidSchemaError, InvalidBackendError, ValidationError) as error:
             if len(pairs) == 1:
-                _LOG.warning("%s is left out: %s", pairs[0][0].id, error)
+                tool = pairs[0][0]
+                _LOG.warning("%s is left out: %s", tool.id, error)
+                refused[tool.name] = str(error)
                 return
             middle = len(pairs) // 2
-            yield from self._registered(pairs[:middle])
-            yield from self._registered(pairs[middle:])
+            yield from self._registered(pairs[:middle], refused)
+            yield from self._registered(pairs[middle:], refused)
         else:
             yield from pairs
 

@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from toolcrib.crib.config.ourselves import told_us
+from toolcrib.crib.config.ourselves import own_arguments
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.execution.mcp.process import server_environment
+from toolcrib.execution.mcp.transport.process import server_environment
 from toolcrib.places import find_config
 
 __all__ = ["DEEPEST", "DEPTH", "deeper", "depth_of", "is_itself", "itself_off"]
@@ -53,7 +53,7 @@ def is_itself(server: ServerConfig, source: str | None, environ: Mapping[str, st
 
 def _served(server: ServerConfig) -> Path | None:
     """Return the configuration that a server serves; None where it is not toolcrib that serves one."""
-    options = dict(_options(told_us([server.command or "", *server.args]) or ()))
+    options = dict(_options(own_arguments([server.command or "", *server.args]) or ()))
     if options.get("") != _VERB:
         return None
     folder = Path(server.cwd).expanduser() if server.cwd else Path.cwd()
@@ -69,9 +69,9 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     rest = iter(words)
     is_verb_read = False
     for word in rest:
-        name, is_said, value = word.partition("=")
+        name, equals, value = word.partition("=")
         if name in _TAKE_A_VALUE:
-            yield name, value if is_said else next(rest, "")
+            yield name, value if equals else next(rest, "")
         elif word.startswith("-"):
             yield word, ""
         elif not is_verb_read:

@@ -217,7 +217,7 @@ class ToolLister:
         """Return why the tools of an origin are not known."""
         match origin.error:
             case ServerUnavailableError() as error:
-                return ServerUnavailableError(error.server, error.reason, error.stderr)
+                return type(error)(error.server, error.reason, error.stderr)
             case None:
                 waited = anyio.current_time() - origin.since if origin.asked.is_set() else 0.0
                 return ServerUnavailableError(

@@ -80,11 +80,12 @@ def check_server(
             where = problem.path.strip("/").replace("/", ".")
             remedy = "set it where toolcrib is started, or give it a default"
             yield error(subject, f"{where}: {problem.message}", "it cannot be started like this", remedy)
+        if not any(map(has_variables, (server.command or "", server.cwd or "", server.env.get("PATH", "")))):
+            yield from _check_command(subject, server, environ)
         return
     if meant.cwd and not Path(meant.cwd).expanduser().is_dir():
         yield error(subject, f"its folder {meant.cwd!r} is not there", "", "make the folder, or mend `cwd`")
-    if meant.command is not None:
-        yield from _check_command(subject, meant, environ)
+    yield from _check_command(subject, meant, environ)
 
 
 def _check_keys(subject: str, server: ServerConfig) -> Iterator[Finding]:
@@ -97,7 +98,9 @@ def _check_keys(subject: str, server: ServerConfig) -> Iterator[Finding]:
 
 
 def _check_command(subject: str, server: ServerConfig, environ: Mapping[str, str]) -> Iterator[Finding]:
-    command = str(server.command)
+    if server.command is None:
+        return
+    command = server.command
     path = server.env.get("PATH") or environ.get("PATH")
     base = Path(server.cwd).expanduser() if server.cwd else None
     is_path = "/" in command or "\\" in command

@@ -58,10 +58,9 @@ _OnServer = Callable[[str], None]
 _TELL = "tell whoever makes the server; the other tools work"
 _REMEDIES = (
     ("certificate", "install the certificate of its authority, or mend the address; SSL_CERT_FILE names one"),
-    (
-        "wants a login",
-        "log in where it says, and give it the token: headers.Authorization = 'Bearer ${TOKEN}'",
-    ),
+    ("needs a login", "log in, with the command that it names; --device is for machines without a browser"),
+    ("log in again", "log in, with the command that it names; --device is for machines without a browser"),
+    ("sealed with another key", "set TOOLCRIB_VAULT_KEY to the key of the vault, or move it away and log in"),
     ("401", "give it a token: headers.Authorization = 'Bearer ${TOKEN}'"),
     ("403", "the token may not do this; give it another"),
     ("404", "the address is wrong; most end in /mcp"),
@@ -248,6 +247,8 @@ def check_sandboxes(settings: Settings) -> Iterator[Finding]:
     known = backends()
     there = sorted(kind for kind, info in known.items() if info.details.get("available"))
     yield good("code", f"sandboxes that can run here: {', '.join(there) or 'none'}", available=there)
+    for kind in sorted(known.keys() - set(there)):
+        yield good("code", f"to have {kind!r} too: {known[kind].details.get('remedy', 'it gives no reason')}")
     wanted = settings.code.backend
     if wanted in there or not settings.gateway.code:
         return

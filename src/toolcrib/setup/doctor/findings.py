@@ -27,7 +27,7 @@ class Finding:
     remedy: str = ""
     """What to do about it."""
     details: dict[str, Any] = field(default_factory=dict)
-    """What a program may want to know, and the last words of a server."""
+    """What a program may want to know, and the end of the stderr of a server."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form; what is empty is left out."""

@@ -2,30 +2,24 @@
 
 import os
 import re
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
 
 from toolcrib.crib.config.reading import file_refusal, read_text
-from toolcrib.places import data_folder
+from toolcrib.places import SCRATCH, data_folder, locked, replace_file
 from toolcrib.setup.editing.secrets import without_secrets
 
-__all__ = ["Edit", "backups", "locked"]
+__all__ = ["Edit", "backups"]
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _LAST = "last"
-_SCRATCH = "toolcrib-"
-_LEFT_BEHIND = re.compile(rf"\..+\.{_SCRATCH}[a-z0-9_]{{8}}")
+_LEFT_BEHIND = re.compile(rf"\..+\.{SCRATCH}[a-z0-9_]{{8}}")
 """What an edit that was killed leaves in the folder."""
-_TIME = 10.0
-"""For how many seconds another process is waited for."""
-_PAUSE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ class Edit:
     def _put(self, target: Path) -> Path | None:
         content = self.after.encode("utf-8", "strict")
         backup = None if self.before is None else _back_up(target)
-        _place(target, content, rights=_rights(target, private=self.private), like=target)
+        replace_file(target, content, rights=_rights(target, private=self.private), like=target)
         return backup
 
 
@@ -119,7 +113,7 @@ def _back_up(target: Path) -> Path:
     day, last = folder / time.strftime("%Y-%m-%d"), folder / _LAST
     is_first = not day.exists()
     for backup in (day, last) if is_first else (last,):
-        _place(backup, content, rights=rights, like=target)
+        replace_file(backup, content, rights=rights, like=target)
     return day if is_first else last
 
 
@@ -127,26 +121,6 @@ def _rights(target: Path, *, private: bool) -> int:
     """Return who may read and write what is put in the place of a file."""
     usual = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
     return usual & 0o700 if private else usual
-
-
-def _place(target: Path, content: bytes, *, rights: int, like: Path) -> None:
-    """Put content in the place of a file; whoever reads it meanwhile sees the one or the other."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.{_SCRATCH}")
-    made = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if hasattr(os, "chown") and like.exists():
-            known = like.stat()
-            with suppress(PermissionError):  # only root may give files away
-                os.chown(made, known.st_uid, known.st_gid)
-        made.chmod(rights)
-        made.replace(target)
-    except BaseException:
-        made.unlink(missing_ok=True)
-        raise
 
 
 def _clean_up(folder: Path) -> None:
@@ -160,55 +134,3 @@ def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, against other processes and threads that ask for it.
-
-    Raises:
-        TimeoutError: another process holds it, and goes on holding it.
-        OSError: the folder cannot be opened.
-    """
-    handle = _open(folder)
-    try:
-        deadline = time.monotonic() + _TIME
-        while not _take(handle):
-            if time.monotonic() > deadline:
-                raise TimeoutError("another process is changing it, and does not end")
-            time.sleep(_PAUSE)
-        yield
-    finally:
-        os.close(handle)  # which gives the lock back
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _open(folder: Path) -> int:
-        name = f"toolcrib-{sha256(os.fsencode(folder)).hexdigest()[:24]}.lock"
-        return os.open(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT)
-
-    def _take(handle: int) -> bool:
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _open(folder: Path) -> int:
-        return os.open(folder, os.O_RDONLY)
-
-    def _take(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except (
-            OSError
-        ):  # some network file systems know no locks of folders: what is read twice must do there
-            return True
-        return True

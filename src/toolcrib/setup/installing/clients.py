@@ -10,7 +10,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from toolcrib.crib.config.gateway import GatewaySettings, is_loopback
-from toolcrib.crib.config.ourselves import told_us
+from toolcrib.crib.config.ourselves import own_arguments
 from toolcrib.crib.config.sections import Place
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
@@ -259,7 +259,7 @@ def is_toolcrib(server: ServerConfig, port: int | None = None) -> bool:
     """
     if server.url is not None:
         return _reaches_us(server.url, _DEFAULT_PORT if port is None else port)
-    return "serve" in (told_us([server.command or "", *server.args]) or ())
+    return "serve" in (own_arguments([server.command or "", *server.args]) or ())
 
 
 def _reaches_us(url: str, port: int) -> bool:

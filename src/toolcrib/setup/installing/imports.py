@@ -215,9 +215,6 @@ def _read(
             found.notes.append(f"{name!r}: {_WORKSPACE} is no folder outside of a project; write one instead")
         found.servers[name] = _settled(server, path)
         found.names[name] = _called(parts, name)
-    if inputs.asked:
-        names = ", ".join(sorted(inputs.asked))
-        found.notes.append(f"the client asks for what you must set as variables: {names}")
     return found
 
 
@@ -273,8 +270,6 @@ class _Inputs:
     """What an editor would ask for, as variables of the environment."""
 
     def __init__(self, declared: Any) -> None:
-        self.asked: set[str] = set()
-        """The variables that must be set, since they have no default."""
         self._defaults = {
             each["id"]: each["default"]
             for each in (declared if isinstance(declared, list) else ())
@@ -296,7 +291,6 @@ class _Inputs:
         made = f"_{made}" if made[0].isdigit() else made
         if name in self._defaults:
             return f"${{{made}:-{self._defaults[name]}}}"
-        self.asked.add(made)
         return f"${{{made}}}"
 
 

@@ -146,8 +146,8 @@ def _moving(config: Path, found: Found) -> _Moving:
     taken = merge(config, {each: server for each, server in found.servers.items() if each not in stays})
     stays |= dict.fromkeys(taken.conflicts, "ours of that name is another server")
     leaving = tuple(raw for each, raw in found.names.items() if each not in stays)
-    untold = {lost_note(each, keys) for each, keys in found.lossy.items()}
-    shown = (each for each in found.notes if not each.endswith(ITSELF) and each not in untold)
+    unmentioned = {lost_note(each, keys) for each, keys in found.lossy.items()}
+    shown = (each for each in found.notes if not each.endswith(ITSELF) and each not in unmentioned)
     left = (f"{each!r} stays: {why}" for each, why in stays.items())
     return _Moving(taken, leaving, (*shown, *left, *taken.edit.notes))
 
@@ -176,11 +176,13 @@ def _served(config: Path | None, path: Path, scope: Scope, folder: Path, *, repl
     if meant.exists() and not is_theirs:
         return meant
     user = " --user" if scope == "user" else ""
+    here = project_config(folder) if config is None else None
+    named = f", such as {here.name} of this folder" if here is not None else ""
     reason = (
         "it is the client's own file, and the gateway would serve itself; --replace moves its servers out"
         if meant.exists()
         else f"there is no configuration to serve; make one with `toolcrib add{user}` or --replace, or name "
-        "one with --config"
+        f"one with --config{named}"
     )
     raise ConfigError(str(meant), (Problem("", "install", reason),))
 
