@@ -8,11 +8,13 @@ import gc
 import logging
 import os
 import platform
+import runpy
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -21,31 +23,40 @@ from statistics import median, quantiles
 import anyio
 from code_mode_contenders import (
     ARRIVED,
+    DOCKER,
+    DURABLE,
     LANES,
     MONTY,
     NAMED,
     OURS,
     PAUSE,
     PROCESS,
+    WASM,
     Contender,
+    Ours,
     Run,
     Task,
     below,
     contenders,
+    durable_contenders,
     make_crib,
 )
 from code_mode_tokens import tokens_part, two_talks
 from turns import turns
 
 from toolcrib import Crib
+from toolcrib.errors import RuntimeUnavailableError
+from toolcrib.runtime.wasm.module import build_module, find_module
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "code-measurements.md"
+sys.path.append(str(ROOT / "tests"))  # for what its modules share
 ROUNDS = turns(11)
 """How often the contenders take turns; the median of the rounds is what counts."""
 COLD_ROUNDS = turns(5)
 SLOW_ROUNDS = turns(3)
 CALL_ROUNDS = turns(7)
+DURABLE_ROUNDS = turns(21)
 MANY = 60
 """How many calls follow each other where the price of one is measured."""
 AT_ONCE = 50
@@ -63,6 +74,10 @@ GATHERED = Task(
 LOOK = Task("__out = await {look}", None)
 
 PACKAGES = ("pydantic-monty", "fastmcp", "pydantic-ai-harness", "anyio", "pydantic")
+
+WARM_BARS = {MONTY: "ratio at most 1.5", PROCESS: "at most 5 ms", DOCKER: "at most 150 ms"}
+CALL_BARS = {**dict.fromkeys(OURS, "at most 1 ms"), DOCKER: "at most 2 ms"}
+COLD_BARS = {WASM: "at most 300 ms"}
 
 Measure = Callable[[Contender, Run], Awaitable[float]]
 
@@ -84,8 +99,9 @@ WHO = """\
 - **toolcrib** is `Runtime.execute`: stubs of the tools that the code mentions, type check, sandbox, and every
   call by way of policy, validation, deadline and audit. `monty` is a fresh session of that engine, whose
   worker is kept, within bubblewrap and seccomp; `process` is a fresh CPython for each run, within bubblewrap,
-  seccomp and rlimits, as a user without rights. Types are checked in a session that is kept for that;
-  code that can call no tool is not checked.
+  seccomp and rlimits, as a user without rights; `docker` and `gvisor` are a fresh container for each run,
+  and `wasm` a fresh process with wasmtime and CPython in it. Types are checked in a session that is kept for
+  that; code that can call no tool is not checked.
 - **fastmcp** checks no types, and starts and ends a worker of the engine for each run. *Client* is its tool
   `execute` through its client in memory; *provider* is its `MontySandboxProvider` alone, with plain functions
   for tools. Its limit of 50 calls is lifted.
@@ -101,13 +117,18 @@ CALLS = """\
 The round trip of a call of a local coroutine: code makes {many} calls, one after the other, and the time from
 when the first comes to the tool until the last does is divided by their number. {rounds} rounds.
 """
+DURABLE_SAID = """\
+The same by way of `Crib.execute` in `monty`, where each call is written down before and after it, signed, in
+a SQLite file (WAL, `synchronous = NORMAL`, which survives the death of the process). Code that reads the
+clock is dumped at each call as well, other code every 50 ms. {rounds} rounds.
+"""
 AT_ONCE_SAID = """\
 Tools that each take {pause:.0f} ms, called with `asyncio.gather`; {rounds} rounds.
 """
 MEMORY = """\
 The processes below this one while one piece of code waits for a tool, those that stand ready for later runs
 among them: how many, the largest, and all of them, each at its peak (`VmHWM`, where a page that several
-share counts for each).
+share counts for each). Those of containers are below their engine, and not counted.
 """
 SUSTAINED_SAID = """\
 Runs that call one tool and follow each other without a pause, {lanes} at once: sandboxes that serve one run
@@ -220,6 +241,8 @@ class Contest:
                 gc.collect()
                 await settle()
                 row.taken.append(await measure(each, run))
+                if isinstance(run, Ours):  # the processes of containers are not below this one
+                    await run.warm()
         return [row for *_, row in taking]
 
 
@@ -275,7 +298,14 @@ async def memory(every: list[Contender]) -> str:
             await settle()
             seen = await contender.once(run, LOOK)
             found = [size for pid, size in seen.items() if int(pid) not in before]
-        rows.append((contender.name, str(len(found)), f"{max(found) / 1024:.0f}", f"{sum(found) / 1024:.0f}"))
+        rows.append(
+            (
+                contender.name,
+                str(len(found)),
+                f"{max(found, default=0) / 1024:.0f}",
+                f"{sum(found) / 1024:.0f}",
+            )
+        )
     head = ("", "processes", "the largest, MiB", "all, MiB")
     return section("Memory of the guests", MEMORY, table(head, rows))
 
@@ -317,6 +347,7 @@ async def race(crib: Crib) -> list[str]:
             await sustained(contest),
             await started(contest),
         ]
+    parts.append(await durable_calls())
     progress("memory")
     return [*parts, await memory(every)]
 
@@ -326,7 +357,7 @@ async def warm(contest: Contest, title: str, task: Task) -> str:
     progress(title)
     rows = await contest.rounds(one_run(task), ROUNDS)
     said = f"```text\n{task.spelt(NAMED)}\n```"
-    return Table(title, said, rows, bars={MONTY: "ratio at most 1.5", PROCESS: "at most 5 ms"}).text()
+    return Table(title, said, rows, bars=WARM_BARS).text()
 
 
 async def calls(contest: Contest) -> str:
@@ -334,7 +365,16 @@ async def calls(contest: Contest) -> str:
     progress("calls")
     rows = await contest.rounds(one_call, CALL_ROUNDS)
     said = CALLS.format(many=MANY, rounds=CALL_ROUNDS)
-    return Table("A call of a tool", said, rows, bars=dict.fromkeys(OURS, "at most 1 ms")).text()
+    return Table("A call of a tool", said, rows, bars=CALL_BARS).text()
+
+
+async def durable_calls() -> str:
+    """Compare what a call takes that is written down."""
+    progress("durable calls")
+    async with opened(durable_contenders()) as contest:
+        rows = await contest.rounds(one_call, DURABLE_ROUNDS)
+    said = DURABLE_SAID.format(rounds=DURABLE_ROUNDS)
+    return Table("A durable call of a tool", said, rows, bars={DURABLE: "ratio at most 1.5"}).text()
 
 
 async def gathered(contest: Contest) -> str:
@@ -357,7 +397,8 @@ async def started(contest: Contest) -> str:
     """Compare first runs."""
     progress("cold")
     rows = await contest.rounds(cold, COLD_ROUNDS)
-    return Table("A run that calls one tool, cold", COLD.format(rounds=COLD_ROUNDS), rows).text()
+    said = COLD.format(rounds=COLD_ROUNDS)
+    return Table("A run that calls one tool, cold", said, rows, bars=COLD_BARS).text()
 
 
 async def measure() -> list[str]:
@@ -365,6 +406,21 @@ async def measure() -> list[str]:
     async with make_crib() as crib:
         parts = await race(crib)
     return [*parts, section("What a model reads and writes", "", tokens_part(*await two_talks()))]
+
+
+@contextmanager
+def engines() -> Iterator[None]:
+    """Have what containers and WebAssembly need, where it can be had; who lacks it is not measured."""
+    try:
+        find_module()
+    except RuntimeUnavailableError:
+        if shutil.which("npm"):
+            build_module()
+    if "DOCKER_HOST" in os.environ or os.geteuid() != 0 or not all(map(shutil.which, ("dockerd", "runsc"))):
+        yield
+        return
+    with runpy.run_path(str(ROOT / "tests" / "runtime" / "engines.py"))["dockerd"]():
+        yield
 
 
 def main() -> None:
@@ -376,7 +432,8 @@ def main() -> None:
     logging.disable(logging.INFO)  # the peers would print every request
     unchecked = Unchecked()
     logging.getLogger("toolcrib.runtime").addHandler(unchecked)
-    parts = anyio.run(measure)
+    with nullcontext() if wanted.quick else engines():
+        parts = anyio.run(measure)
     if unchecked.said:
         parts.insert(0, f"The type check was given up in {len(unchecked.said)} runs: {unchecked.said[0]}.")
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)

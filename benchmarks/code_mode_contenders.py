@@ -6,15 +6,20 @@ What is not installed is missed when it is opened.
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 
 from toolcrib import Crib
 from toolcrib.crib.code import CodeGateway, CribCatalogue
+from toolcrib.runs import SqliteRunStore
+from toolcrib.runtime.choice import make_sandbox
+from toolcrib.runtime.protocols import Sandbox
 from toolcrib.runtime.records import ExecuteRequest
 from toolcrib.runtime.runtime import Runtime
 from toolcrib.runtime.stubs import render
@@ -118,13 +123,30 @@ LISTED = {
 }
 
 
-def make_crib() -> Crib:
+def make_crib(config: Any = None, **hooks: Any) -> Crib:
     """Return our tools, with and without a namespace."""
-    crib = Crib()
+    crib = Crib(config, **hooks)
     for function in TOOLS:
         crib.add(function)
         crib.add(function, namespace="kit")
     return crib
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """Runs code in one of our sandboxes."""
+
+    runtime: Runtime
+    sandbox: Sandbox
+
+    async def __call__(self, code: str) -> Any:
+        """Run it and return its value."""
+        return (await self.runtime.execute(ExecuteRequest(code=code, backend=self.sandbox.kind))).value
+
+    async def warm(self) -> None:
+        """Wait until those are started that are kept for later runs, where that is so."""
+        if hasattr(self.sandbox, "warm"):
+            await self.sandbox.warm()
 
 
 def ours(crib: Crib, backend: str, **options: Any) -> Callable[[], Opened]:
@@ -134,13 +156,26 @@ def ours(crib: Crib, backend: str, **options: Any) -> Callable[[], Opened]:
     async def opened() -> AsyncIterator[Run]:
         from toolcrib.runtime.monty import MontySandbox  # noqa: PLC0415
 
-        sandboxes = [MontySandbox(**options)] if options else []
-        async with Runtime(CodeGateway(crib), CribCatalogue(crib), sandboxes=sandboxes) as runtime:
+        sandbox = MontySandbox(**options) if options else make_sandbox(backend)
+        async with Runtime(CodeGateway(crib), CribCatalogue(crib), sandboxes=[sandbox]) as runtime:
+            yield Ours(runtime, sandbox)
 
-            async def run(code: str) -> Any:
-                return (await runtime.execute(ExecuteRequest(code=code, backend=backend))).value
+    return opened
 
-            yield run
+
+def written_down(first: str, *, durable: bool) -> Callable[[], Opened]:
+    """Return what runs code by way of a crib, durably or not, with a line before it."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Run]:
+        settings = {"mcpServers": {}, "runs": {"key": token_hex(32)}}
+        with TemporaryDirectory() as folder, closing(SqliteRunStore(Path(folder) / "runs.db")) as store:
+            async with make_crib(settings, run_store=store) as crib:
+
+                async def run(code: str) -> Any:
+                    return (await crib.execute(first + code, durable=durable)).value
+
+                yield run
 
     return opened
 
@@ -250,6 +285,7 @@ MONTY, PLAIN_MONTY, PROCESS = (
     "toolcrib, `process`",
 )
 OURS = (MONTY, PLAIN_MONTY, PROCESS)
+DOCKER, GVISOR, WASM = (f"toolcrib, `{kind}`" for kind in ("docker", "gvisor", "wasm"))
 
 
 def contenders(crib: Crib) -> list[Contender]:
@@ -261,10 +297,25 @@ def contenders(crib: Crib) -> list[Contender]:
         Contender(f"{MONTY}, tools in a namespace", ours(crib, "monty"), SPACED, last=""),
         Contender(PLAIN_MONTY, ours(crib, "monty", bubblewrap=False), NAMED, last=""),
         Contender(PROCESS, ours(crib, "process"), NAMED, last=""),
+        Contender(DOCKER, ours(crib, "docker"), NAMED, last=""),
+        Contender(GVISOR, ours(crib, "gvisor"), NAMED, last=""),
+        Contender(WASM, ours(crib, "wasm"), NAMED, last=""),
         Contender("fastmcp, client", fastmcp_client, LISTED),
         Contender("fastmcp, provider", fastmcp_provider, LISTED),
         Contender("harness, restarted", harness(restart=True), NAMED),
         Contender("harness, same session", harness(restart=False), NAMED),
+    ]
+
+
+DURABLE, DUMPED = "durable", "durable, dumped at each call"
+
+
+def durable_contenders() -> list[Contender]:
+    """Return ways to run the same code so that it survives its process, first the one that does not."""
+    return [
+        Contender("not durable", written_down("", durable=False), NAMED, last=""),
+        Contender(DURABLE, written_down("", durable=True), NAMED, last=""),
+        Contender(DUMPED, written_down("import time\n", durable=True), NAMED, last=""),
     ]
 
 

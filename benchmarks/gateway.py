@@ -1,4 +1,4 @@
-"""What a gateway adds to a call: ours beside fastmcp's proxy and npm's mcp-proxy, against a direct call.
+"""What a gateway adds to a direct call: ours beside fastmcp's proxy, npm's mcp-proxy and supergateway.
 
 Everything runs in processes of its own on this machine, and takes turns. `--quick` measures less, `--faults`
 adds the times of tests/gateway/test_gateway_faults.py, and `--write` puts the tables into
@@ -23,7 +23,7 @@ from xml.etree import ElementTree as ET
 import anyio
 from gateway_load import CROWDS, Measured, contest, say
 from gateway_start import Started, starts
-from gateway_targets import ROOT, targets
+from gateway_targets import ROOT, RULES, targets
 
 PAGE = ROOT / "docs" / "gateway-measurements.md"
 FAULTS = ROOT / "tests" / "gateway" / "test_gateway_faults.py"
@@ -31,7 +31,15 @@ ERAS = {
     "handshake": "Clients of the handshake era (2025-11-25)",
     "stateless": "Clients of the stateless era (2026-07-28)",
 }
-BARS = {"toolcrib → http": 2.5, "toolcrib → stdio": 1.5}
+BARS = {
+    f"toolcrib {face} → {kind}": bar
+    for face in ("all", "meta")
+    for kind, bar in (("http", 2.0), ("stdio", 1.3))
+}
+GUARDED_BAR = 1.1
+"""How many times as long a call may take with a login, rules and an audit as without."""
+CPU_BAR = 3.0
+"""How many ms of CPU a call may take of our own process."""
 FIRST_LIST = 0.1
 SERVERS = 50
 
@@ -42,12 +50,18 @@ Made by `.venv/bin/python benchmarks/gateway.py --faults --write`; do not edit i
 """
 MEANING = """\
 One tool, `add`, on a server made with the MCP SDK. `direct` calls it over HTTP; the others call it through a
-gateway that reaches it over HTTP or stdio, ours with `run_tool`. The client is that of the SDK, over HTTP.
+gateway that reaches it over HTTP or stdio: ours with `expose = "all"` as the tool itself, and with
+`expose = "meta"` by `run_tool`. The bar of CPU is {cpu_bar:g} ms for each of ours. The client is that of
+the SDK, over HTTP.
 The contenders take turns call by call, and a ratio is the median of those of {rounds} rounds of {calls} calls
 each, to the direct calls of the same round, with the range of their middle half. A gateway to HTTP is two
-hops, so 2 is its floor; one to stdio spares the HTTP of the server, which is most of a direct call. CPU and
+hops, and one to stdio spares the HTTP of the server, which is most of a direct call. CPU and
 memory are those of the gateway's own process, in the row `direct` those of the server. Calls per second are
 limited by the one process that the clients are in.
+"""
+GUARDS = """\
+The same gateway with the JWT of a login, {rules} rules of which the last allows the call, and an audit whose
+lines are chained and signed, in the same rounds as the one without.
 """
 
 
@@ -81,6 +95,26 @@ def row(each: Measured, direct: Measured, *, crowds: bool) -> tuple[str, ...]:
     )
     speeds = (f"{statistics.median(each.speeds[crowd]):.0f}" for crowd in CROWDS) if crowds else ()
     return (*cells, *speeds)
+
+
+def guarded_table(found: dict[str, list[Measured]]) -> str:
+    """Return the table of what logins, rules and an audit cost."""
+    head = ("", "p50 ms without", "p50 ms with", "ratio", "bar", "CPU ms per call without", "with")
+    rows = []
+    for era, contenders in found.items():
+        for each, base in guarded(contenders):
+            low, middle, high = statistics.quantiles(each.ratios(base), n=4)
+            cells = (f"{base.percentile(50):.1f}", f"{each.percentile(50):.1f}")
+            costs = (f"{1000 * one.cpu / one.calls:.2f}" for one in (base, each))
+            ratio = f"{middle:.2f} ({low:.2f}-{high:.2f})"
+            rows.append((f"{era} clients", *cells, ratio, f"at most {GUARDED_BAR}", *costs))
+    return f"## Who may call what\n\n{GUARDS.format(rules=RULES)}\n{table(head, rows)}"
+
+
+def guarded(contenders: list[Measured]) -> list[tuple[Measured, Measured]]:
+    """Return the contenders that are compared with another of ours, and those."""
+    named = {each.target.name: each for each in contenders}
+    return [(each, named[each.target.base]) for each in contenders if each.target.base]
 
 
 def start_table(found: list[Started], count: int) -> str:
@@ -138,6 +172,13 @@ def verdicts(found: dict[str, list[Measured]], first: Started) -> list[str]:
             ratio = statistics.median(each.ratios(contenders[0]))
             if bar is not None and ratio > bar:
                 missed.append(f"{each.target.name}, {era} era: {ratio:.2f}, at most {bar}")
+            cpu = 1000 * each.cpu / each.calls
+            if bar is not None and cpu > CPU_BAR:
+                missed.append(f"{each.target.name}, {era} era: {cpu:.2f} ms of CPU, at most {CPU_BAR:g}")
+        for each, base in guarded(contenders):
+            ratio = statistics.median(each.ratios(base))
+            if ratio > GUARDED_BAR:
+                missed.append(f"{each.target.name}, {era} era: {ratio:.2f}, at most {GUARDED_BAR}")
     slow = first.answers["all tools listed"]
     return missed + ([f"first list: {slow:.3f} s, at most {FIRST_LIST}"] if slow > FIRST_LIST else [])
 
@@ -146,7 +187,7 @@ def main() -> None:
     """Print the tables, and write them where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer calls, one client at a time, ten servers")
-    parser.add_argument("--faults", action="store_true", help="measure faults as well")
+    parser.add_argument("--faults", action="store_true", help="measure faults as well, as --write does")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     wanted = parser.parse_args()
     logging.disable(logging.WARNING)  # the peers would print every request
@@ -161,10 +202,11 @@ def main() -> None:
             found[era] = anyio.run(run)
     with tempfile.TemporaryDirectory() as folder:
         started = starts(Path(folder), count)
-    parts = [INTRO.rstrip(), MEANING.format(rounds=rounds, calls=calls).rstrip(), machine()]
+    parts = [INTRO.rstrip(), MEANING.format(rounds=rounds, calls=calls, cpu_bar=CPU_BAR).rstrip(), machine()]
     parts += [load_table(ERAS[era], each, crowds=crowds) for era, each in found.items()]
+    parts.append(guarded_table(found))
     parts.append(start_table(started, count))
-    parts += [fault_table()] if wanted.faults else []
+    parts += [fault_table()] if wanted.faults or wanted.write else []
     page = "\n\n".join(parts) + "\n"
     print(page)
     for missed in verdicts(found, started[0]):

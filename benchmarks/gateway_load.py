@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 from gateway_targets import Target
 from mcp import Client
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
 MODES: dict[str, Any] = {"handshake": "legacy", "stateless": "auto"}
 CROWDS = (1, 16, 64)
@@ -77,7 +78,11 @@ async def contest(
 
 async def connect(stack: AsyncExitStack, target: Target, era: str, *, warm: int = 3) -> Client:
     """Return a client that has made its first calls, so that what is made once is made."""
-    client = await stack.enter_async_context(Client(target.url, mode=MODES[era], read_timeout_seconds=60))
+    server: Any = target.url
+    if target.headers is not None:
+        http = await stack.enter_async_context(create_mcp_http_client(target.headers))
+        server = streamable_http_client(target.url, http_client=http)
+    client = await stack.enter_async_context(Client(server, mode=MODES[era], read_timeout_seconds=60))
     await client.list_tools()
     for _ in range(warm):
         target.check(await client.call_tool(target.tool, target.args))

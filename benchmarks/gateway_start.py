@@ -1,6 +1,7 @@
 """How soon a gateway over many stdio servers answers for the first time after its process was started."""
 
 import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -113,7 +114,8 @@ def starts(folder: Path, count: int) -> list[Started]:
         filled = Started("toolcrib")
         anyio.run(ask, first.url, filled, {"all": fill(count)})
     port = free_port()
-    command = place.command("--transport", "http", "--port", str(port))
+    arguments = place.arguments("--transport", "http", "--port", str(port))
+    command = [sys.executable, *LAUNCH["TOOLCRIB"], *arguments]
     again = measure("toolcrib (kept catalogue)", command, port, count, env=place.environ)
     port = free_port()
     peer = fastmcp(port, "mount", str(count), tiny["command"], *tiny["args"])

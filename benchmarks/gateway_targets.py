@@ -3,6 +3,7 @@
 import json
 import os
 import runpy
+import shlex
 import socket
 import subprocess
 import sys
@@ -18,6 +19,12 @@ sys.path.append(str(ROOT / "tests"))
 SUPPORT = runpy.run_path(str(ROOT / "tests" / "gateway" / "support.py"))
 LAUNCH = runpy.run_path(str(ROOT / "tests" / "servers" / "launch.py"))
 PEER = Path(__file__).with_name("gateway_peer.py")
+SUPERGATEWAY = "supergateway/dist/index.js"
+"""A peer that is measured where somebody has installed it beside the others: it is not in the lock."""
+FORGING = runpy.run_path(str(ROOT / "tests" / "gateway" / "identity" / "forging.py"))
+RULES = 50
+GUARDED = f"toolcrib all → stdio, JWT, {RULES} rules, audit"
+"""Ours with all that says who may call what, to be compared with ours without."""
 ARGS = {"a": 2, "b": 3}
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 START = 120.0
@@ -33,6 +40,10 @@ class Target:
     tool: str = "add"
     args: dict[str, Any] = field(default_factory=lambda: ARGS)
     eras: tuple[str, ...] = ("handshake", "stateless")
+    headers: dict[str, str] | None = None
+    """Sent with each request."""
+    base: str | None = None
+    """The contender that it is compared with, beside the direct call."""
 
     def check(self, result: Any) -> None:
         """Fail if a call did not give what it should."""
@@ -93,6 +104,36 @@ def address(port: int) -> str:
     return f"http://127.0.0.1:{port}/mcp"
 
 
+def guarded(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return settings with a login, rules and an audit, and the header of somebody whom the last rule allows.
+
+    All rules are about everybody, so that each of them is asked about the tool.
+    """
+    keys, audience = folder / "keys.json", "https://crib.example/mcp"
+    keys.write_text(json.dumps(FORGING["KEYS"]))
+    auth = {"issuer": FORGING["ISSUER"], "audience": audience, "jwks": str(keys)}
+    others = [
+        {"name": f"rule {number}", "tools": [f"service{number}:*", f"*:delete_{number}_*"], "effect": "deny"}
+        for number in range(RULES - 10)
+    ]
+    unlike: list[dict[str, Any]] = [
+        {
+            "name": f"shape {number}",
+            "tools": ["calc:*"],
+            "args": {"properties": {"a": {"const": f"never {number}"}}},
+            "effect": "deny",
+        }
+        for number in range(9)
+    ]
+    last = {"name": "staff", "who": ["group:staff"], "tools": ["calc:*"], "effect": "allow"}
+    settings = {
+        "policy": [*others, *unlike, last],
+        "audit": {"path": str(folder / "audit.jsonl")},
+        "gateway": {"expose": "all", "auth": auth},
+    }
+    return settings, {"authorization": FORGING["token"](groups=["staff"], exp=int(time.time()) + 86_400)}
+
+
 def targets(stack: ExitStack, folder: Path) -> list[Target]:
     """Start all contenders; the first is the direct call."""
     free_port = SUPPORT["free_port"]
@@ -102,11 +143,24 @@ def targets(stack: ExitStack, folder: Path) -> list[Target]:
     command = [child["command"], *child["args"]]
     found = [Target("direct", direct.config["url"], direct.pid)]
     for kind, config in (("http", backend.config), ("stdio", child)):
-        (folder / kind).mkdir()
-        place = SUPPORT["Place"](folder / kind, {"calc": config}, timeout=60.0)
-        ours = stack.enter_context(SUPPORT["Served"](place))
-        args = {"tool_id": "calc:add", "args": ARGS}
-        found.append(Target(f"toolcrib → {kind}", ours.url, ours.pid, "run_tool", args))
+        for face in ("all", "meta"):
+            at = folder / f"{kind}-{face}"
+            at.mkdir()
+            place = SUPPORT["Place"](at, {"calc": config}, timeout=60.0, gateway={"expose": face})
+            ours = stack.enter_context(SUPPORT["Served"](place))
+            name = f"toolcrib {face} → {kind}"
+            if face == "all":
+                found.append(Target(name, ours.url, ours.pid))
+            else:
+                args = {"tool_id": "calc:add", "args": ARGS}
+                found.append(Target(name, ours.url, ours.pid, "run_tool", args))
+    settings, headers = guarded(folder)
+    at = folder / "guarded"
+    at.mkdir()
+    ours = stack.enter_context(
+        SUPPORT["Served"](SUPPORT["Place"](at, {"calc": child}, timeout=60.0, **settings))
+    )
+    found.append(Target(GUARDED, ours.url, ours.pid, headers=headers, base="toolcrib all → stdio"))
     for kind, what in (("http", [backend.config["url"]]), ("stdio", command)):
         port = free_port()
         pid = stack.enter_context(running(fastmcp(port, kind, *what), port))
@@ -116,4 +170,11 @@ def targets(stack: ExitStack, folder: Path) -> list[Target]:
     options = ["--port", str(port), "--host", "127.0.0.1", "--server", "stream", "--"]
     pid = stack.enter_context(running([*program, *options, *command], port))
     found.append(Target("npm mcp-proxy → stdio", address(port), pid))
+    if (LAUNCH["PACKAGES"] / SUPERGATEWAY).exists():
+        port = free_port()
+        options = ["--outputTransport", "streamableHttp", "--stateful", "--logLevel", "none"]
+        program = [*LAUNCH["npm_tool"](SUPERGATEWAY), "--stdio", shlex.join(command), "--port", str(port)]
+        pid = stack.enter_context(running([*program, *options], port))
+        # Of the stateless era each request would start the server anew.
+        found.append(Target("supergateway → stdio", address(port), pid, eras=("handshake",)))
     return found

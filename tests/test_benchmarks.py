@@ -37,7 +37,11 @@ def test_the_gateway_is_measured(root: Path) -> None:
     assert "toolcrib" in run(root, "gateway")
 
 
-@pytest.mark.parametrize("command", ["validation", "adapters", "discovery --only toolcrib"])
+@pytest.mark.parametrize(
+    "command",
+    [["validation"], ["adapters"], ["discovery", "--only", "toolcrib, words alone"]],
+    ids=lambda words: words[0],
+)
 @pytest.mark.usefixtures("public_data")
-def test_what_reads_the_public_data_is_measured(root: Path, command: str) -> None:
-    assert "toolcrib" in run(root, *command.split())
+def test_what_reads_the_public_data_is_measured(root: Path, command: list[str]) -> None:
+    assert "toolcrib" in run(root, *command)
