@@ -12,9 +12,11 @@ SUITE := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadsc
 TESTS := -m "not proof" --hypothesis-seed=0 --randomly-seed=0
 # The seed of the proofs is another for each commit, and the same for everyone who has it: make proof SEED=1 sets it.
 SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2> /dev/null || echo 1))
+# For how long `make soak` runs.
+MINUTES ?= 30
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes, each of which would compile all it imports
 
-.PHONY: help run test proof coverage times check format tables docs bench lock clean
+.PHONY: help run test proof soak coverage times check format tables docs bench lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -22,11 +24,14 @@ help:  ## List the targets.
 run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, and say what to try.
 	@$(BIN)/toolcrib serve --demo --transport http
 
-test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: six minutes on two cores.
+test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: about eight minutes on two cores.
 	THOROUGH=0.3 $(SUITE) $(TESTS)
 
 proof: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the long proofs: whole suites, all attacks, long searches, storms.
-	THOROUGH=1 $(SUITE) -m "proof or hypothesis" --hypothesis-seed=$(SEED) --randomly-seed=$(SEED)
+	SEED=$(SEED) THOROUGH=1 $(SUITE) -m "proof or hypothesis" --hypothesis-seed=$(SEED) --randomly-seed=$(SEED)
+
+soak: .venv/dev-installed  ## Keep a gateway busy for MINUTES=30 with calls, kills and reloads, and plot what it holds.
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --write
 
 coverage: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the tests with branch coverage, which has a floor.
 	$(BIN)/coverage erase
@@ -50,6 +55,7 @@ format: .venv/dev-installed  ## Rewrite the sources in the house format.
 
 tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated parts of the documentation anew.
 	$(BIN)/python scripts/feature_table.py
+	$(BIN)/python scripts/relay_table.py
 	$(BIN)/python benchmarks/adapters.py --write
 	$(BIN)/python benchmarks/discovery.py --write
 	$(BIN)/python benchmarks/execution.py --write

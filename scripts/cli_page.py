@@ -25,7 +25,7 @@ BEGINNING = """\
 They stand before the verb or after it. `--toolset` and `--no-daemon` are for the verbs that look at tools.
 Without `--config` it is `toolcrib.toml`, else `mcp.json` or `.mcp.json` in this folder, else `toolcrib.toml`
 or `mcp.json` of the user. State, such as the catalogue, is kept in `$TOOLCRIB_HOME`, or else in the user's
-data folder.
+data folder; where that variable is set, the configuration of the user is there too.
 
 Where a gateway runs with the same configuration ([`up`](#up), or `serve --transport http`), it runs `search`,
 `list`, `describe`, `run`, `chain`, `exec` and `status` for the command, which then starts no server and loads
@@ -79,9 +79,20 @@ def verb(name: str) -> str:
     context = click.Context(app, info_name="toolcrib")
     command = app.get_command(context, name)
     assert command is not None
+    if isinstance(command, click.Group):
+        text, _ = described(command)
+        parts = [
+            explained(f"{name} {each}", inner, "###") for each, inner in sorted(command.commands.items())
+        ]
+        return "\n".join([f"## {name}", "", text, "", *parts])
+    return explained(name, command)
+
+
+def explained(name: str, command: click.Command, heading: str = "##") -> str:
+    """Return the part of the page about one command."""
     text, examples = described(command)
     usage = " ".join(["toolcrib", name, *command.collect_usage_pieces(click.Context(command))])
-    lines = [f"## {name}", "", text, "", "```text", usage, "```", ""]
+    lines = [f"{heading} {name}", "", text, "", "```text", usage, "```", ""]
     own = [
         option for option in command.params if isinstance(option, click.Option) and option.name not in SHARED
     ]

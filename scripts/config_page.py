@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import sys
 import textwrap
 from enum import Enum
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic import AwareDatetime
 from pydantic.fields import FieldInfo
 
 from toolcrib.crib import (
@@ -20,12 +22,17 @@ from toolcrib.crib import (
     LimitSettings,
     OpenApiSettings,
     RetrySettings,
+    RunSettings,
     SearchSettings,
     Settings,
     ToolsetSettings,
 )
+from toolcrib.crib.config.gateway import AuthSettings, TokenSettings
 from toolcrib.crib.config.section import INTERNAL
+from toolcrib.crib.config.settings import CedarSettings
+from toolcrib.execution import Rule
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.model.record import Record
 from toolcrib.runtime import Limits
 
@@ -85,29 +92,49 @@ ttl = 60
 SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("At the top", "", Settings),
     ("A server", "[servers.NAME]", ServerConfig),
+    ("The login of a server", "[servers.NAME.auth]", AuthConfig),
     ("An HTTP API", "[openapi.NAME]", OpenApiSettings),
     ("A toolset", "[toolsets.NAME]", ToolsetSettings),
     ("The gateway", "[gateway]", GatewaySettings),
+    ("A token", "[gateway.tokens.NAME]", TokenSettings),
+    ("Logins", "[gateway.auth]", AuthSettings),
+    ("A rule", "[[policy]]", Rule),
+    ("Policies in Cedar", "policy = { cedar = ... }", CedarSettings),
     ("Search", "[search]", SearchSettings),
     ("Limits", "[limits]", LimitSettings),
     ("Code mode", "[code]", CodeSettings),
+    ("Durable runs", "[runs]", RunSettings),
     ("Limits of code", "[code.limits]", Limits),
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
     ("Audit", "[audit]", AuditSettings),
 )
-WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", NoneType: ""}
+WORDS = {
+    AwareDatetime: "date and time",
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    NoneType: "",
+}
 
 
-def said_of(record: type[Record]) -> dict[str, str]:
+def documented(record: type[Record]) -> dict[str, str]:
     """Return the text that stands below each field of a record."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
-    said = {}
+    texts = {}
     statements = body.body if isinstance(body, ast.ClassDef) else []
     for field, text in pairwise(statements):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            said[ast.unparse(field.target)] = " ".join(str(ast.literal_eval(text.value)).split())
-    return said
+            texts[ast.unparse(field.target)] = " ".join(str(ast.literal_eval(text.value)).split())
+    return texts
+
+
+def records_in(annotation: Any) -> set[type[Record]]:
+    """Return the records that values of a type are made of."""
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        return {annotation}
+    return {record for inner in get_args(annotation) for record in records_in(inner)}
 
 
 def kind(annotation: Any) -> str:
@@ -121,7 +148,8 @@ def kind(annotation: Any) -> str:
         case origin if origin in (Union, UnionType):
             text = " or ".join(filter(None, map(kind, inner)))
         case origin if origin is tuple:
-            text = f"list of {kind(inner[0])}s"
+            is_choice = get_origin(inner[0]) is Literal
+            text = f"list of {kind(inner[0])}{'' if is_choice else 's'}"
         case origin if origin is dict:
             text = f"table of {kind(inner[1])}s".replace("falses", "false")
         case _ if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -141,19 +169,21 @@ def default(field: FieldInfo) -> str:
     shown = value.value if isinstance(value, Enum) else value
     if isinstance(shown, bool):
         return f"`{str(shown).lower()}`"
-    return f"`{shown}`"
+    return f"`{json.dumps(shown) if isinstance(shown, tuple) else shown}`"
 
 
 def table(record: type[Record]) -> str:
     """Return the settings of one section."""
-    said = said_of(record)
+    texts = documented(record)
     lines = ["| key | value | default | what it says |", "|---|---|---|---|"]
     for name, field in record.model_fields.items():
         if name in INTERNAL:
             continue
-        if name not in said:
+        if name not in texts:
             raise SystemExit(f"{record.__name__}.{name} has no text below it")
-        text = said[name].replace("|", "\\|")
+        if missing := records_in(field.annotation) - {each for _, _, each in SECTIONS}:
+            raise SystemExit(f"{record.__name__}.{name} has no section: {missing}")
+        text = texts[name].replace("|", "\\|")
         lines.append(f"| `{name}` | {kind(field.annotation)} | {default(field)} | {text} |")
     return "\n".join(lines) + "\n"
 

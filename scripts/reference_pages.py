@@ -39,6 +39,7 @@ PACKAGES = (
     "toolcrib.execution.provider",
     "toolcrib.execution.trace",
     "toolcrib.runtime",
+    "toolcrib.runs",
     "toolcrib.crib",
     "toolcrib.gateway",
     "toolcrib.setup.demo",

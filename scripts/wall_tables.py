@@ -16,7 +16,7 @@ from runtime.languages import PROGRAMS, Program  # noqa: E402
 
 PAGE = ROOT / "docs" / "code-mode-walls.md"
 TESTS = ("tests/runtime/test_attacks.py", "tests/runtime/test_languages.py")
-KINDS = ("monty", "process", "unsafe")
+KINDS = ("monty", "process", "docker", "gvisor", "wasm", "unsafe")
 GROUPS = {
     "time": "Time",
     "memory": "Memory",
@@ -29,7 +29,7 @@ GROUPS = {
     "tools": "Calls of tools",
     "frames": "Forged messages",
 }
-VERDICTS = {"runs": "runs", "unsupported": "not in the language"}
+VERDICTS = {"runs": "runs", "unsupported": "not in the language", "crashes": "violation"}
 HEAD = """# What the walls hold
 
 Made by `.venv/bin/python scripts/wall_tables.py`, which runs all of it; do not edit it by hand. The tests run
@@ -52,14 +52,16 @@ That an attempt failed is no proof that every other one does.
 - **-**: not tried. `unsafe` has no walls: only what the host keeps by itself is tried there.
 
 Monty speaks to the host in its engine's own way, over a pipe that code has no name for: there is no
-descriptor to forge a message on, and so each of those ends where it first looks for one.
+descriptor to forge a message on, and so each of those ends where it first looks for one. In `wasm` messages
+are printed, each after a mark, which the forged ones have too.
 """
 LANGUAGE = """
 ## Language
 
-{programs} small programs as models write them, each with the value that it must give. `process` and `unsafe`
-are CPython and run all of them; `monty` runs {monty}. **Not in the language** is a `CodeError` with
-`unsupported` set, and none of their tools had been called: with `language_fallback` all of them run.
+{programs} small programs as models write them, each with the value that it must give. `process`, `docker`,
+`gvisor` and `unsafe` are CPython and run all of them, `wasm` is CPython without a system and runs {wasm}, and
+`monty` runs {monty}. **Not in the language** is, on `monty`, a `CodeError` with `unsupported` set, and no
+tool had been called: with `language_fallback` all of them run.
 
 """
 
@@ -86,9 +88,11 @@ def _language(programs: tuple[Program, ...]) -> str:
     facts = {
         "programs": len(programs),
         "monty": sum(program.monty == "runs" for program in programs),
+        "wasm": sum(program.verdict("wasm") == "runs" for program in programs),
     }
-    lines = ["| program | monty | process, unsafe |", "|---|---|---|"]
-    lines += [f"| {program.name} | {VERDICTS[program.monty]} | runs |" for program in programs]
+    lines = ["| program | monty | wasm | process, docker, gvisor, unsafe |", "|---|---|---|---|"]
+    verdicts = [(each.name, VERDICTS[each.monty], VERDICTS[each.verdict("wasm")]) for each in programs]
+    lines += [f"| {' | '.join(row)} | runs |" for row in verdicts]
     return LANGUAGE.format(**facts) + "\n".join(lines) + "\n"
 
 

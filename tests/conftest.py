@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -11,12 +12,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import certifi
 import coverage
 import laws
 import pytest
 from _pytest.doctest import DoctestModule
 from needs import bubblewrap_works, lack
 from pytest_timeout import Settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = ROOT.parent / "shared" / "data"
@@ -30,10 +35,14 @@ ATTACKS_APART = 8
 TRACED_ROWS = 8
 """Of a table, the coverage of so many rows is measured, and none of a law: they go through the same lines again."""
 WAITING = (
+    "test_benchmarks",
+    "test_soak",
+    "runtime/test_attacks",
+    "runtime/test_contract",
+    "crib/test_auth_scenarios",
     "gateway",
     "execution/test_deaths",
     "execution/test_faults",
-    "runtime/test_contract",
     "runtime/process",
     "runtime",
     "cli",
@@ -121,15 +130,30 @@ def _limit_each_example(item: Any) -> None:
 
 def pytest_runtest_setup(item: Any) -> None:
     """Keep the counterexamples that `make proof` finds for its next run: with a seed, hypothesis keeps none."""
-    if laws.THOROUGH > 1 and hasattr(getattr(item, "obj", None), "hypothesis"):
+    if laws.THOROUGH >= 1 and hasattr(getattr(item, "obj", None), "hypothesis"):
         law = getattr(item.obj, "__func__", item.obj)
         law._hypothesis_internal_database_key = item.nodeid.encode()
 
 
-def pytest_collection_finish() -> None:
-    """Keep what is here for good out of every later collection of garbage: it is a million objects."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Look for no garbage while tests are found, nor ever again among what was found: it is a million objects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
+    """Keep what the tests of a file left in caches out of later collections of garbage, as some tests ask for one."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
@@ -166,6 +190,26 @@ def root() -> Path:
 def anyio_backend() -> str:
     """Return the event loop that coroutines are tested on."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _data_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what a worker's tests store away from the user's own, which may be anything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trust a single authority: every client of the tests would read all of them, which takes 30 ms of CPU time."""
+    bundle, end = Path(certifi.where()).read_text(encoding="utf-8"), "-----END CERTIFICATE-----"
+    file = tmp_path_factory.mktemp("authority") / "one.pem"
+    file.write_text(bundle[bundle.index("-----BEGIN") : bundle.index(end)] + end, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        patch.delenv("SSL_CERT_DIR", raising=False)
+        yield
 
 
 @pytest.fixture

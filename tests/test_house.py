@@ -11,11 +11,13 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from servers.launch import python
 
 import toolcrib
 
@@ -48,9 +50,11 @@ PACKAGES = [
     "toolcrib.execution.trace",
     "toolcrib.runtime",
     "toolcrib.runtime.check",
+    "toolcrib.runtime.docker",
     "toolcrib.runtime.monty",
     "toolcrib.runtime.process",
     "toolcrib.runtime.stubs",
+    "toolcrib.runtime.wasm",
     "toolcrib.crib",
     "toolcrib.crib.config",
     "toolcrib.setup.doctor",
@@ -59,13 +63,12 @@ PACKAGES = [
     "toolcrib.setup.lint",
     "toolcrib.crib.sources",
     "toolcrib.gateway",
-    "toolcrib.gateway.http",
     "toolcrib.gateway.meta",
     "toolcrib.cli",
 ]
 EXTRAS = {
     "mcp", "mcp_types", "httpx2", "click", "rich", "httpx", "yaml", "opentelemetry", "onnxruntime", "tokenizers",
-    "usearch", "pydantic_monty", "pyseccomp", "prometheus_client", "starlette", "uvicorn",
+    "usearch", "pydantic_monty", "pyseccomp", "docker", "requests", "wasmtime", "prometheus_client", "starlette", "uvicorn",
 }  # fmt: skip
 RECURSION = "toolcrib.adapter.rewrite"
 MAX_SDK_INSIDES = 10
@@ -84,6 +87,7 @@ def sources(root: Path) -> list[Path]:
     return [file for folder in (root / "src", root / "packages") for file in folder.rglob("*.py")]
 
 
+@cache
 def modules(root: Path) -> dict[str, ast.Module]:
     """Return the modules of the package by their names."""
     package = root / "src" / "toolcrib"
@@ -113,6 +117,7 @@ def imports(tree: ast.Module, known: set[str]) -> Iterator[str]:
                 yield full if full in known else node.module
 
 
+@pytest.mark.proof  # and of `make check`
 def test_modules_import_each_other_in_one_place_alone(root: Path) -> None:
     # A subschema is any schema, so the modules that rewrite them need each other. The package itself, which
     # loads its names when they are first used, is left out.
@@ -194,6 +199,7 @@ def used_in(tree: ast.AST) -> set[str]:
     return set(filter(is_private, defined | read))
 
 
+@pytest.mark.proof  # and of `make check`
 def test_the_insides_of_the_sdk_are_used_in_one_module_and_each_is_tried(root: Path) -> None:
     found = {name: insides for name, tree in modules(root).items() if (insides := sdk_insides(name, tree))}
     assert list(found) == ["toolcrib.mcp_internals"]
@@ -244,6 +250,7 @@ def test_no_module_is_longer_than_anyone_reads(root: Path) -> None:
     assert long == {}
 
 
+@pytest.mark.proof  # and of `make check`
 def test_every_module_says_what_it_is_for(root: Path) -> None:
     silent = [
         str(file.relative_to(root))
@@ -293,7 +300,7 @@ def test_the_root_lists_just_what_it_offers() -> None:
 
 @pytest.mark.proof  # and of `make check`
 def test_the_table_of_features_is_up_to_date(root: Path) -> None:
-    subprocess.run([sys.executable, root / "scripts" / "feature_table.py", "--check"], check=True)
+    subprocess.run(python(str(root / "scripts" / "feature_table.py"), "--check"), check=True)
 
 
 def test_the_version_is_that_of_the_distribution(root: Path) -> None:

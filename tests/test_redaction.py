@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import Problem, ValidationError
-from toolcrib.redaction import hide_secrets, said_by, scrub
+from toolcrib.redaction import error_text, hide_secrets, scrub
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_many_arguments_are_not_all_looked_at() -> None:
 
 def test_the_places_that_our_own_errors_tell_of_stay() -> None:
     error = ValidationError((Problem("/prices/0", "type", "must be a number, not in /home/anna/x"),))
-    assert said_by(error) == "ValidationError: /prices/0: must be a number, not in <path>"
+    assert error_text(error) == "ValidationError: /prices/0: must be a number, not in <path>"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_what_is_long_is_cut() -> None:
 
 
 def test_an_exception_without_words_is_named() -> None:
-    assert said_by(ValueError()) == "ValueError"
+    assert error_text(ValueError()) == "ValueError"
 
 
 def test_an_exception_that_cannot_say_what_it_is_is_named() -> None:
@@ -243,4 +243,4 @@ def test_an_exception_that_cannot_say_what_it_is_is_named() -> None:
         def __str__(self) -> str:
             raise KeyError
 
-    assert said_by(Mute()) == "Mute"
+    assert error_text(Mute()) == "Mute"

@@ -21,6 +21,11 @@ from toolcrib.discovery.docs.entry import (
 )
 from toolcrib.errors.base import MAX_MESSAGE, MAX_PROBLEMS
 from toolcrib.execution import ChainLimits
+from toolcrib.execution.mcp.transport.lines import LONG_LINE
+from toolcrib.execution.mcp.transport.outbox import MAX_ANSWERS
+from toolcrib.execution.mcp.transport.stdio import MAX_MESSAGE_BYTES
+from toolcrib.gateway import stdio
+from toolcrib.model import plain
 from toolcrib.model.argschema import check as arguments
 from toolcrib.model.argschema import parse as schemas
 from toolcrib.model.argschema import records
@@ -28,7 +33,7 @@ from toolcrib.model.plain import MAX_DEPTH, MAX_NODES
 from toolcrib.model.schema.graph import MAX_SCHEMA_NODES
 from toolcrib.model.tool import MAX_TAG_LENGTH, MAX_TAGS
 from toolcrib.model.toolid import MAX_NAME_LENGTH
-from toolcrib.runtime import bridge
+from toolcrib.runtime import bridge, queue
 from toolcrib.runtime.records import MAX_CODE
 from toolcrib.setup.lint.tools import MAX_FIRST_SENTENCE
 from toolcrib.version.constraint import MAX_CONSTRAINT_LENGTH
@@ -55,7 +60,7 @@ def test_the_reference_is_what_the_code_says(root: Path) -> None:
 @pytest.fixture
 def copy(root: Path, tmp_path: Path) -> Path:
     """A copy of the tree, as far as the reference is made from it."""
-    without = shutil.ignore_patterns("__pycache__", "*.npy", "vocab.txt")
+    without = shutil.ignore_patterns("*.npy", "vocab.txt")
     for part in ("src", "scripts", "docs/reference"):
         shutil.copytree(root / part, tmp_path / part, ignore=without)
     shutil.copy(root / "mkdocs.yml", tmp_path)
@@ -68,6 +73,7 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.proof
 def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
     package = copy / "src" / "toolcrib"
     replace(
@@ -122,6 +128,22 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
         (
             "chains.md",
             f"{ChainLimits().max_steps:,} steps and makes at most {ChainLimits().max_calls:,} calls",
+        ),
+        (
+            "running-tools.md",
+            f"results of more than {plain._LARGE_NODES:,} values or {plain._LARGE_CHARS:,} characters",
+        ),
+        ("connecting-servers.md", f"{MAX_ANSWERS >> 20} MiB of answers waits for it"),
+        ("connecting-servers.md", f"sends a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"),
+        ("connecting-servers.md", f"answers of more than {LONG_LINE >> 20} MiB on a pipe"),
+        ("gateway.md", f"| a line over stdio | until it is read | {stdio._LONGEST >> 20} MiB;"),
+        (
+            "gateway.md",
+            f"| {ChainLimits().max_bytes >> 20} MiB of JSON and {ChainLimits().max_values:,} values |",
+        ),
+        (
+            "gateway.md",
+            f"| {queue._MAX_OF_ONE} runs of each client, {queue._MAX_WAITING} in all, in each sandbox |",
         ),
         ("code-mode.md", f"runs up to {bridge._MAX_PARALLEL:,} calls side by side"),
         ("code-mode.md", f"bounded too, by {bridge._MAX_LOOKUPS:,} in a run"),
