@@ -1283,9 +1283,9 @@ FRAMES = (
     ),
     _frames(
         "large answers that nobody reads",
-        "n = 0\nwhile n < 90:\n    n += 1\n    frame(call(n, 'odd.big', size=5 << 20))\nimport time\ntime.sleep(30)",
+        "n = 0\nwhile n < 900:\n    n += 1\n    frame(call(n, 'odd.big', size=1 << 20))\nimport time\ntime.sleep(30)",
         deadline | violates,
-        timeout=1.0,
+        limits={"max_tool_calls": 900},
     ),
     _frames("a flood of giving up", "while True:\n    frame({'cancel': 1})", violates | slow),
     _frames(
