@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,7 @@ class DictCache:
         self.kept.setdefault(kind, {}).update(values)
 
 
+@cache
 def word_vector(word: str) -> NDArray[Any]:
     """Return the same random numbers for the same word, on every machine."""
     seed = hashlib.sha256(word.strip(":,.").lower().encode()).digest()

@@ -27,8 +27,8 @@ from toolcrib.gateway.results import KeptResults, encoded, sendable
 from toolcrib.model import RunResult
 from toolcrib.model.suggest import choose
 from toolcrib.model.tokens import estimated_tokens
-from toolcrib.runtime import GUIDE, backends
-from toolcrib.runtime.choice import UNSAFE, check_profile
+from toolcrib.runtime import GUIDE
+from toolcrib.runtime.choice import UNSAFE, check_profile, make_sandbox
 
 __all__ = [
     "TOKENS",
@@ -228,11 +228,8 @@ def why_no_code(settings: GatewaySettings, code: CodeSettings, *, sandbox: bool 
         return "" if sandbox else "there is no sandbox here; use run_tool or run_chain"
     if code.backend == UNSAFE and not code.allow_unsafe:
         return "the sandbox 'unsafe' is not allowed here; use run_tool or run_chain"
-    found = backends().get(code.backend)
-    if found is None:
-        return f"there is no sandbox {code.backend!r}; use run_tool or run_chain"
     try:
-        check_profile(found, code.profile)
+        check_profile(make_sandbox(code.backend).info(), code.profile)
     except RuntimeUnavailableError as error:
         return f"{error}; use run_tool or run_chain"
     return ""

@@ -9,7 +9,6 @@ import secrets
 import signal
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -18,7 +17,6 @@ __all__ = ["MARK", "all_marks", "end_strays", "new_mark"]
 
 MARK = "TOOLCRIB_SERVER"
 """The environment variable that names a server to all that it starts."""
-_PROC = Path("/proc")
 _TOKEN = secrets.token_hex(8)
 _NUMBERS = count(1)
 _TERM_GRACE, _POLL = 0.5, 0.05
@@ -55,13 +53,13 @@ def _signal(mark: str, number: signal.Signals | None) -> bool:
     if not hasattr(os, "pidfd_open"):
         return False
     found = False
-    for folder in _PROC.glob("[0-9]*"):
-        if not _is_marked(folder, mark):
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - paths of all would take most of the time
+        if not _is_marked(pid, mark):
             continue
         with suppress(OSError):  # it is gone, or not ours to signal
-            process = os.pidfd_open(int(folder.name))
+            process = os.pidfd_open(int(pid))
             try:
-                if _is_marked(folder, mark):  # still: its number may have become another's
+                if _is_marked(pid, mark):  # still: its number may have become another's
                     if number is not None:
                         signal.pidfd_send_signal(process, number)
                     found = True
@@ -70,9 +68,10 @@ def _signal(mark: str, number: signal.Signals | None) -> bool:
     return found
 
 
-def _is_marked(folder: Path, mark: str) -> bool:
+def _is_marked(pid: str, mark: str) -> bool:
     try:
-        environment = (folder / "environ").read_bytes()
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - as above
+            environment = file.readall()
     except OSError:  # it is gone, or not ours to look at
         return False
     return f"{MARK}={mark}".encode() in environment.split(b"\0")
