@@ -32,7 +32,7 @@ HANGS = Settings(timeout=300, method="signal", func_only=True, disable_debugger_
 """The limit of one example of a law, as pyproject.toml has it for other tests: for hangs alone."""
 ATTACKS_APART = 8
 """Of a table of attacks, `make test` runs one row in so many, and `make proof` all."""
-TRACED_ROWS = 8
+TRACED_ROWS = 3
 """Of a table, the coverage of so many rows is measured, and none of a law: they go through the same lines again."""
 WAITING = (
     "test_benchmarks",
