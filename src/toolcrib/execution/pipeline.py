@@ -73,6 +73,7 @@ class CallState:
     request: Request | None = None
     backend: ToolBackend | None = None
     op: Op = "resolve"
+    is_allowed: bool = False
     rule: str | None = None
     deadline: float = inf
     pause: Callable[[], AbstractContextManager[None]] | None = None
@@ -124,6 +125,7 @@ def tell(
         duration=duration,
         principal=state.principal,
         raw_args=state.args,
+        is_allowed=state.is_allowed,
         rule=state.rule,
     )
     for finish in reversed(watchers):

