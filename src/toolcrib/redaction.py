@@ -1,7 +1,8 @@
 """Redaction: exceptions and texts of others without secrets, and with nothing about this machine.
 
 Every pattern here is linear: none can begin twice in one run of characters, and what it has read it never
-reads again.
+reads again. A lookahead stands in an atomic group and not in a possessive repetition, in which Python
+3.11.2 passes over it.
 """
 
 import re
@@ -57,7 +58,7 @@ _SECRET = re.compile(
     | (?P<name>(?<![^\W_])(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?
         |(?:api|access|secret|private|auth)[_-]?key|client[_-]?secret)
         (?P<mark>\\?["'])?\s{0,3}(?P<sign>[:=])\s{0,3})
-      (?P<quote>\\?["'])?+(?!-?\[secret\])(?P<value>(?(quote)(?:(?!(?P=quote))(?:\\.|[^\n]))++
+      (?P<quote>\\?["'])?+(?!-?\[secret\])(?P<value>(?(quote)(?>(?:(?!(?P=quote))(?:\\.|[^\n]))+)
         |(?:<[^<>\s"'][^<>\n"']{0,60}>|(?:\$?\{[^\s{}"']{1,80}\}|[^\s"'&;,)\]}])++)))
       (?P<prose>(?=\s[a-z]))?
     """,

@@ -21,7 +21,7 @@ FORGOTTEN = "did you forget await?"
 """What most often is the matter with a coroutine."""
 
 _KEYWORD = re.compile(r"(\w+)\s*+=(?!=)")
-_STRING = re.compile(r"""(["'])((?:(?!\1)[^\\]|\\.)*+)\1\s*+(\S?)""")
+_STRING = re.compile(r"""(["'])((?>(?:(?!\1)[^\\]|\\.)*))\1\s*+(\S?)""")
 _UNION = re.compile(r"\(subscripted object has type `([^`]*)`\)")
 _CALL = re.compile(r"(?:\w+\s*+=\s*+)?([A-Za-z_][\w.]*+)\s*+\(")
 MONTY_HAS = frozenset({
