@@ -2,8 +2,9 @@
 
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -47,6 +48,7 @@ __all__ = [
     "ask_validator",
     "begin",
     "check_arguments",
+    "declined",
     "not_ready",
     "read_arguments",
     "stream_events",
@@ -56,6 +58,7 @@ __all__ = [
 
 _LOG = logging.getLogger("toolcrib")
 Finish = Callable[[Outcome], None]
+_DECLINED: ContextVar[str] = ContextVar("toolcrib_declined", default="")
 READ_FROM_TEXT = "the arguments came as JSON text and were read"
 _MAX_DEPTH = 32
 _BUFFER = 16
@@ -135,8 +138,22 @@ def tell(
             _LOG.exception("the observer behind %r failed", finish)
 
 
-async def ask_policy(policy: Policy, request: Request) -> str | None:
+@contextmanager
+def declined(reason: str) -> Iterator[None]:
+    """Refuse the calls of a block: a person was asked about them, and observers shall see the refusal."""
+    token = _DECLINED.set(reason)
+    try:
+        yield
+    finally:
+        _DECLINED.reset(token)
+
+
+async def ask_policy(policy: Policy | None, request: Request) -> str | None:
     """Ask whether a request may run, and return the rule that lets it; a policy that cannot say refuses."""
+    if reason := _DECLINED.get():
+        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason)
+    if policy is None:
+        return None
     try:
         verdict = policy(request)
         if inspect.isawaitable(verdict):

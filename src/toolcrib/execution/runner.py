@@ -336,8 +336,7 @@ class Runner:
         state.notes += notes
         filled = with_defaults(tool, args) if defaults else args
         request = state.request = Request(tool=tool, args=filled, principal=state.principal)
-        if self._policy is not None:
-            state.rule = await ask_policy(self._policy, request)
+        state.rule = await ask_policy(self._policy, request)
         state.is_allowed = True
         checked = await check_arguments(self._validator, tool, request.args)
         state.request = Request(tool=tool, args=checked, principal=state.principal)

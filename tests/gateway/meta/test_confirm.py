@@ -10,6 +10,7 @@ from waiting import PATIENCE
 
 from toolcrib import Crib, tool
 from toolcrib.execution import Request
+from toolcrib.execution.trace import Audit, AuditRecord
 from toolcrib.gateway import ConfirmationResult, InputNeeded
 from toolcrib.gateway.meta import policy
 from toolcrib.gateway.meta.running import mentioned_in
@@ -42,6 +43,24 @@ async def test_a_person_who_says_no_is_obeyed() -> None:
         assert error["op"] == "policy"
         assert "the user declined" in error["message"]
     assert len(client.questions) == 3
+
+
+async def test_a_no_is_recorded_and_obeyed_whatever_policy_the_crib_has() -> None:
+    records: list[AuditRecord] = []
+    dropped: list[int] = []
+    crib = Crib(observers=[Audit(records.append)])
+
+    @crib.add(namespace="shop", annotations=ToolAnnotations(destructive_hint=True))
+    async def drop_order(number: int) -> None:
+        """Delete an order for ever."""
+        dropped.append(number)
+
+    await refused(face_of(crib), "run_tool", DROP, Asking(ConfirmationResult.DECLINED))
+    assert [(each.tool_id, each.effect, each.error) for each in records] == [
+        ("shop:drop_order", "deny", "denied")
+    ]
+    assert records[0].client == "mcp:test"
+    assert dropped == []
 
 
 async def test_no_answer_is_not_told_as_a_no() -> None:

@@ -20,6 +20,7 @@ from toolcrib.errors import (
     ValidationError,
 )
 from toolcrib.execution import Request
+from toolcrib.execution.pipeline import declined
 from toolcrib.execution.policy import approving
 from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model import RunResult, Tool
@@ -76,13 +77,17 @@ class ConfirmedCalls:
             ToolError: as `View.run` has it.
         """
         named: list[str] = []
+        refusal = ""
         tool = await self._resolved(reference, timeout) if client.can_ask else None
         reason = "" if tool is None else self._why_ask(tool, args, client)
         if tool is not None and reason:
             self._check(tool, args)
             named = [str(tool.id)]
-            await ask(client, named, args, reason=reason, bound=self.bound(client, [tool]))
-        with agreed(client, named, confirm=self._confirm):
+            try:
+                await ask(client, named, args, reason=reason, bound=self.bound(client, [tool]))
+            except PolicyDeniedError as error:
+                refusal = error.reason
+        with declined(refusal), agreed(client, named, confirm=self._confirm):
             return await self._view.run(
                 reference,
                 args,
