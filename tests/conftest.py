@@ -159,7 +159,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test, and report how it ended alone: that it was set up and torn down is two thirds of what workers send."""
+    """Run a test, and report only how it ended: setup and teardown are two thirds of what workers send."""
     with _unmeasured() if item.get_closest_marker("untraced") else nullcontext():
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in runtestprotocol(item, log=False, nextitem=nextitem):

@@ -31,8 +31,8 @@ SAMPLE = {(kind, attack.group): attack for kind, attack in reversed(CASES)}
 GROWTH = 96 << 20
 """Bytes by which all guests together may grow beyond their limit."""
 HOST_GROWTH = 192 << 20
-"""Bytes by which the host may: answers that were not read, up to half of a guest's memory, and 64 more that
-calls at once may have got."""
+"""Bytes by which the host may grow: unread answers, up to half of a guest's memory, and the results of 64 calls
+in flight."""
 SPARES = 96 << 20
 """Bytes of fresh interpreters that begin meanwhile, for the runs to come."""
 KERNELS = {"gvisor": 320 << 20, "wasm": 128 << 20}
