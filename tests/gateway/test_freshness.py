@@ -1,12 +1,15 @@
 """How long lists of servers are fresh, and for whom, through a gateway."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gateway.passing import asked, joined, whole
 from waiting import PATIENCE
+
+from toolcrib.crib.sources.catalogue import CatalogueWriter
 
 pytestmark = pytest.mark.anyio
 FRESH = Path(__file__).parent.parent / "servers" / "fresh.py"
@@ -46,6 +49,21 @@ async def test_a_list_that_is_stale_at_once_is_asked_for_each_time(method: str) 
     assert [each[:2] for each in found] == [(0, "private")] * 3
     first, second, third = [int(each[2].removeprefix("listed_")) for each in found]
     assert first < second < third  # a listing of the gateway's own may come between
+
+
+async def test_a_list_holds_what_the_server_listed_for_it_however_slow_the_catalogue_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replace = CatalogueWriter.replace
+
+    def slowly(self: CatalogueWriter, *args: Any) -> int:
+        time.sleep(0.2)
+        return replace(self, *args)
+
+    monkeypatch.setattr(CatalogueWriter, "replace", slowly)
+    async with joined("stateless", {"one": fresh(0, "private")}) as client:
+        found = [(await said(client, "tools/list"))[2] for _ in range(3)]
+    assert found == sorted(set(found))
 
 
 async def test_lists_of_several_servers_are_as_fresh_as_the_one_that_is_stale_first() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import anyio
 import anyio.lowlevel
 
+from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.errors import (
     LoginRequiredError,
     PromptNotFoundError,
@@ -105,6 +106,7 @@ class ViewContent:
         names: Collection[str],
         lists: ContentLists | None = None,
         grants: Grants | None = None,
+        listing: ToolLister | None = None,
     ) -> None:
         self.servers = servers
         """Asks a server by its name."""
@@ -112,6 +114,7 @@ class ViewContent:
         """The servers that may be asked, in the order of the configuration."""
         self._lists = ContentLists() if lists is None else lists
         self._grants = grants
+        self._listing = listing
 
     async def resources(self, max_age: float = 0.0) -> tuple[Resource, ...]:
         """Return what can be read, server by server."""
@@ -146,12 +149,15 @@ class ViewContent:
     async def listed_tools(self) -> dict[str, Any]:
         """Have servers list their tools again that said how long they are fresh, and return how long all are.
 
-        A server that cannot is left alone, as is one that says when its tools change.
+        What they list is in the catalogue then. A server that cannot is left alone, as is one that says when
+        its tools change.
         """
 
         async def again(name: str) -> None:
             with suppress(ServerUnavailableError):
                 await self.servers.list_tools(name)
+                if self._listing is not None:
+                    await self._listing.wait_taken(name)
 
         async with anyio.create_task_group() as tasks:
             for name in self.names:

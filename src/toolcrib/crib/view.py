@@ -350,9 +350,9 @@ class View(ContentVerbs, RunVerbs):
         engine = self._shared.engine
         if engine.servers is None:
             raise CribStateError(f"the servers are not running: use them inside '{self._waiting.way_in}'")
-        names, lists = self._part.content_servers(), self._shared.lists
         grants = None if engine.rules is None else engine.rules.grants(self._principal)
-        return ViewContent(ServerContent(engine.servers, self._principal), names, lists, grants)
+        servers, names = ServerContent(engine.servers, self._principal), self._part.content_servers()
+        return ViewContent(servers, names, self._shared.lists, grants, engine.listing)
 
     async def session(
         self,

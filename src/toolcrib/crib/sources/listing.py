@@ -194,8 +194,13 @@ class ToolLister:
         elif origin.error is not None:
             with anyio.move_on_after(origin.patience + _GRACE):
                 await self._ask(origin)
-                if origin.name in self._answers:
-                    await origin.taken.wait()
+                await self.wait_taken(name)
+
+    async def wait_taken(self, name: str) -> None:
+        """Wait until what an origin has answered is in the catalogue."""
+        origin = self.origins.get(name)
+        if origin is not None and name in self._answers:
+            await origin.taken.wait()
 
     async def wait_all(self, timeout: float | None) -> None:  # noqa: ASYNC109 - status says what is missing then
         """Wait until every origin has answered or failed.
