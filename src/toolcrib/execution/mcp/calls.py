@@ -44,8 +44,8 @@ _OF_A_TURN = frozenset({"inputResponses", "requestState"})
 _MAX_TURNS = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _log = logging.getLogger(__name__)
-_CLOSE_TIMEOUT = 0.5
-"""Seconds to wait for the reason when a connection ends under a call."""
+_CLOSE_TIMEOUT = 5.0
+"""Seconds to wait for the reason when a connection ends under a call: until its server has ended."""
 
 
 async def exchange(
