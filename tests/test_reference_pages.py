@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from servers.launch import python
 
 from toolcrib.adapter.rewrite.walk import MAX_SUBSCHEMAS
 from toolcrib.crib.config.reading import MAX_BYTES
@@ -40,10 +41,10 @@ from toolcrib.version.constraint import MAX_CONSTRAINT_LENGTH
 from toolcrib.version.semver import MAX_VERSION_LENGTH
 
 
-def check(root: Path) -> subprocess.CompletedProcess[str]:
+def check(root: Path, *interpreter: str) -> subprocess.CompletedProcess[str]:
     """Check the pages of a tree against the code of that tree."""
     return subprocess.run(
-        [sys.executable, "scripts/reference_pages.py", "--check"],
+        [*interpreter, "scripts/reference_pages.py", "--check"],
         cwd=root,
         env={"PYTHONPATH": "src", "PATH": ""},
         capture_output=True,
@@ -53,7 +54,7 @@ def check(root: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_reference_is_what_the_code_says(root: Path) -> None:
-    made = check(root)
+    made = check(root, *python())
     assert made.returncode == 0, made.stderr
 
 
@@ -86,7 +87,7 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
     replace(package / "version/__init__.py", "import Version, compare", "import Version, as_version, compare")
     (copy / "docs/reference/gateway.md").unlink()
     replace(copy / "mkdocs.yml", "      - reference/crib.md\n", "")
-    made = check(copy)
+    made = check(copy, sys.executable)
     assert made.returncode == 1
     assert set(made.stderr.splitlines()) >= {
         "toolcrib.model.Tool.backend has no text below it",

@@ -305,7 +305,7 @@ def test_serving_to_others_says_an_address_and_a_line_that_work_from_there() -> 
 
 
 def test_serving_with_json_says_the_addresses_in_one_line() -> None:
-    asked = [*COMMAND, "serve", "--transport", "http", "--port", "0", "--demo", "--json"]
+    asked = [*command(), "serve", "--transport", "http", "--port", "0", "--demo", "--json"]
     with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as served:
         assert served.stdout is not None
         try:

@@ -88,6 +88,7 @@ def test_await_works_in_a_notebook_too(notebook: Notebook) -> None:
     assert notebook.run(cell) == "{'result': 'A'}\n"
 
 
+@pytest.mark.proof
 def test_a_kernel_that_ends_stops_the_servers(tmp_path: Path) -> None:
     cell = "from toolcrib import SyncCrib\ncrib = SyncCrib('mcp.json')\n"
     with started(tmp_path) as notebook:

@@ -17,7 +17,7 @@ SIZE = 10_000_000
     ("era", "over"),
     [
         ("stateless", "http"),
-        ("handshake", "stdio"),
+        pytest.param("handshake", "stdio", marks=pytest.mark.proof),
         pytest.param("stateless", "stdio", marks=pytest.mark.proof),
         pytest.param("handshake", "http", marks=pytest.mark.proof),
     ],

@@ -9,7 +9,7 @@ import mcp_types
 import pytest
 from execution.oauth.accounts import accounts
 from execution.oauth.library import SHARED, Library
-from gateway.passing import ERAS, asked
+from gateway.passing import ONE_ERA, asked
 from gateway.test_connect import Browser, client_of, gateway_of, link_to
 from mcp import Client, MCPError
 from mcp.client.subscriptions import listen
@@ -17,7 +17,7 @@ from waiting import until
 
 from toolcrib.execution.oauth.vault import LoginVault
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("era", ERAS)]
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("era", ONE_ERA)]
 
 
 @pytest.fixture

@@ -57,7 +57,9 @@ async def everything_of(client: Client) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["everything", "files", "memory"])
+@pytest.mark.parametrize(
+    "name", ["everything", *(pytest.param(name, marks=pytest.mark.proof) for name in ("files", "memory"))]
+)
 async def test_what_one_server_lists_is_the_same_through_a_gateway(
     era: str, name: str, tmp_path: Path
 ) -> None:

@@ -116,16 +116,16 @@ async def test_what_stands_for_failed_results_counts_too() -> None:
 
 
 async def test_arguments_count_with_what_filling_them_makes_and_share_the_rest() -> None:
-    bench = Bench(big=lambda _args: [0] * 100_000, count=lambda args: len(args["all"]))
-    limits = ChainLimits(max_values=150_000)
+    bench = Bench(big=lambda _args: [0] * 10_000, count=lambda args: len(args["all"]))
+    limits = ChainLimits(max_values=15_000)
     shared = {"toolId": "count", "args": {"all": {"$ref": "steps.0"}}, "forEach": [0] * 20}
     result = await bench.run({"toolId": "big"}, shared, limits=limits)
-    assert result.final == [100_000] * 20
+    assert result.final == [10_000] * 20
     assert all(
         part.args["all"] is result.results[0].structured for part in result.results[1].parts if part.args
     )
-    filled = {"toolId": "echo", "args": {"all": [{"$ref": "item"}, *[0] * 10_000]}, "forEach": [0] * 20}
-    error = await broken(Bench(echo=lambda _args: 0), filled, max_values=100_000)
+    filled = {"toolId": "echo", "args": {"all": [{"$ref": "item"}, *[0] * 1_000]}, "forEach": [0] * 20}
+    error = await broken(Bench(echo=lambda _args: 0), filled, max_values=10_000)
     assert isinstance(error.__cause__, LimitExceededError)
     assert "the tool ran" not in str(error)
 

@@ -51,6 +51,7 @@ def working_crib(done: list[str], **options: Any) -> Crib:
     return crib
 
 
+@pytest.mark.proof
 async def test_a_chain_of_many_values_is_kept() -> None:
     done: list[str] = []
     face = face_of(working_crib(done), code=False)
