@@ -42,6 +42,7 @@ def test_what_survives_a_long_collection_is_not_looked_through_again(limit: floa
         gc.unfreeze()
 
 
+@pytest.mark.untraced
 def test_what_lives_for_a_moment_is_collected_however_long_collections_take() -> None:
     class Request:
         itself: Any = None

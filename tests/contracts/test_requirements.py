@@ -123,6 +123,7 @@ def unnamed(manifest: list[Row], root: Path = ROOT) -> list[str]:
     return [f"{test}: no row {each!r} names it" for test, each in marked(root) if named.get(each) != test]
 
 
+@pytest.mark.untraced
 def test_every_promise_has_a_row_and_every_row_a_test() -> None:
     manifest = rows()
     assert faults(manifest) == []

@@ -236,6 +236,7 @@ def test_integers_beyond_64_bits_are_counted(value: Any, wide: int) -> None:
     assert count_wide(value) == wide
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("make", [lambda text: [text], lambda text: {text: 1}], ids=["value", "key"])
 def test_more_text_than_any_honest_value_has_is_refused(make: Callable[[str], Any]) -> None:
     assert measure(make("x" * MAX_CHARS))[2] == MAX_CHARS

@@ -270,6 +270,7 @@ def test_references_to_each_other_are_followed_once() -> None:
     assert ("warning", "parameter-description") in rules(made(input_schema=schema))
 
 
+@pytest.mark.untraced
 def test_long_texts_are_read_once() -> None:
     tags = "\U000e0041" * 50_000
     assert next(iter(hidden_characters(tags)))[0] == 0

@@ -241,6 +241,7 @@ def test_where_the_embedder_fails_words_alone_decide_for_a_while(caplog: pytest.
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "limit", [250, *(pytest.param(limit, marks=pytest.mark.proof) for limit in (150, 500, 700))]
 )

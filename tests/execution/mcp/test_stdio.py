@@ -266,6 +266,7 @@ def programs_of_ours() -> str:
     return found
 
 
+@pytest.mark.untraced
 async def test_nothing_is_left_over_after_many_connections() -> None:
     async with connected(plain()):
         before = open_files()
@@ -279,6 +280,7 @@ async def test_nothing_is_left_over_after_many_connections() -> None:
     await until(lambda: "plain_server" not in programs_of_ours())
 
 
+@pytest.mark.untraced
 async def test_a_server_that_does_not_read_costs_no_call_its_deadline_and_no_memory() -> None:
     async with connected(plain(), grace=0.01) as found:
         assert await call(found, "deaf") == "no more"

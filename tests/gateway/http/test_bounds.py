@@ -85,6 +85,7 @@ async def test_a_subscription_is_kept_up_to_a_size_and_for_tools_alone() -> None
     assert "a://b" not in heard
 
 
+@pytest.mark.untraced
 async def test_one_principal_does_not_take_the_streams_of_another() -> None:
     ann, bob = ({"authorization": f"Bearer {name}"} for name in ("ann", "bob"))
     async with (
@@ -125,6 +126,7 @@ async def test_one_principal_does_not_take_the_streams_of_another() -> None:
     assert counted == {"streams": 1}
 
 
+@pytest.mark.untraced
 async def test_a_session_keeps_nothing_of_what_it_was_asked() -> None:
     async with site(face=LittleFace()) as client:
         message = call("echo")
@@ -140,6 +142,7 @@ async def test_a_session_keeps_nothing_of_what_it_was_asked() -> None:
             del answer
 
 
+@pytest.mark.untraced
 async def test_nothing_is_kept_of_calls_that_a_server_never_answered() -> None:
     async with (
         Gateway({"mcpServers": {"bad": faulty()}}) as gateway,
