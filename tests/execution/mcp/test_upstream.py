@@ -18,11 +18,14 @@ from waiting import PATIENCE, until
 from toolcrib.errors import (
     BackendUnavailableError,
     ServerUnavailableError,
+    ToolExecutionError,
     ToolTimeoutError,
 )
 from toolcrib.execution import Update
 from toolcrib.execution.mcp import McpServers
+from toolcrib.execution.mcp import calls as calling
 from toolcrib.execution.mcp.server_health import Breaker
+from toolcrib.execution.mcp.transport.process import ServerProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -232,6 +235,31 @@ async def test_a_caller_who_gives_up_does_not_stop_the_start(tmp_path: Path) -> 
         (tmp_path / "gate").touch()
         assert await pid_of(servers)
         assert servers.status()["one"].starts == 1
+
+
+async def test_how_a_server_ended_during_a_call_is_told_however_long_it_takes_to_find_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop = ServerProcess.stop
+
+    async def slowly(self: ServerProcess, **options: float) -> None:
+        await anyio.sleep(1)
+        await stop(self, **options)
+
+    monkeypatch.setattr(ServerProcess, "stop", slowly)
+    async with McpServers({"one": scripted(calls={"crash": [{"exit": 7}]})}) as servers:
+        with pytest.raises(BackendUnavailableError, match="it exited with status 7 during the call"):
+            await call(servers, "crash")
+
+
+async def test_a_server_that_lives_and_speaks_of_a_closed_connection_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calling, "_ENDING", 10 * PATIENCE)
+    said = {"error": {"code": -32000, "message": "Connection closed"}}
+    async with McpServers({"one": scripted(calls={"pass_on": [said]})}) as servers:
+        with anyio.fail_after(PATIENCE), pytest.raises(ToolExecutionError, match="Connection closed"):
+            await call(servers, "pass_on")
 
 
 @pytest.mark.parametrize("era", ["refuse", "modern"])

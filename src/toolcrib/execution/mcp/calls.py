@@ -44,8 +44,10 @@ _OF_A_TURN = frozenset({"inputResponses", "requestState"})
 _MAX_TURNS = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _log = logging.getLogger(__name__)
-_CLOSE_TIMEOUT = 5.0
-"""Seconds to wait for the reason when a connection ends under a call: until its server has ended."""
+_CLOSE_TIMEOUT = 0.5
+"""Seconds to wait for a connection to end where that was said: a server that lives can say it too."""
+_ENDING = 5.0
+"""Seconds to wait for the reason, once the other side is gone: it is known when the server has ended."""
 
 
 async def exchange(
@@ -320,6 +322,9 @@ async def _is_over(connection: Connection) -> bool:
     """Return whether a connection has ended; if so, it is known why, unless that takes long."""
     with anyio.move_on_after(_CLOSE_TIMEOUT):
         await connection.over.wait()
+    if connection.gone:
+        with anyio.move_on_after(_ENDING):
+            await connection.over.wait()
     return connection.gone or connection.over.is_set()
 
 
