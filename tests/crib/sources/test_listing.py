@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from threading import Event, Timer
 from typing import Any
 
 import anyio
@@ -216,3 +217,21 @@ async def test_one_that_does_not_answer_makes_room() -> None:
         assert asked.names == []
         await listing.wait(["next"])
         assert asked.names == ["next"]
+
+
+async def test_nobody_waits_for_an_answer_that_is_not_taken_because_the_crib_closes() -> None:
+    began, may_end = Event(), Event()
+
+    def take(*_: Any) -> None:
+        began.set()
+        may_end.wait(PATIENCE)
+
+    asked = Asked()
+    listing = ToolLister([asked.origin("one"), asked.origin("two")], take=take)
+    async with running(listing):
+        listing.note("one", ())
+        listing.note("two", ())
+        await until(began.is_set)
+        Timer(0.1, may_end.set).start()  # by then it is cancelled, and waits for the thread
+    with anyio.fail_after(PATIENCE):
+        await listing.wait_taken("two")

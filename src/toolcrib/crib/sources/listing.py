@@ -135,6 +135,7 @@ class ToolLister:
         """Keep nobody waiting for what will not come."""
         for origin in self.origins.values():
             origin.asked.set()
+            origin.taken.set()
             if not origin.answered.is_set():
                 origin.error = ServerUnavailableError(origin.name, "toolcrib is closing")
                 origin.answered.set()
