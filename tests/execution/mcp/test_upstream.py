@@ -23,7 +23,6 @@ from toolcrib.errors import (
 )
 from toolcrib.execution import Update
 from toolcrib.execution.mcp import McpServers
-from toolcrib.execution.mcp import calls as calling
 from toolcrib.execution.mcp.server_health import Breaker
 from toolcrib.execution.mcp.transport.process import ServerProcess
 
@@ -252,10 +251,10 @@ async def test_how_a_server_ended_during_a_call_is_told_however_long_it_takes_to
             await call(servers, "crash")
 
 
-async def test_a_server_that_lives_and_speaks_of_a_closed_connection_is_not_waited_for(
+async def test_a_running_server_that_reports_a_closed_connection_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(calling, "_ENDING", 10 * PATIENCE)
+    monkeypatch.setattr("toolcrib.execution.mcp.calls._EXIT_TIMEOUT", 10 * PATIENCE)
     said = {"error": {"code": -32000, "message": "Connection closed"}}
     async with McpServers({"one": scripted(calls={"pass_on": [said]})}) as servers:
         with anyio.fail_after(PATIENCE), pytest.raises(ToolExecutionError, match="Connection closed"):

@@ -45,9 +45,9 @@ _MAX_TURNS = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _log = logging.getLogger(__name__)
 _CLOSE_TIMEOUT = 0.5
-"""Seconds to wait for a connection to end where that was said: a server that lives can say it too."""
-_ENDING = 5.0
-"""Seconds to wait for the reason, once the other side is gone: it is known when the server has ended."""
+"""Seconds to wait for a connection to end after an error says so, which a running server can send too."""
+_EXIT_TIMEOUT = 5.0
+"""Seconds to wait for a server to exit whose connection is gone: how it did is the reason."""
 
 
 async def exchange(
@@ -323,7 +323,7 @@ async def _is_over(connection: Connection) -> bool:
     with anyio.move_on_after(_CLOSE_TIMEOUT):
         await connection.over.wait()
     if connection.gone:
-        with anyio.move_on_after(_ENDING):
+        with anyio.move_on_after(_EXIT_TIMEOUT):
             await connection.over.wait()
     return connection.gone or connection.over.is_set()
 
