@@ -55,9 +55,8 @@ WAITING = (
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return more workers than there are cores: many tests wait for other processes, most of all the proofs."""
-    more = 4 if laws.THOROUGH >= 1 else 2
-    return min(8, len(os.sched_getaffinity(0)) + more) if hasattr(os, "sched_getaffinity") else 4
+    """Return two workers more than there are cores, since many tests wait for other processes."""
+    return min(8, len(os.sched_getaffinity(0)) + 2) if hasattr(os, "sched_getaffinity") else 4
 
 
 @pytest.hookimpl(wrapper=True)
