@@ -203,7 +203,7 @@ ANSWERS: dict[str, tuple[bytes, str | None, str | None]] = {
     "wide": ('{"a": 1}'.encode("utf-16"), JSON, None),
     "badly": (b"not gzip", TEXT, "gzip"),
     "brotli": (b"x", TEXT, "br"),
-    "bomb": (gzip.compress(b"\x00" * (64 << 20), 1), TEXT, "gzip"),
+    "bomb": (gzip.compress(b"\x00" * (1 << 20)) * 64, TEXT, "gzip"),
     "large": (b"x" * (1 << 20), TEXT, None),
 }
 
