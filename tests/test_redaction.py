@@ -209,6 +209,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
     assert hide_secrets(text) == text
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "piece",
     [

@@ -53,6 +53,7 @@ def check(root: Path, *interpreter: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.proof
 def test_the_reference_is_what_the_code_says(root: Path) -> None:
     made = check(root, *python())
     assert made.returncode == 0, made.stderr

@@ -117,6 +117,7 @@ def test_a_configuration_that_is_not_there_is_told_before_anything_is_loaded() -
     assert set(done.stdout.split()).isdisjoint({"mcp", "numpy", "pydantic", "toolcrib.crib"})
 
 
+@pytest.mark.proof
 def test_a_model_that_is_not_there_is_told_though_another_one_answers(tmp_path: Any) -> None:
     (tmp_path / "toolcrib.toml").write_text('[search]\nmodel = "minlm"\n')
     code = "from toolcrib.cli import main; main()"

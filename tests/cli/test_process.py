@@ -238,11 +238,8 @@ def serve_over_http(*args: str, program: list[str] | None = None, **environ: str
     return told
 
 
-@pytest.mark.parametrize(
-    "is_on_path",
-    [pytest.param(True, marks=pytest.mark.proof), False],
-    ids=["on the PATH", "not on the PATH"],
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("is_on_path", [True, False], ids=["on the PATH", "not on the PATH"])
 def test_the_command_to_try_works_in_the_shell_that_started_the_gateway(
     is_on_path: bool,
 ) -> None:

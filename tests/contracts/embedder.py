@@ -84,6 +84,7 @@ class EmbedderContract:
         width = embed(embedder, TEXTS[:1]).shape[1]
         assert embed(embedder, []).shape == (0, width)
 
+    @pytest.mark.attack
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
     def test_any_text_gets_a_row_and_harms_no_other(self, embedder: Embedder, text: str) -> None:
         rows = embed(embedder, [TEXTS[0], text, TEXTS[1]])

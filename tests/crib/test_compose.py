@@ -108,6 +108,7 @@ def error_text(code: str, folder: Path) -> list[str]:
     return ran.stdout.splitlines()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("searcher", "said"), [("auto", "hybrid"), ("hybrid", "MissingExtraError")])
 def test_without_the_extra_of_the_model_the_built_in_one_must_do(
     tmp_path: Path, searcher: str, said: str

@@ -61,7 +61,9 @@ def called(result: Any) -> list[int]:
     return sorted(step["args"]["n"] for step in steps)
 
 
-@pytest.mark.parametrize("kind", ["loop", "clock", *CHAINS])
+@pytest.mark.parametrize(
+    "kind", ["loop", *(pytest.param(kind, marks=pytest.mark.proof) for kind in ("clock", *CHAINS))]
+)
 @pytest.mark.parametrize("point", ["intent", "call", "result"])
 def test_a_run_whose_process_is_killed_is_finished_by_another_with_six_calls_none_twice(
     tmp_path: Path, kind: str, point: str

@@ -79,6 +79,7 @@ def test_the_first_snippet_works_in_a_notebook(notebook: Notebook) -> None:
     wait_until(lambda: not launch.alive(server))
 
 
+@pytest.mark.proof
 def test_await_works_in_a_notebook_too(notebook: Notebook) -> None:
     cell = (
         "from toolcrib import Crib\n"

@@ -198,6 +198,7 @@ def test_a_crib_that_is_dropped_stops_its_servers(little: Any) -> None:
     wait_until(has_ended)
 
 
+@pytest.mark.proof
 def test_a_program_ends_with_its_servers_although_nothing_was_closed(tmp_path: Path) -> None:
     servers = {"text": {"command": sys.executable, "args": ["-S", "-I", launch.LITTLE]}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))

@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
 
 
 @pytest.fixture(
-    scope="module", params=["stdio", pytest.param("http", marks=pytest.mark.proof), "http-handshake"]
+    scope="module",
+    params=["stdio", *(pytest.param(kind, marks=pytest.mark.proof) for kind in ("http", "http-handshake"))],
 )
 async def dying(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[tuple[Shop, Patient]]:  # noqa: ARG001 - of the same scope
     """A server that dies in every test, and a sound one."""

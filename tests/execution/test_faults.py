@@ -310,6 +310,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "sign",
     [
@@ -351,6 +352,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.proof
 async def test_when_we_vanish_a_stateless_server_over_http_is_told() -> None:
     with HttpServer() as server:
         process = subprocess.Popen(  # noqa: ASYNC220 - as above

@@ -230,6 +230,7 @@ class TestMemory:
                 await shop.run("memory:create_entities", entities=[{"name": "a", "observations": []}])
 
 
+@pytest.mark.proof
 class TestTime:
     @pytest.fixture(scope="class")
     @classmethod
@@ -253,6 +254,7 @@ class TestTime:
             await shop.run("time:get_current_time", timezone="Mars/Olympus")
 
 
+@pytest.mark.proof
 class TestGit:
     @pytest.fixture(scope="class")
     @classmethod

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,9 @@ from mcp import Client
 from servers.launch import npm
 from waiting import PATIENCE
 
-pytestmark = [pytest.mark.untraced, pytest.mark.anyio]
+pytestmark = [pytest.mark.proof, pytest.mark.anyio]
 
-WAYS = [
-    pytest.param(("http", "stateless"), id="http-stateless"),
-    pytest.param(("http", "handshake"), id="http-handshake", marks=pytest.mark.proof),
-    pytest.param(("stdio", "stateless"), id="stdio-stateless", marks=pytest.mark.proof),
-    pytest.param(("stdio", "handshake"), id="stdio-handshake", marks=pytest.mark.proof),
-]
+WAYS = list(product(("http", "stdio"), ("stateless", "handshake")))
 SIX = {"everything", "files", "memory", "thinking", "time", "git"}
 NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
 
@@ -68,7 +64,7 @@ async def served(desk: Desk, anyio_backend: str) -> AsyncIterator[Served]:  # no
         yield served
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=WAYS, ids="-".join)
 async def client(request: pytest.FixtureRequest, served: Served, anyio_backend: str) -> AsyncIterator[Client]:  # noqa: ARG001 - of the same scope
     """A client of each era over each transport, whose user agrees to everything."""
     transport, era = request.param

@@ -255,6 +255,7 @@ async def test_headers_that_belie_arguments_are_known_without_listing_tools() ->
     assert schema("nobody") is None
 
 
+@pytest.mark.proof
 def test_spans_are_made_where_they_go_anywhere() -> None:
     code = """
 import anyio
@@ -287,6 +288,7 @@ anyio.run(main)
     subprocess.run(python("-c", code), check=True, cwd=Path(__file__).parent.parent)
 
 
+@pytest.mark.proof
 def test_the_package_is_light_and_says_what_is_missing() -> None:
     code = """
 import sys

@@ -225,6 +225,7 @@ async def test_a_question_on_a_pipe_that_may_be_for_either_of_two_clients_is_ask
     assert people[1].asked == []
 
 
+@pytest.mark.proof
 async def test_little_is_kept_of_calls_whose_pages_are_not_done_with_and_their_clients_are_still_told() -> (
     None
 ):

@@ -257,6 +257,7 @@ async def test_messages_come_from_a_file_and_go_to_a_file_as_well(tmp_path: Path
     assert json.loads(said.read_text())["id"] == 1
 
 
+@pytest.mark.proof
 def test_standard_streams_are_taken_over_and_given_back() -> None:
     code = """
 import os, sys

@@ -70,6 +70,7 @@ async def test_what_one_server_lists_is_the_same_through_a_gateway(
         assert await everything_of(client) == own
 
 
+@pytest.mark.proof
 async def test_three_servers_list_the_same_under_names_of_their_own(era: str, tmp_path: Path) -> None:
     wanted: list[dict[str, Any]] = []
     prompts: list[str] = []

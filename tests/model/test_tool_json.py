@@ -267,6 +267,7 @@ def at(place: str, value: Any) -> dict[str, Any]:
     return {"name": "a", "inputSchema": {}, place: held}
 
 
+@pytest.mark.attack
 @pytest.mark.untraced
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def test_its_wheel_holds_the_model_and_stays_small(wheels: dict[str, Path]) -> N
     assert wheel.stat().st_size <= 24 * MB
 
 
+@pytest.mark.proof
 def test_the_wheel_of_toolcrib_holds_the_table_and_stays_small(wheels: dict[str, Path]) -> None:
     wheel = wheels["toolcrib"]
     inside = contents(wheel)

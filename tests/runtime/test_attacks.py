@@ -213,6 +213,7 @@ async def test_nothing_is_left_of_them(
     await until(lambda: descriptors() <= files, "no descriptor is left")
 
 
+@pytest.mark.proof
 def test_the_page_says_what_the_tests_do(root: Path) -> None:
     subprocess.run(python(str(root / "scripts" / "wall_tables.py"), "--check"), check=True)
 

@@ -232,6 +232,7 @@ async def test_nothing_is_said_of_a_model_that_serves_or_is_not_wanted(search: d
     assert said(await offline({"search": search}), "search") == []
 
 
+@pytest.mark.proof
 def test_the_extra_of_a_model_is_told_where_it_is_missing(tmp_path: Path) -> None:
     code = (
         "import sys, anyio; sys.modules['onnxruntime'] = None\n"

@@ -559,6 +559,7 @@ add_server(Path(sys.argv[1]), "time", {"command": "x"}).write()
 """
 
 
+@pytest.mark.proof
 def test_what_a_killed_edit_left_behind_is_gone_after_the_next_one(tmp_path: Path) -> None:
     path = written(tmp_path / "mcp.json", JSONC)
     others = written(tmp_path / ".mcp.json.k3_x81qz", "of somebody else")

@@ -151,6 +151,7 @@ def test_what_is_built_comes_back_with_its_cost() -> None:
     assert cost.cpu_seconds > 0
 
 
+@pytest.mark.proof
 def test_memory_is_counted_in_a_process_that_does_nothing_else() -> None:
     code = (
         "from toolcrib.discovery.evaluation import cost_of\n"

@@ -149,6 +149,7 @@ def test_results_that_are_sure_enough_are_those_of_the_whole_answer(index: Index
         assert page.total == len(page)
 
 
+@pytest.mark.proof
 def test_no_model_is_opened_before_the_first_search_that_needs_it() -> None:
     said = subprocess.check_output([sys.executable, "-c", WATCHING], text=True).splitlines()
     assert said == ["[]", "['judge.npz', 'scales.npy', 'table.npy', 'vocab.txt']"]

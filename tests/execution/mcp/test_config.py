@@ -189,6 +189,7 @@ def test_the_identity_is_of_what_is_started_or_reached_and_of_nothing_else() -> 
     )
 
 
+@pytest.mark.proof
 def test_settings_need_no_extra() -> None:
     program = (
         "import sys, toolcrib.execution.mcp.config, toolcrib.execution.mcp.transport.process\n"

@@ -269,6 +269,7 @@ async def test_a_certificate_that_is_not_trusted_is_refused_and_said(
     )
 
 
+@pytest.mark.proof
 async def test_a_certificate_that_is_trusted_is_accepted(certificate: Path) -> None:
     files = {"ssl_keyfile": certificate / "key.pem", "ssl_certfile": certificate / "cert.pem"}
     program = (

@@ -65,8 +65,10 @@ def watcher() -> int:
     "number",
     [
         signal.SIGKILL,
-        signal.SIGTERM,
-        *(pytest.param(number, marks=pytest.mark.proof) for number in (signal.SIGINT, signal.SIGHUP)),
+        *(
+            pytest.param(number, marks=pytest.mark.proof)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        ),
     ],
 )
 def test_no_server_outlives_us_however_we_are_killed(number: int) -> None:
@@ -79,6 +81,7 @@ def test_no_server_outlives_us_however_we_are_killed(number: int) -> None:
     wait_until(lambda: gone(*pids))  # the server, what it started, and the watcher
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_no_daemon_of_a_server_outlives_us_when_we_are_killed() -> None:
     program = f"""
@@ -100,6 +103,7 @@ anyio.run(main)
     wait_until(lambda: gone(daemon))
 
 
+@pytest.mark.proof
 def test_nothing_is_left_when_we_end_in_order() -> None:
     us = subprocess.run([sys.executable, HERE / "doomed.py", "--exit"], capture_output=True, check=True)
     pids = json.loads(us.stdout)
@@ -118,6 +122,7 @@ def test_a_group_that_nobody_stopped_dies_with_the_interpreter_and_nothing_is_sa
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.proof
 def test_a_watcher_that_died_is_replaced_by_one_that_knows_every_group() -> None:
     program = (
         "watch_group(one); watch_group(two)\n"
@@ -188,6 +193,7 @@ def test_there_is_one_watcher_for_all_threads_and_loops() -> None:
         assert set(seen) == {first}
 
 
+@pytest.mark.proof
 def test_a_fork_keeps_neither_the_watcher_waiting_nor_its_groups() -> None:
     program = (
         "watch_group(one)\n"
@@ -221,6 +227,7 @@ def test_a_child_holds_no_end_of_the_line_to_the_watcher() -> None:
             assert not [connection for connection in links if connection.startswith("socket:")]
 
 
+@pytest.mark.proof
 def test_where_no_watcher_can_be_started_servers_run_unwatched_and_it_is_said() -> None:
     program = (
         "import os, resource, toolcrib.execution.mcp.transport.process as reaper\n"

@@ -31,7 +31,7 @@ TEN_MEGABYTES = 10_000_000
     ("config", "negotiate", "version"),
     [
         (typed(), negotiate_auto, "2026-07-28"),
-        (typed(), ClientSession.initialize, "2025-11-25"),
+        pytest.param(typed(), ClientSession.initialize, "2025-11-25", marks=pytest.mark.proof),
         (plain(), negotiate_auto, "2025-11-25"),
         (plain(), ClientSession.initialize, "2025-11-25"),
     ],
@@ -266,6 +266,7 @@ def programs_of_ours() -> str:
     return found
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 async def test_nothing_is_left_over_after_many_connections() -> None:
     async with connected(plain()):

@@ -377,6 +377,7 @@ async def test_a_secure_connection_that_is_garbled_may_have_run_the_tool(certifi
     assert caught.value.sent is True
 
 
+@pytest.mark.proof
 def test_a_provider_may_be_used_in_one_event_loop_after_another(url: str) -> None:
     code = """
 import sys, anyio
@@ -399,6 +400,7 @@ anyio.run(api.aclose)
     assert told.stdout.split() == ["GET"] * 3
 
 
+@pytest.mark.proof
 def test_importing_the_providers_loads_no_extra() -> None:
     code = (
         "import sys, toolcrib.execution.provider as p; p.HttpProvider('a', []);"
@@ -407,6 +409,7 @@ def test_importing_the_providers_loads_no_extra() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.proof
 def test_without_the_extra_a_call_and_yaml_say_what_to_install() -> None:
     code = """
 import sys

@@ -165,6 +165,7 @@ def test_a_reader_that_is_slow_loses_nothing(pipe: tuple[Path, int]) -> None:
     assert all(json.loads(line)["gen_ai.tool.name"] == "x" * 1000 for line in heard.splitlines())
 
 
+@pytest.mark.proof
 def test_what_waits_when_a_process_ends_is_written(tmp_path: Path) -> None:
     program = """
 import sys

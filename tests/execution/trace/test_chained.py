@@ -125,13 +125,8 @@ def test_it_goes_on_after_somebody_moved_the_file_away(tmp_path: Path) -> None:
     assert read_chain([*lines_of(moved), *lines_of(path)]).problems == ()
 
 
-@pytest.mark.parametrize(
-    "max_bytes",
-    [
-        pytest.param(None, id="one file", marks=pytest.mark.proof),
-        pytest.param(2048, id="files that are soon full"),
-    ],
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("max_bytes", [None, 2048], ids=["one file", "files that are soon full"])
 def test_several_processes_write_one_chain(max_bytes: int | None, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     code = (

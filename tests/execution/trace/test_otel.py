@@ -323,6 +323,7 @@ def test_it_is_available_here() -> None:
     assert available()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("hidden", ["opentelemetry", "opentelemetry.trace"])
 def test_without_the_package_it_says_what_to_install(hidden: str) -> None:
     """A finder that refuses the package stands for an environment without it."""
@@ -345,6 +346,7 @@ except MissingExtraError as error:
     assert said == "tracing with OpenTelemetry needs the 'otel' extra: pip install 'toolcrib[otel]'\n"
 
 
+@pytest.mark.proof
 def test_nothing_of_it_is_loaded_before_it_is_used() -> None:
     program = """
 import sys, toolcrib.execution.trace, toolcrib.execution.middleware

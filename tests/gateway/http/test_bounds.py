@@ -142,7 +142,7 @@ async def test_a_session_keeps_nothing_of_what_it_was_asked() -> None:
             del answer
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 async def test_nothing_is_kept_of_calls_that_a_server_never_answered() -> None:
     async with (
         Gateway({"mcpServers": {"bad": faulty()}}) as gateway,

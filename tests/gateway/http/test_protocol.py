@@ -264,6 +264,7 @@ async def asked_alone(client: httpx.AsyncClient) -> bytes:
         return await everything(stream)
 
 
+@pytest.mark.proof
 def test_there_are_fewer_connections_than_descriptors() -> None:
     def few() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (200, 500))

@@ -232,6 +232,7 @@ def test_a_face_that_nobody_has_hears_of_nothing() -> None:
     assert view.index.listeners == 0
 
 
+@pytest.mark.proof
 def test_without_the_sdk_it_is_said_what_to_install() -> None:
     code = """
 import sys

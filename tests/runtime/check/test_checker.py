@@ -63,6 +63,7 @@ async def test_code_that_is_too_long_to_check_runs_unchecked(caplog: pytest.LogC
     assert note in caplog.text
 
 
+@pytest.mark.proof
 @pytest.mark.attack
 async def test_code_that_is_hard_to_check_does_not_keep_others_waiting() -> None:
     notes: list[str | None] = []
@@ -187,6 +188,7 @@ async def test_without_the_engine_everything_passes(monkeypatch: pytest.MonkeyPa
     assert "there is no type checker here" in note
 
 
+@pytest.mark.proof
 async def test_a_program_that_ends_right_after_a_check_ends_well() -> None:
     code = (
         "import anyio\nfrom toolcrib.runtime.check import Checker\n"

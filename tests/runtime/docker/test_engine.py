@@ -137,6 +137,7 @@ def test_no_connection_to_an_engine_is_kept_between_questions() -> None:
         assert engine.image("two").id == "/v1.41/images/two/json"
 
 
+@pytest.mark.proof
 def test_the_image_holds_the_interpreter_and_what_it_loads_and_no_package() -> None:
     files = host_files()
     names = {path.name for path in files}

@@ -274,6 +274,7 @@ anyio.run(main)
     assert "pip install 'toolcrib[code]'" in said
 
 
+@pytest.mark.proof
 def test_without_the_engines_worker_it_says_what_to_install() -> None:
     code = """
 import pydantic_monty._binary as binary
@@ -286,6 +287,7 @@ print(MontySandbox().info().details["remedy"])
     assert "pip install 'toolcrib[code]'" in child(code).stdout
 
 
+@pytest.mark.proof
 def test_a_worker_that_is_no_worker_is_not_available() -> None:
     code = """
 import anyio
@@ -306,6 +308,7 @@ anyio.run(main)
     assert "does not start" in child(code, MONTY_BIN="/bin/false").stdout
 
 
+@pytest.mark.proof
 def test_importing_it_loads_no_extra() -> None:
     code = "import sys, toolcrib.runtime.monty\nprint({'pydantic_monty', 'pyseccomp'} & sys.modules.keys())"
     assert child(code).stdout.strip() == "set()"
@@ -321,6 +324,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.proof
 def test_a_process_that_ends_at_once_ends_well() -> None:
     here = str(Path(__file__).parents[2])
     for _ in range(2):
@@ -342,7 +346,7 @@ anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("bubblewrap", [False, None])
+@pytest.mark.parametrize("bubblewrap", [pytest.param(False, marks=pytest.mark.proof), None])
 def test_busy_guests_die_with_a_host_that_is_killed(bubblewrap: bool | None) -> None:
     here = str(Path(__file__).parents[2])
     code = KILLED.format(bubblewrap=bubblewrap)

@@ -110,6 +110,7 @@ def killed(folder: Path) -> Path:
     return Path(done.stdout.strip())
 
 
+@pytest.mark.proof
 def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left, lax, linked = killed(tmp_path), killed(tmp_path), tmp_path / "elsewhere"
     left = lax if not left.exists() else left  # the second has swept the first
@@ -136,6 +137,7 @@ def test_what_a_killed_host_left_is_swept(tmp_path: Path, monkeypatch: pytest.Mo
             assert kept.exists()
 
 
+@pytest.mark.proof
 @needs_bubblewrap
 def test_where_nobody_tells_who_is_alive_nothing_is_swept(tmp_path: Path) -> None:
     left = killed(tmp_path)
@@ -180,18 +182,21 @@ def test_without_bubblewrap_there_is_no_wall(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.proof
 def test_a_bubblewrap_that_does_not_work_is_none(tmp_path: Path) -> None:
     for name in ("bwrap", "setpriv", "ldd"):
         (tmp_path / name).symlink_to("/bin/false")
     assert told_with(tmp_path, "print(wall.wall_here())") == "()"
 
 
+@pytest.mark.proof
 @needs_bubblewrap
 def test_without_filters_bubblewrap_stands_alone() -> None:
     code = "import sys\nsys.modules['pyseccomp'] = None\nprint(wall.wall_here())"
     assert told_with(Path(os.environ["PATH"]), code) == "('bubblewrap',)"
 
 
+@pytest.mark.proof
 @needs_bubblewrap
 def test_a_wall_that_cannot_be_made_leaves_no_folder_behind(tmp_path: Path) -> None:
     code = "import sys, os, tempfile\nsys.modules['pyseccomp'] = None\ntempfile.tempdir = os.environ['HERE']\nwall.wall_here()\nprint(os.listdir(os.environ['HERE']))"

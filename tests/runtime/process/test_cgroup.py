@@ -130,6 +130,7 @@ def test_limits_may_be_raised_and_lowered(group: Cgroup) -> None:
         assert texts == [str(memory)]
 
 
+@pytest.mark.proof
 def test_the_groups_of_a_process_that_was_killed_are_removed() -> None:
     code = "import os, sys\nfrom toolcrib.runtime.process.cgroup import find_cgroups\nfound = find_cgroups().make()\nprint(*(found.folders.values() if found else []), flush=True)\nos.kill(os.getpid(), 9)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -348,6 +348,7 @@ async def test_groups_and_descriptors_vanish_with_their_guests(sandbox: ProcessS
     await until(lambda: groups() <= before and descriptors() <= files)
 
 
+@pytest.mark.proof
 @pytest.mark.untraced
 @pytest.mark.anyio
 async def test_runs_that_are_cancelled_while_their_guests_boot_leave_nothing_behind(
@@ -632,6 +633,7 @@ HUGE = {
 
 
 @pytest.mark.anyio
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "unlimited", ["", "import sys; sys.set_int_max_str_digits(0)\n"], ids=["", "unlimited"]
 )

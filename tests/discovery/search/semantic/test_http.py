@@ -394,6 +394,7 @@ def test_a_good_answer_after_all_is_the_same(server: Book) -> None:
     np.testing.assert_array_equal(embed(make(server), TEXTS), embed(make(server), TEXTS))
 
 
+@pytest.mark.proof
 def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['httpx'] = None\n"

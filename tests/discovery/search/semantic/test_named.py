@@ -109,6 +109,7 @@ def test_a_name_of_any_length_is_told_briefly() -> None:
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.proof
 def test_who_asks_for_minilm_is_told_how_to_get_it(tmp_path: Path, root: Path) -> None:
     for file in Path(pytest.__file__).parent.parent.iterdir():  # everything installed, but for the model
         if not file.name.startswith(("toolcrib_minilm", "_toolcrib_minilm")):
@@ -170,6 +171,7 @@ def test_the_same_offered_twice_is_one(offer: Offer) -> None:
     assert load_embedder("lengths").encode(["a"]).shape == (1, 2)
 
 
+@pytest.mark.proof
 def test_nothing_is_loaded_before_it_is_used() -> None:
     code = (
         "import sys, toolcrib.discovery as d\n"

@@ -267,7 +267,8 @@ def test_it_shows_its_folder(tmp_path: Path) -> None:
     assert repr(save(tmp_path)) == f"OnnxEmbedder({str(tmp_path)!r}, max_tokens=256)"
 
 
-@pytest.mark.parametrize("package", ["onnxruntime", pytest.param("tokenizers", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
 def test_without_its_extra_it_says_what_to_install(tmp_path: Path, package: str) -> None:
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
@@ -280,6 +281,7 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path, package: str)
     assert said == "an ONNX embedding model needs the 'semantic' extra: pip install 'toolcrib[semantic]'\n"
 
 
+@pytest.mark.proof
 def test_the_extras_are_loaded_at_first_use_and_not_before(minilm: Path) -> None:
     code = (
         "import sys\n"

@@ -543,9 +543,8 @@ def test_a_searcher_that_is_closed_while_it_waits_says_so() -> None:
     assert embedder.cancelled
 
 
-@pytest.mark.parametrize(
-    "busy", [pytest.param(False, id="idle", marks=pytest.mark.proof), pytest.param(True, id="waiting")]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "waiting"])
 def test_the_interpreter_ends_whatever_the_searcher_does(busy: bool) -> None:
     script = f"""
 import sys, threading

@@ -176,6 +176,7 @@ def test_it_shows_its_folder(embedder: StaticEmbedder, folder: Path) -> None:
     assert repr(embedder) == f"StaticEmbedder({str(folder)!r}, max_tokens=512)"
 
 
+@pytest.mark.proof
 def test_it_needs_no_extra(folder: Path) -> None:
     code = (
         "import sys\n"
