@@ -36,6 +36,7 @@ def test_a_missing_extra_says_what_to_install() -> None:
     assert done.stderr == "toolcrib: the command needs the 'cli' extra: pip install 'toolcrib[cli]'\n"
 
 
+@pytest.mark.proof
 def test_a_reader_that_has_had_enough_is_no_failure() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -192,7 +193,7 @@ def test_serving_on_a_terminal_says_how_a_client_starts_the_same(tmp_path: Path)
     "options", [[], pytest.param(["--json"], marks=pytest.mark.proof)], ids=["plain", "json"]
 )
 def test_serving_over_stdio_puts_nothing_but_the_protocol_on_standard_output(options: list[str]) -> None:
-    asked = [*COMMAND, "serve", "--demo", *options]
+    asked = [*command(), "serve", "--demo", *options]
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},

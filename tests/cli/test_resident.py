@@ -307,6 +307,7 @@ def test_a_gateway_that_was_killed_blocks_nobody(desk: Desk) -> None:
     assert desk.left() == []
 
 
+@pytest.mark.proof
 def test_a_gateway_that_is_stuck_blocks_nobody(desk: Desk) -> None:
     pid = desk.up()
     running = desk.server()
@@ -386,6 +387,7 @@ def test_a_gateway_that_serves_clients_runs_commands_too(desk: Desk) -> None:
     assert desk.left() == []
 
 
+@pytest.mark.proof
 def test_a_call_that_runs_when_the_gateway_stops_may_end(desk: Desk) -> None:
     desk.up()
     gate = desk.here / "gate"

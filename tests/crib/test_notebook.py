@@ -69,6 +69,7 @@ def _running(folder: Path) -> Iterator[Notebook]:
         manager.cleanup_resources()
 
 
+@pytest.mark.proof
 def test_the_first_snippet_works_in_a_notebook(notebook: Notebook) -> None:
     cell = "from toolcrib import SyncCrib\ncrib = SyncCrib('mcp.json')\n"
     assert "text:shout" in notebook.run(cell + "print([tool.id for tool in crib.tools()])")

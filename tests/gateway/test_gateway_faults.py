@@ -22,7 +22,7 @@ KILOBYTES, MEGABYTES = 900_000, 10_000_000
 WAYS = [
     pytest.param("handshake", "faulty", id="handshake-faulty", marks=pytest.mark.proof),
     pytest.param("stateless", "faulty", id="stateless-faulty"),
-    pytest.param("stateless", "remote", id="stateless-remote"),
+    pytest.param("stateless", "remote", id="stateless-remote", marks=pytest.mark.proof),
 ]
 """Eras of the client, and servers: the one on stdio and the one that is reached over HTTP."""
 HOW = {"faulty": "stdio", "remote": "HTTP"}

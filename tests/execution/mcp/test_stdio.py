@@ -281,7 +281,7 @@ async def test_nothing_is_left_over_after_many_connections() -> None:
     await until(lambda: "plain_server" not in programs_of_ours())
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 async def test_a_server_that_does_not_read_costs_no_call_its_deadline_and_no_memory() -> None:
     async with connected(plain(), grace=0.01) as found:
         assert await call(found, "deaf") == "no more"

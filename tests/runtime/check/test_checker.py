@@ -100,6 +100,7 @@ async def test_code_that_needs_much_memory_to_check_runs_unchecked() -> None:
     assert "the type checker ended" in note
 
 
+@pytest.mark.proof
 async def test_a_worker_that_has_grown_is_replaced() -> None:
     before = set(descendants())
     async with Checker(deadline=PATIENCE) as checker:
