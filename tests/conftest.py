@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from inspect import iscoroutinefunction
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -35,28 +34,20 @@ ATTACKS_APART = 8
 """Of a table of attacks, `make test` runs one row in so many, and `make proof` all."""
 TRACED_ROWS = 3
 """Of a table, the coverage of so many rows is measured, and none of a law: they go through the same lines again."""
-WAITING = (
-    "test_benchmarks",
-    "test_soak",
-    "runtime/test_attacks",
-    "runtime/test_contract",
-    "crib/test_auth_scenarios",
-    "gateway",
-    "execution/test_deaths",
-    "execution/test_faults",
-    "runtime/process",
-    "runtime",
-    "cli",
-    "execution",
-    "crib",
-    "setup",
+LONGEST = (
+    "tests/test_benchmarks.py",
+    "tests/test_soak.py",
+    "tests/runtime/test_attacks.py",
+    "tests/runtime/test_contract.py",
+    "tests/crib/test_auth_scenarios.py",
+    "tests/cli/test_resident.py",
 )
-"""The folders and files of `tests` that wait more than they compute, the longest first."""
+"""The files that take longest, and are begun first: nobody shall wait for one of them in the end."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two workers more than there are cores, since many tests wait for other processes."""
-    return min(8, len(os.sched_getaffinity(0)) + 2) if hasattr(os, "sched_getaffinity") else 4
+    """Return three workers more than there are cores, since many tests wait for other processes."""
+    return min(8, len(os.sched_getaffinity(0)) + 3) if hasattr(os, "sched_getaffinity") else 5
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,8 +60,9 @@ def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix files that wait with files that compute; find the proofs; limit each example of a law, not their sum."""
-    items[:] = _mixed(items)
+    """Begin with the longest files; find the proofs; limit each example of a law, not their sum."""
+    turns = {ROOT / path: turn for turn, path in enumerate(LONGEST)}
+    items.sort(key=lambda item: turns.get(item.path, len(turns)))
     rows: Counter[str] = Counter()
     for item in sorted(items, key=lambda item: item.nodeid):
         rows[table := item.nodeid.partition("[")[0]] += 1
@@ -82,22 +74,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             _limit_each_example(item)
         if is_law or rows[table] > TRACED_ROWS:
             item.add_marker(pytest.mark.untraced)
-
-
-def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the files of tests that wait and those that compute in turn, the longest first."""
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    waiting = sorted((path for path in files if _turn(path) < len(WAITING)), key=_turn)
-    computing = [path for path in files if _turn(path) == len(WAITING)]
-    pairs = zip_longest(waiting, computing)
-    return [item for pair in pairs for path in pair if path is not None for item in files[path]]
-
-
-def _turn(path: Path) -> int:
-    name = path.with_suffix("").as_posix()
-    return next((turn for turn, part in enumerate(WAITING) if f"/tests/{part}" in name), len(WAITING))
 
 
 def _limit_each_example(item: Any) -> None:
