@@ -43,7 +43,11 @@ def test_a_set_brings_its_own_tools(toolcrib: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("search", "searchers"), [('model = "minilm"', ["bm25", "hybrid"]), ('searcher = "bm25"', ["bm25"])]
+    ("search", "searchers"),
+    [
+        pytest.param('model = "minilm"', ["bm25", "hybrid"], marks=pytest.mark.proof),
+        ('searcher = "bm25"', ["bm25"]),
+    ],
 )
 def test_what_is_measured_is_what_the_configuration_says(
     toolcrib: Any, questions: str, search: str, searchers: list[str]

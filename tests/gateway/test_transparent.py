@@ -85,6 +85,7 @@ async def test_three_servers_list_the_same_under_names_of_their_own(era: str, tm
     assert [each["name"] for each in found["prompts"]] == sorted(prompts)
 
 
+@pytest.mark.proof
 async def test_tools_resources_prompts_and_completion_of_three_servers_work(era: str, tmp_path: Path) -> None:
     path = Path(servers(tmp_path)["files"]["args"][-1]) / "note.txt"
     async with joined(era, servers(tmp_path)) as client:

@@ -24,8 +24,8 @@ async def benches() -> AsyncIterator[Benches]:
 
 
 def case(program: Program, *kind: str) -> Any:
-    """Return a row: Monty, whose language is its own, runs every program; the others run them all in proofs."""
-    proof = kind != ("monty",) and (program not in SAMPLE or bool(HEAVY.intersection(kind)))
+    """Return a row: Monty, whose language is its own, runs every program; the others, which are Python, in proofs."""
+    proof = kind != ("monty",) and (program not in SAMPLE or bool({*HEAVY, "process"}.intersection(kind)))
     name = "-".join((*kind, program.name))
     return pytest.param(*kind, program, marks=pytest.mark.proof if proof else (), id=name)
 

@@ -315,7 +315,11 @@ def excerpt(folder: Path, *, questions: int, tools: int) -> LabelledSet:
 @pytest.mark.timeout(300)
 @pytest.mark.untraced
 @pytest.mark.parametrize(
-    ("name", "gain"), [("metatool_single", 0.05), ("bfcl", -0.01), ("sealtools_dev", -0.01)]
+    ("name", "gain"),
+    [
+        ("metatool_single", 0.05),
+        *(pytest.param(name, -0.01, marks=pytest.mark.proof) for name in ("bfcl", "sealtools_dev")),
+    ],
 )
 def test_meaning_never_costs_more_than_a_point(minilm: Path, data: Path, name: str, gain: float) -> None:
     labelled = excerpt(data / "retrieval" / name, questions=120, tools=350)

@@ -40,6 +40,7 @@ class TestContract(LocalEmbedderContract):
         return real
 
 
+@pytest.mark.proof
 class TestContractInBatches(LocalEmbedderContract):
     tolerance = 0.05
 
