@@ -354,7 +354,6 @@ def some(found: list[Blow]) -> list[Blow]:
     return [blow for kind in kinds.values() for blow in kind[:SAMPLE]]
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("choose", [some, pytest.param(list, id="all", marks=pytest.mark.proof)])
 async def test_hostile_requests_leave_it_serving_and_holding_on_to_nothing(
     served: Served, choose: Callable[[list[Blow]], list[Blow]]
