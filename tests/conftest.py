@@ -42,7 +42,7 @@ LONGEST = (
     "tests/crib/test_auth_scenarios.py",
     "tests/cli/test_resident.py",
 )
-"""The files that take longest, and are begun first: nobody shall wait for one of them in the end."""
+"""The files that take longest, which are started first, so that none of them runs on alone at the end."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
