@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from servers.launch import python
 
 from toolcrib.adapter.rewrite.walk import MAX_SUBSCHEMAS
 from toolcrib.crib.config.reading import MAX_BYTES
@@ -41,22 +40,16 @@ from toolcrib.version.constraint import MAX_CONSTRAINT_LENGTH
 from toolcrib.version.semver import MAX_VERSION_LENGTH
 
 
-def check(root: Path, *interpreter: str) -> subprocess.CompletedProcess[str]:
-    """Check the pages of a tree against the code of that tree."""
+def check(root: Path) -> subprocess.CompletedProcess[str]:
+    """Check the pages of a tree against the code of that tree, as `make docs` does with this one."""
     return subprocess.run(
-        [*interpreter, "scripts/reference_pages.py", "--check"],
+        [sys.executable, "scripts/reference_pages.py", "--check"],
         cwd=root,
         env={"PYTHONPATH": "src", "PATH": ""},
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-@pytest.mark.proof
-def test_the_reference_is_what_the_code_says(root: Path) -> None:
-    made = check(root, *python())
-    assert made.returncode == 0, made.stderr
 
 
 @pytest.fixture
@@ -88,7 +81,7 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
     replace(package / "version/__init__.py", "import Version, compare", "import Version, as_version, compare")
     (copy / "docs/reference/gateway.md").unlink()
     replace(copy / "mkdocs.yml", "      - reference/crib.md\n", "")
-    made = check(copy, sys.executable)
+    made = check(copy)
     assert made.returncode == 1
     assert set(made.stderr.splitlines()) >= {
         "toolcrib.model.Tool.backend has no text below it",
