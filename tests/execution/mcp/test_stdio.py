@@ -267,7 +267,6 @@ def programs_of_ours() -> str:
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 async def test_nothing_is_left_over_after_many_connections() -> None:
     async with connected(plain()):
         before = open_files()

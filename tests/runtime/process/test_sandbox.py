@@ -349,7 +349,6 @@ async def test_groups_and_descriptors_vanish_with_their_guests(sandbox: ProcessS
 
 
 @pytest.mark.proof
-@pytest.mark.untraced
 @pytest.mark.anyio
 async def test_runs_that_are_cancelled_while_their_guests_boot_leave_nothing_behind(
     sandbox: ProcessSandbox,
