@@ -225,6 +225,20 @@ async def test_a_question_on_a_pipe_that_may_be_for_either_of_two_clients_is_ask
     assert people[1].asked == []
 
 
+async def test_a_call_on_a_pipe_whose_server_asked_for_roots_in_vain_fails_in_its_own_words() -> None:
+    """On a pipe nothing says whether it was the call that asked: some servers list roots once they are started."""
+    args = [str(Path(asking.__file__)), "--handshake"]
+    servers = {f"s{OLD}": {"command": sys.executable, "args": args, "start_timeout": PATIENCE}}
+    async with (
+        Gateway({"servers": servers, "timeout": PATIENCE}) as gateway,
+        serving(gateway) as url,
+        Place(url, gateway, Asking(), Asking()).client(NEW) as client,
+    ):
+        error = await ran(client, OLD, "roots")
+    assert "refused: -32601" in error["message"]
+    assert "the client does not declare roots" in error["message"]
+
+
 @pytest.mark.proof
 async def test_little_is_kept_of_calls_whose_pages_are_not_done_with_and_their_clients_are_still_told() -> (
     None

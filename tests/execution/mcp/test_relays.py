@@ -7,6 +7,7 @@ import pytest
 from execution.mcp.calling import call
 from execution.mcp.web import serving
 from mcp import MCPError
+from mcp_types import METHOD_NOT_FOUND
 from servers.asking import Asking, HandshakeOnly
 from waiting import until
 
@@ -59,15 +60,15 @@ async def test_a_server_that_nobody_answers_is_not_told_that_it_can_ask(*, hands
 class Peer:
     """A client that is asked for nothing."""
 
-    def __init__(self, peer: object) -> None:
-        self.peer = peer
+    def __init__(self, peer: object, *capabilities: str) -> None:
+        self.peer, self.capabilities = peer, {name: {} for name in capabilities}
         self.log_level = None
 
 
-def relayed(on_input: Any, peer: str) -> RelayedCall:
+def relayed(on_input: Any, peer: str, *capabilities: str) -> RelayedCall:
     tool = Tool(name="t", namespace="s", input_schema={"type": "object"})
     made = Call(tool=tool, args={}, backend=McpBackend(server_name="s"))
-    return RelayedCall(made, on_input, client=Peer(peer))  # type: ignore[arg-type]
+    return RelayedCall(made, on_input, client=Peer(peer, *capabilities))  # type: ignore[arg-type]
 
 
 async def test_a_server_that_asks_without_end_is_refused_beyond_so_many_questions_at_once() -> None:
@@ -99,6 +100,22 @@ async def test_a_server_that_asks_without_end_is_refused_beyond_so_many_question
     calls.finish(running)
 
 
+async def test_roots_that_a_client_does_not_declare_are_refused_and_the_answer_is_its_own() -> None:
+    calls, running = RunningCalls(), relayed(answer, "ann")
+    async with anyio.create_task_group() as tasks:  # so that nothing says which call it is about
+        tasks.start_soon(begun, calls, running)
+    with pytest.raises(MCPError, match="the client does not declare roots") as refused:
+        await calls.answer("roots/list", None)
+    assert refused.value.code == METHOD_NOT_FOUND
+    assert running.was_asked
+    calls.finish(running)
+
+
+async def begun(calls: RunningCalls, running: RelayedCall) -> None:
+    calls.begin(running)
+    running.token = None
+
+
 async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another_client() -> None:
     """On a pipe nothing says which call a question is about: one that comes late may be another client's."""
     clock, asked = [0.0], list[str]()
@@ -108,17 +125,13 @@ async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another
         return {key: ANSWERS[request["method"]] for key, request in requests.items()}
 
     def running(peer: str) -> RelayedCall:
-        return relayed(note, peer)
+        return relayed(note, peer, "roots")
 
     calls = RunningCalls(clock=lambda: clock[0])
 
-    async def begin(call: RelayedCall) -> None:
-        calls.begin(call)
-        call.token = None
-
     async def asking(call: RelayedCall) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(begin, call)
+            tasks.start_soon(begun, calls, call)
         await calls.answer("roots/list", None)
 
     ann, bob = running("ann"), running("bob")

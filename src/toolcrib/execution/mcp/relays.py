@@ -42,10 +42,7 @@ LOG_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 _DEFAULT_LEVEL = "info"
 TASKS = "io.modelcontextprotocol/tasks"
 """The extension by which a server may answer a call with a task, which goes on without a request."""
-
-
 _Result = TypeVar("_Result")
-
 _MAX_QUESTIONS = 16
 """How many questions of a server about one request wait for an answer at once."""
 _GIVEN_UP, _MAX_GIVEN_UP = 60.0, 1_000
@@ -371,13 +368,17 @@ class RunningCalls:
             MCPError: no request of a client is under way, it may be several, its client cannot answer, or is
                 asked too much at once.
         """
-        running = self._sender()
+        running, own = self._sender(), _RUNNING.get() is not None
         if running is None or running.on_input is None:
             why = "requests of several clients run" if self._calls else "no request of a client runs"
             raise MCPError(INVALID_REQUEST, f"{method} cannot be passed on: {why}")
         if len(running.questions) >= _MAX_QUESTIONS:
             waiting = f"{_MAX_QUESTIONS} questions of this call wait for an answer already"
             raise MCPError(INVALID_REQUEST, f"{method} is not passed on: {waiting}")
+        client = running.client
+        if method == "roots/list" and not own and client is not None and "roots" not in client.capabilities:
+            running.note_asked()  # though some servers ask once they are started: no failure of the call
+            raise MCPError(METHOD_NOT_FOUND, "the client does not declare roots")
         request = {"method": method} | ({} if params is None else {"params": dict(params)})
         self._note_page((params or {}).get("elicitationId"), running)
         with anyio.CancelScope() as scope:
