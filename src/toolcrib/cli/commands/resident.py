@@ -171,7 +171,8 @@ def _tail(log: Path) -> str:
 
 async def _stay(state: State, address: Address) -> None:
     """Run commands until asked to stop."""
-    from toolcrib.cli.resident.server import AlreadyRunningError, resident  # noqa: PLC0415 - heavy
+    from toolcrib.cli.memory import memory_upkeep  # noqa: PLC0415 - heavy, as the next
+    from toolcrib.cli.resident.server import AlreadyRunningError, resident  # noqa: PLC0415
     from toolcrib.gateway import Gateway  # noqa: PLC0415
     from toolcrib.gateway.signals import stop_signals  # noqa: PLC0415
 
@@ -179,7 +180,7 @@ async def _stay(state: State, address: Address) -> None:
     digest = address.digest()
     gateway = Gateway(address.config)
     try:
-        async with state.opened(gateway.crib, gateway):
+        async with memory_upkeep(), state.opened(gateway.crib, gateway):
             gc.freeze()  # as `serve` does
             async with resident(gateway, address, digest, "up"), stop_signals() as stop:
                 await stop.asked.wait()

@@ -7,10 +7,9 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from time import thread_time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -26,14 +25,8 @@ if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings
     from toolcrib.gateway import Gateway
 
-__all__ = ["freezing_survivors", "serve"]
+__all__ = ["serve"]
 
-_FULL = 2
-"""The generation whose collection looks through everything."""
-_LONG_COLLECTION = 0.03
-"""Seconds of CPU time: on a busy machine every collection takes long by the clock."""
-_FREEZE_RATIO = 4
-"""Survivors are many where there is one for so many that are frozen already."""
 _LEVELS = ("debug", "info", "warning", "error")
 _STDIO = """\
 toolcrib serves MCP on standard input and output, for a client that starts it:
@@ -98,11 +91,12 @@ def serve(
 async def _serve(
     state: State, source: str | None, transport: str, place: dict[str, Any], expose: Any
 ) -> None:
-    from toolcrib.gateway import Gateway  # noqa: PLC0415 - heavy, and not needed to ask for help
+    from toolcrib.cli.memory import memory_upkeep  # noqa: PLC0415 - heavy, and not needed to ask for help
+    from toolcrib.gateway import Gateway  # noqa: PLC0415
 
     shared_at = _place_for_commands(state, source) if transport == "http" else None
     gateway = Gateway(source, expose=expose)
-    with freezing_survivors():
+    async with memory_upkeep():
         await _serve_with(state, gateway, source, None if transport == "stdio" else place, shared_at)
 
 
@@ -153,34 +147,6 @@ async def _used_by_commands(gateway: "Gateway", place: tuple[Address, str] | Non
             with suppress(AlreadyRunningError, OSError):
                 await stack.enter_async_context(resident(gateway, *place, "serve"))
         yield
-
-
-@contextmanager
-def freezing_survivors(limit: float = _LONG_COLLECTION) -> Iterator[None]:
-    """Have what survives a long garbage collection left out of later ones, if it is much.
-
-    Each full collection looks through all that lives, and stops everything meanwhile: seconds, where a server
-    lists tens of thousands of tools. What it has found alive is for the most part the catalogue. The rest are
-    requests in flight, which are never collected once they are frozen, so that it must not happen often.
-    """
-    began = 0.0
-
-    def watch(phase: str, facts: dict[str, int]) -> None:
-        nonlocal began
-        if phase == "start":
-            began = thread_time()
-        elif facts["generation"] == _FULL and thread_time() - began >= limit and _survivors_are_many():
-            gc.freeze()
-
-    gc.callbacks.append(watch)
-    try:
-        yield
-    finally:
-        gc.callbacks.remove(watch)
-
-
-def _survivors_are_many() -> bool:
-    return _FREEZE_RATIO * len(gc.get_objects(generation=_FULL)) >= gc.get_freeze_count()
 
 
 def _as_here(state: State, source: str | None) -> str:
