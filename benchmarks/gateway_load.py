@@ -15,6 +15,7 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 
 MODES: dict[str, Any] = {"handshake": "legacy", "stateless": "auto"}
 CROWDS = (1, 16, 64)
+PASSES = 3
 
 
 @dataclass
@@ -25,7 +26,9 @@ class Measured:
     waits: list[list[float]] = field(default_factory=list)
     """Seconds of each call, by round."""
     cpu: float = 0.0
-    calls: int = 0
+    """CPU seconds per call, all contenders interleaved."""
+    back_to_back: list[float] = field(default_factory=list)
+    """CPU seconds per call, back to back, by pass."""
     speeds: dict[int, list[float]] = field(default_factory=dict)
     """Calls per second, by how many clients."""
     rss: float = 0.0
@@ -65,7 +68,12 @@ async def contest(
             gc.collect()
             await latency(pairs if turn % 2 else pairs[::-1], calls)
         for each, before in zip(found, used, strict=True):
-            each.cpu, each.calls = each.target.cpu() - before, rounds * calls
+            each.cpu = (each.target.cpu() - before) / (rounds * calls)
+        for turn in range(PASSES):
+            for each, client in pairs if turn % 2 else pairs[::-1]:
+                before = each.target.cpu()
+                await latency([(Measured(each.target), client)], 5 * calls)
+                each.back_to_back.append((each.target.cpu() - before) / (5 * calls))
     say(f"{era}: latency measured")
     for crowd in CROWDS if crowds else ():
         for each in found:
