@@ -5,12 +5,13 @@ import os
 import re
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from servers.launch import python
+from servers.launch import children, python
 from waiting import PATIENCE, until
 
 from toolcrib import Crib
@@ -415,10 +416,13 @@ async def test_a_worker_of_the_sandbox_that_is_killed_leaves_a_run_that_can_be_r
 
 def workers() -> list[int]:
     """Return the workers of the sandbox that this process has started, and that have not ended."""
-    tasks = Path("/proc/self/task").glob("*/children")
-    found = [int(pid) for task in tasks for pid in task.read_text(encoding="utf-8").split()]
-    states = {pid: Path(f"/proc/{pid}/stat").read_text(encoding="utf-8") for pid in found}
-    return [pid for pid, state in states.items() if re.search(r"\((?:monty|bwrap|worker|sh)\) [^ZX]", state)]
+    found = []
+    for pid in children():
+        with suppress(OSError):  # it has ended meanwhile
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+            if re.search(r"\((?:monty|bwrap|worker|sh)\) [^ZX]", state):
+                found.append(pid)
+    return found
 
 
 async def test_a_denied_call_is_recorded_like_any_other() -> None:

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -41,7 +42,9 @@ def interpreters() -> list[dict[str, str]]:
     """Return what the kernel says of the guests, by the names of its own lines."""
     found = []
     for pid, name in descendants().items():
-        if name.startswith("python"):
+        if not name.startswith("python"):
+            continue
+        with suppress(OSError):  # it has ended meanwhile
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
             found.append({key: value.strip() for key, _, value in (line.partition(":") for line in lines)})
     return found
