@@ -60,7 +60,7 @@ def test_the_filter_refuses_processes_files_and_sockets(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", script, shutil.which("bwrap") or "", perl], capture_output=True, text=True, check=False
     )
-    assert done.stdout == "no forkno socketno fileread"
+    assert done.stdout == "no forkno socketno fileread", done.stderr
 
 
 CONTROLS = {1: "no", 4: "no", 15: "yes", 22: "no", 35: "no", 36: "no", 38: "yes", 0x59616D61: "no"}
