@@ -15,7 +15,8 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 
 MODES: dict[str, Any] = {"handshake": "legacy", "stateless": "auto"}
 CROWDS = (1, 16, 64)
-PASSES = 3
+PASSES, CALLS_IN_PASS = 3, 5
+"""How often calls back to back are measured, and how many times the calls of a round that is each time."""
 
 
 @dataclass
@@ -72,8 +73,8 @@ async def contest(
         for turn in range(PASSES):
             for each, client in pairs if turn % 2 else pairs[::-1]:
                 before = each.target.cpu()
-                await latency([(Measured(each.target), client)], 5 * calls)
-                each.back_to_back.append((each.target.cpu() - before) / (5 * calls))
+                await latency([(Measured(each.target), client)], CALLS_IN_PASS * calls)
+                each.back_to_back.append((each.target.cpu() - before) / (CALLS_IN_PASS * calls))
     say(f"{era}: latency measured")
     for crowd in CROWDS if crowds else ():
         for each in found:
