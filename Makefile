@@ -6,7 +6,7 @@ SHELL := bash
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
-SUITE := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+SUITE := $(BIN)/python -m pytest -p workers
 # What every change must pass: the same examples each time, three in ten of those that a law asks for. The rules of the
 # house are a part of `make check`.
 TESTS := -m "not proof" --hypothesis-seed=0 --randomly-seed=0 --ignore=tests/test_house.py

@@ -16,7 +16,6 @@ import coverage
 import laws
 import pytest
 from _pytest.doctest import DoctestModule
-from _pytest.runner import runtestprotocol
 from needs import bubblewrap_works, lack
 from pytest_timeout import Settings
 
@@ -43,11 +42,6 @@ LONGEST = (
     "tests/cli/test_resident.py",
 )
 """The files that take longest, which are started first, so that none of them runs on alone at the end."""
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Return three workers more than there are cores, since many tests wait for other processes."""
-    return min(8, len(os.sched_getaffinity(0)) + 3) if hasattr(os, "sched_getaffinity") else 5
 
 
 @pytest.hookimpl(wrapper=True)
@@ -133,16 +127,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return result
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test, and report only how it ended: setup and teardown are two thirds of what workers send."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Do not measure the coverage of one of very many cases."""
     with _unmeasured() if item.get_closest_marker("untraced") else nullcontext():
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for report in runtestprotocol(item, log=False, nextitem=nextitem):
-            if report.when == "call" or not report.passed or report.user_properties:
-                item.ihook.pytest_runtest_logreport(report=report)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
+        return (yield)
 
 
 @contextmanager
@@ -160,14 +149,6 @@ def _unmeasured() -> Iterator[None]:
         if inherited is not None:
             os.environ[CHILDREN] = inherited
         measured.start()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Save what a worker measured while it is waited for: xdist kills one that takes long to end after this."""
-    measured = coverage.Coverage.current()
-    if measured is not None and hasattr(session.config, "workerinput"):
-        measured.save()
 
 
 @pytest.fixture(scope="session")
@@ -247,7 +228,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End with one line that a person understands."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is None or hasattr(config, "workerinput") or not terminal.stats:
+    if terminal is None or not terminal.stats:
         return
     count = {kind: len(terminal.stats.get(kind, ())) for kind in ("passed", "failed", "error", "skipped")}
     bad = count["failed"] + count["error"]

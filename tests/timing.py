@@ -24,8 +24,10 @@ def now() -> tuple[float, float, float]:
     return perf_counter(), own.ru_utime + own.ru_stime, others.ru_utime + others.ru_stime
 
 
-def pytest_runtest_logstart(nodeid: str) -> None:
-    started[nodeid] = now()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    started[item.nodeid] = now()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,9 +35,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, A
     report = yield
     if call.when == "teardown" and item.nodeid in started:
         before = started.pop(item.nodeid)
-        report.user_properties.append(
-            ("seconds", [end - start for end, start in zip(now(), before, strict=True)])
-        )
+        taken = [end - start for end, start in zip(now(), before, strict=True)]
+        report.user_properties += [("seconds", taken), ("fixtures", dict(fixtures))]
+        fixtures.clear()
     return report
 
 
@@ -53,44 +55,29 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 COLLECTED = pytest.StashKey[float]()
-FINISHED = pytest.StashKey[list[dict[str, Any]]]()
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["timing"] = {"collection": session.config.stash[COLLECTED], "fixtures": dict(fixtures)}
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    node.config.stash.setdefault(FINISHED, []).append(node.workeroutput["timing"])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the tables."""
-    folders, files = defaultdict(list), defaultdict(list)
+    folders, files, total = defaultdict(list), defaultdict(list), Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
-            taken = dict(getattr(report, "user_properties", ())).get("seconds")
-            if taken is not None and report.when == "teardown":
+            told = dict(getattr(report, "user_properties", ()))
+            if "seconds" in told and report.when == "teardown":
+                taken = told["seconds"]
+                total.update(told["fixtures"])
                 path = PurePath(report.nodeid.partition("::")[0])
                 files[str(path)].append(taken)
                 folders["/".join(path.parts[: min(3, len(path.parts) - 1)]) or str(path)].append(taken)
-    workers = config.stash.get(FINISHED, [])
     line = terminalreporter.line
     line("")
     line("| where | tests | seconds | computing | in children | waiting |")
     line("|---|--:|--:|--:|--:|--:|")
-    collecting = sum(worker["collection"] for worker in workers)
-    line(f"| starting and collecting, {len(workers)} workers | | | {collecting:.0f} | | |")
+    line(f"| finding the tests | | | {config.stash[COLLECTED]:.0f} | | |")
     for table in (folders, files):
         rows = {name: [len(taken), *map(sum, zip(*taken, strict=True))] for name, taken in table.items()}
         for name, (count, wall, own, children) in sorted(rows.items(), key=lambda row: -row[1][1])[:ROWS]:
             waiting = max(0.0, wall - own - children)
             line(f"| `{name}` | {count} | {wall:.0f} | {own:.0f} | {children:.0f} | {waiting:.0f} |")
         line("")
-    total = Counter[str]()
-    for worker in workers:
-        total.update(worker["fixtures"])
     line("Fixtures: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in total.most_common(12)))
