@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Self
@@ -67,10 +67,12 @@ class Place:
         return ["serve", "--config", str(self.config), *more]
 
 
+HELD = ExitStack()
+
+
 def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nobody listens at this moment; `Served` holds its own."""
-    with closed_port() as port:
-        return port
+    """Return a port of 127.0.0.1 that nobody else gets while this process lives; `Served` holds its own."""
+    return HELD.enter_context(closed_port())
 
 
 class Served:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import secrets
-import socket
 import threading
 import time
 import urllib.request
@@ -253,13 +252,6 @@ def browse(address: str) -> threading.Thread:
     thread = threading.Thread(target=go, daemon=True)
     thread.start()
     return thread
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def query_of(address: str) -> dict[str, str]:

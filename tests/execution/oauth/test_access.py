@@ -12,7 +12,8 @@ import pytest
 from execution.mcp.calling import call
 from execution.mcp.typed_server import app as mcp_app
 from execution.mcp.web import serving
-from execution.oauth.authority import Authority, authorities, browse, free_port
+from execution.oauth.authority import Authority, authorities, browse
+from servers.launch import closed_port
 
 from toolcrib.errors import BackendUnavailableError, LoginRequiredError, ServerUnavailableError
 from toolcrib.execution.mcp import McpServers, ServerConfig
@@ -208,14 +209,14 @@ async def test_a_clock_that_is_off_by_two_minutes_costs_a_refresh_and_no_call(
 async def test_a_server_that_is_restarted_is_called_with_the_same_login(
     authority: Authority, environ: dict[str, str]
 ) -> None:
-    port = free_port()
-    authority.url = f"http://127.0.0.1:{port}/mcp"
-    async with servers_of(authority, environ) as servers:
-        for run in range(2):
-            with serving(authority.guard(mcp_app("json")), port=port):
-                if run == 0:
-                    await logged_in(authority, environ)
-                assert await echoed(servers) == {"result": "a"}
+    with closed_port() as port:
+        authority.url = f"http://127.0.0.1:{port}/mcp"
+        async with servers_of(authority, environ) as servers:
+            for run in range(2):
+                with serving(authority.guard(mcp_app("json")), port=port):
+                    if run == 0:
+                        await logged_in(authority, environ)
+                    assert await echoed(servers) == {"result": "a"}
     assert grants(authority) == ["authorization_code"]
 
 

@@ -14,11 +14,10 @@ import httpx2
 import pytest
 from execution.mcp.web import serving
 from execution.oauth import browser
-from execution.oauth.authority import free_port
 from execution.oauth.real_authority import SECRET, RealAuthority
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from servers.launch import command
+from servers.launch import closed_port, command
 from waiting import PATIENCE
 
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
@@ -125,8 +124,8 @@ async def call_as_client(url: str, token: str) -> None:
 
 @pytest.fixture
 def household(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Household]:
-    authority = RealAuthority(free_port(), tmp_path_factory.mktemp("authority") / "secrets")
-    with serving(authority.app()) as address:
+    secrets = tmp_path_factory.mktemp("authority") / "secrets"
+    with closed_port() as port, serving((authority := RealAuthority(port, secrets)).app()) as address:
         authority.url = f"{address}/mcp"
         yield Household(tmp_path, authority)
 

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from execution.mcp.calling import call
 from execution.mcp.typed_server import app as mcp_app
 from execution.mcp.web import serving
-from execution.oauth.authority import Authority, authorities, browse, free_port, query_of
+from execution.oauth.authority import Authority, authorities, browse, query_of
+from servers.launch import closed_port
 
 from toolcrib.errors import ConfigError, LoginError, LoginRequiredError
 from toolcrib.execution.mcp import McpServers, ServerConfig
@@ -73,9 +74,14 @@ async def test_a_client_that_is_configured_is_not_registered(
     authority: Authority, environ: dict[str, str]
 ) -> None:
     authority.clients["mine"] = SECRET
-    port = free_port()
-    auth = {"client_id": "mine", "client_secret": SECRET, "issuer": authority.issuer, "redirect_port": port}
-    login, [(address, _)] = await logged_in(authority, environ, **auth)
+    with closed_port() as port:
+        auth = {
+            "client_id": "mine",
+            "client_secret": SECRET,
+            "issuer": authority.issuer,
+            "redirect_port": port,
+        }
+        login, [(address, _)] = await logged_in(authority, environ, **auth)
     assert query_of(address)["client_id"] == "mine"
     assert query_of(address)["redirect_uri"] == f"http://127.0.0.1:{port}/callback"
     assert list(authority.clients) == ["mine"]
@@ -268,9 +274,10 @@ async def test_a_server_that_wants_no_login_says_so(environ: dict[str, str]) -> 
         config = ServerConfig(url=f"{address}/mcp")
         with pytest.raises(LoginError, match="it wants no login"):
             await log_in("one", config, show=lambda *_: None, environ=environ)
-    nowhere = ServerConfig(url=f"http://127.0.0.1:{free_port()}/mcp")
-    with pytest.raises(LoginError, match="nothing listens at"):
-        await log_in("one", nowhere, show=lambda *_: None, environ=environ)
+    with closed_port() as port:
+        nowhere = ServerConfig(url=f"http://127.0.0.1:{port}/mcp")
+        with pytest.raises(LoginError, match="nothing listens at"):
+            await log_in("one", nowhere, show=lambda *_: None, environ=environ)
     with pytest.raises(LoginError, match="it is started here"):
         await log_in("one", ServerConfig(command="x"), show=lambda *_: None, environ=environ)
     headed = ServerConfig(url="https://example.com/mcp", headers={"Authorization": "x"})

@@ -10,9 +10,9 @@ import anyio
 import pytest
 from execution.mcp.calling import call
 from execution.mcp.web import serving
-from execution.oauth.authority import free_port
 from execution.oauth.browser import browse
 from execution.oauth.real_authority import SECRET, RealAuthority
+from servers.launch import closed_port
 
 from toolcrib.errors import LoginRequiredError, ToolcribError
 from toolcrib.execution.mcp import McpServers, ServerConfig
@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.proof]
 @pytest.fixture
 def authority(tmp_path: Path) -> Iterator[RealAuthority]:
     """Return an authorization server that is to be started, and the MCP server, which runs."""
-    found = RealAuthority(free_port(), tmp_path / "secrets")
-    with serving(found.app()) as address:
+    secrets = tmp_path / "secrets"
+    with closed_port() as port, serving((found := RealAuthority(port, secrets)).app()) as address:
         found.url = f"{address}/mcp"
         yield found
 

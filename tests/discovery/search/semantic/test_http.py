@@ -3,7 +3,6 @@
 import gzip
 import json
 import pickle
-import socket
 import subprocess
 import sys
 import traceback
@@ -30,6 +29,7 @@ from discovery.search.semantic.server import (
     vector,
     vectors,
 )
+from servers.launch import closed_port
 
 from toolcrib.discovery import HttpEmbedder, LocalEmbedder
 from toolcrib.errors import EmbeddingError
@@ -267,12 +267,8 @@ def test_vectors_of_another_length_than_before_are_refused(server: Book) -> None
 
 
 def test_a_server_that_is_not_there_is_told() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    embedder = HttpEmbedder(url, model="m", backoff=0)
-    with pytest.raises(EmbeddingError, match="it cannot be reached: ") as caught:
-        embed(embedder, ["a"])
+    with closed_port() as port, pytest.raises(EmbeddingError, match="it cannot be reached: ") as caught:
+        embed(HttpEmbedder(f"http://127.0.0.1:{port}/v1", model="m", backoff=0), ["a"])
     assert caught.value.__cause__ is not None
     assert caught.value.status is None
 
