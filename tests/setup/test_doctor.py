@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from execution.mcp.web import serving
 from needs import lack
 from servers.launch import LITTLE, closed_port
 
@@ -158,11 +159,22 @@ async def test_a_slow_start_is_told(little: Any) -> None:
     assert said(found, "server 'a'", "warning") == ["it is slow to start"]
 
 
-async def test_an_address_where_nothing_listens_is_told() -> None:
+@pytest.mark.parametrize("path", ["mcp", "401/mcp", "document"])
+async def test_an_address_where_nothing_listens_is_told(path: str) -> None:
     with closed_port() as port:
-        server = {"url": f"http://127.0.0.1:{port}/mcp"}
+        server = {"url": f"http://127.0.0.1:{port}/{path}"}
         found = await diagnose({"mcpServers": {"a": server}}, environ=HERE)
     assert found.errors[0].remedy == "start it, or mend the address"
+
+
+async def test_a_server_that_wants_a_token_is_told_where_to_write_it() -> None:
+    async def refusing(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    with serving(refusing) as address:
+        found = await diagnose({"mcpServers": {"a": {"url": f"{address}/mcp"}}}, environ=HERE)
+    assert found.errors[0].remedy == 'give it a token: headers = { Authorization = "Bearer ${TOKEN}" }'
 
 
 async def test_a_tool_that_cannot_be_used_is_told(little: Any) -> None:

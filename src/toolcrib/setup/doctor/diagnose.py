@@ -49,6 +49,7 @@ __all__ = [
 _TAIL = 4 * 2**20
 """How many bytes at the end of an audit file are looked at."""
 _LOST = re.compile(rb'^\{"time":"([0-9T:.Z-]+)","lost":(\d+)\}$', re.MULTILINE)
+_ADDRESS = re.compile(r"https?://\S+")
 _ROOM = 2**20
 """How many bytes must be free for an audit to go on."""
 _AT_ONCE = 8
@@ -61,7 +62,7 @@ _REMEDIES = (
     ("needs a login", "log in, with the command that it names; --device is for machines without a browser"),
     ("log in again", "log in, with the command that it names; --device is for machines without a browser"),
     ("sealed with another key", "set TOOLCRIB_VAULT_KEY to the key of the vault, or move it away and log in"),
-    ("401", "give it a token: headers.Authorization = 'Bearer ${TOKEN}'"),
+    ("401", 'give it a token: headers = { Authorization = "Bearer ${TOKEN}" }'),
     ("403", "the token may not do this; give it another"),
     ("404", "the address is wrong; most end in /mcp"),
     ("refused", "start it, or mend the address"),
@@ -199,8 +200,8 @@ def _judged(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
 
 
 def _remedy(reason: str) -> str:
-    """Return what helps against a failure, as far as its words tell."""
-    lowered = reason.lower()
+    """Return what helps against a failure, as far as its words tell; an address says nothing of it."""
+    lowered = _ADDRESS.sub("", reason).lower()
     fitting = (remedy for sign, remedy in _REMEDIES if sign in lowered)
     return next(fitting, "start it by hand to see what it says")
 
