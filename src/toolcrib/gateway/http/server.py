@@ -25,6 +25,8 @@ _RESERVE = 384
 """How many descriptors are kept for other things than connections: servers, files, and those that wait."""
 _HURRY = 0.5
 """How often, in seconds, connections are looked at while the gateway stops."""
+_DATE = 1.0
+"""For how many seconds answers have the same date."""
 _LAST = 1.0
 """For how many seconds what is broken off may say so."""
 
@@ -172,6 +174,12 @@ class _Server(uvicorn.Server):
         """Begin to listen, and say so."""
         await super().startup(sockets)
         self._started.started()
+
+    async def main_loop(self) -> None:
+        """Keep the date of answers, until cancelled; uvicorn would look for its end ten times a second."""
+        while True:
+            await self.on_tick(0)
+            await anyio.sleep(_DATE)
 
     async def hurry(self) -> None:
         """Cut off clients that take nothing of what they are sent, until cancelled."""
