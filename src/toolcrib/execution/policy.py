@@ -35,6 +35,7 @@ text that says why not."""
 _APPROVER: ContextVar[Approver | None] = ContextVar("toolcrib_approver", default=None)
 _Facts = tuple[str, tuple[str, ...], tuple[tuple[str, bool], ...], bool]
 """The id, the tags and the hints of a tool, and whether the tags are the program's own."""
+_Fits = Callable[[Any], bool]
 _PRINCIPALS = 256
 """For how many principals it is kept which rules are about them."""
 _ANY = "\0" * 65
@@ -97,17 +98,21 @@ class Rules:
         key = f"{self.version}:{','.join(map(str, about))}"
         return Grants(key, tuple(self.rules[place] for place in about))
 
-    def _about_tool(self, who: Principal, facts: _Facts) -> tuple[Rule, ...]:
+    def _about_tool(self, who: Principal, facts: _Facts) -> tuple[tuple[Rule, _Fits | None], ...]:
+        """Return the rules that cover a tool, each with what says whether arguments fit it."""
         tool_id, tags, hints, vouched = facts
         known, rules = dict(hints), self.grants(who).rules
-        return tuple(rule for rule in rules if rule.covers(tool_id, tags, known, vouched=vouched))
+        covering = (rule for rule in rules if rule.covers(tool_id, tags, known, vouched=vouched))
+        return tuple(
+            (rule, None if rule.args is None else _fitting(self._validator, rule.args)) for rule in covering
+        )
 
     def decide(self, request: Request) -> Decision:
         """Return the decision about a request."""
         tool, who = request.tool, request.principal or Principal()
         facts = str(tool.id), tool.tags, tuple(hints_of(tool).items()), vouches_for_tags(tool)
-        for rule in self._covering(who, facts):
-            if rule.args is None or _fits(self._validator, rule.args, request.args):
+        for rule, fits in self._covering(who, facts):
+            if fits is None or fits(request.args):
                 return Decision(rule.effect, rule)
         return Decision("deny", None)
 
@@ -227,14 +232,19 @@ def all_of(*policies: Policy | None) -> Policy | None:
     return ask
 
 
-def _fits(validator: SchemaValidator, schema: Any, args: Any) -> bool:
+def _fitting(validator: SchemaValidator, schema: Any) -> _Fits:
+    """Return what says whether arguments fit a schema, which is compiled once where that can be."""
     if type(validator) is DefaultValidator:
-        return validator.fits(schema, args)
-    try:
-        validator.validate(schema, args)
-    except ValidationError:
-        return False
-    return True
+        return validator.compiled(schema).fits
+
+    def fits(args: Any) -> bool:
+        try:
+            validator.validate(schema, args)
+        except ValidationError:
+            return False
+        return True
+
+    return fits
 
 
 def _may(effects: Collection[str], covering: Iterator[Rule]) -> bool:

@@ -74,25 +74,12 @@ class CompiledSchema:
             ValidationError: it does not, or is not JSON.
             SchemaTooComplexError: this schema cannot be checked against this value in reasonable time.
         """
-        if type(value) is dict and len(value) < self._flat:
-            for name, member in value.items():
-                kind = type(member)
-                if not (
-                    (kind is str and member.isascii())
-                    or (kind is int and MIN_INT <= member <= MAX_INT)
-                    or kind is bool
-                    or member is None
-                    or (kind is float and isfinite(member))
-                ):
-                    break
-                if type(name) is not str or not name.isascii():
-                    break
-            else:  # flat arguments of simple values, as most are, need no measuring
-                try:
-                    self._quick(value)
-                except jsonschema_rs.ValidationError:
-                    self._explain(value)
-                return
+        if self._is_flat(value):
+            try:
+                self._quick(value)
+            except jsonschema_rs.ValidationError:
+                self._explain(value)
+            return
         nodes, levels, chars, wide = measure(value)
         per_node, per_char = self._bounds[levels]
         steps = nodes * per_node + chars * per_char
@@ -114,6 +101,8 @@ class CompiledSchema:
         Raises:
             SchemaTooComplexError: as for `validate`.
         """
+        if self._is_flat(value):
+            return self._engine.is_valid(value)
         try:
             nodes, levels, chars, wide = measure(value)
         except ValidationError:
@@ -122,6 +111,24 @@ class CompiledSchema:
         if nodes * per_node + chars * per_char > MAX_STEPS or wide:
             self._cost.meter(value, levels)
         return self._engine.is_valid(value)
+
+    def _is_flat(self, value: Any) -> bool:
+        """Return whether a value need not be measured: arguments of simple values, as most are."""
+        if type(value) is not dict or len(value) >= self._flat:
+            return False
+        for name, member in value.items():
+            kind = type(member)
+            if not (
+                (kind is str and member.isascii())
+                or (kind is int and MIN_INT <= member <= MAX_INT)
+                or kind is bool
+                or member is None
+                or (kind is float and isfinite(member))
+            ):
+                return False
+            if type(name) is not str or not name.isascii():
+                return False
+        return True
 
     def _explain(self, value: Any) -> NoReturn:
         """Say what is wrong with a value that the engine refused."""

@@ -87,13 +87,14 @@ class DefaultValidator:
 
     def validate(self, schema: Any, instance: Any) -> None:
         """Check a value against a schema given as dict, boolean, JSON text, or Python type."""
-        self._compiled(schema).validate(instance)
+        self.compiled(schema).validate(instance)
 
     def fits(self, schema: Any, instance: Any) -> bool:
         """Return whether `validate` would let a value pass, sooner where it would not."""
-        return self._compiled(schema).fits(instance)
+        return self.compiled(schema).fits(instance)
 
-    def _compiled(self, schema: Any) -> CompiledSchema:
+    def compiled(self, schema: Any) -> CompiledSchema:
+        """Return a schema ready for many values."""
         plain = plain_schema(read_schema(schema))
         content = marshal.dumps(plain, 2)  # faster than any digest; version 2 is the same for equal values
         compiled = self._by_content.get(content)
