@@ -29,7 +29,7 @@ DEADLY = """
         (tmp_path / "file").touch(exist_ok=False)
 
     def test_that_ends_its_worker():
-        os._exit(3)
+        os._exit({status})
 
     def test_that_comes_after_it():
         pass
@@ -51,6 +51,7 @@ WAITING = """
     @pytest.fixture(scope="session")
     def held():
         yield
+        time.sleep(1)
         pathlib.Path(__file__).with_suffix(".closed").touch()
 
     def test_that_waits(held):
@@ -70,43 +71,49 @@ def started(folder: Path, **suite: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def test_what_a_failing_test_wrote_is_told_with_it(tmp_path: Path) -> None:
-    told, _ = started(tmp_path, failing=FAILING, other="def test_that_passes(): pass").communicate()
-    assert "1 failed, 2 passed" in told
-    assert "Captured stdout call" in told
-    assert "\nprinted\n" in told
-    assert "\nwritten\n" in told
+def test_what_a_failing_test_wrote_is_output_with_it(tmp_path: Path) -> None:
+    output, _ = started(tmp_path, failing=FAILING, other="def test_that_passes(): pass").communicate()
+    assert "1 failed, 2 passed" in output
+    assert "Captured stdout call" in output
+    assert "\nprinted\n" in output
+    assert "\nwritten\n" in output
 
 
-def test_a_test_that_ends_its_worker_has_failed_and_so_have_those_after_it(tmp_path: Path) -> None:
-    suite = started(tmp_path, deadly=DEADLY, failing=FAILING)
-    told, _ = suite.communicate()
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_test_that_ends_its_worker_has_failed_and_so_have_those_after_it(
+    tmp_path: Path, status: int
+) -> None:
+    suite = started(tmp_path, deadly=DEADLY.format(status=status), failing=FAILING)
+    output, _ = suite.communicate()
     assert suite.returncode == 1
-    assert "3 failed, 2 passed" in told
-    assert told.count("\nA worker ended with 3 in test_deadly.py::test_that_ends_its_worker.\n") == 2
+    assert "3 failed, 2 passed" in output
+    crash = f"A worker exited with {status} in test_deadly.py::test_that_ends_its_worker."
+    assert f"\n{crash}\n" in output
+    assert f"\nIt was not run: {crash}\n" in output
 
 
 def test_a_worker_that_dies_after_its_last_test_fails_the_suite(tmp_path: Path) -> None:
     dying = CLOSING.replace("raise RuntimeError", "os._exit(3), print").replace("import", "import os,")
     suite = started(tmp_path, dying=dying, other="def test_that_passes(): pass")
-    told, _ = suite.communicate()
+    output, _ = suite.communicate()
     assert suite.returncode == 1
-    assert "\nA worker ended with 3 in test_" in told
+    assert "2 passed, 1 error" in output
+    assert "\nA worker exited with 3 in test_" in output
 
 
-def test_what_fails_when_the_last_test_is_over_is_told_too(tmp_path: Path) -> None:
+def test_what_fails_when_the_last_test_is_over_is_output_too(tmp_path: Path) -> None:
     suite = started(tmp_path, closing=CLOSING, other="def test_that_passes(): pass")
-    told, _ = suite.communicate()
+    output, _ = suite.communicate()
     assert suite.returncode == 1
-    assert "2 passed, 1 error" in told
-    assert "ERROR at teardown of test_that_passes" in told
-    assert "it does not close" in told
+    assert "2 passed, 1 error" in output
+    assert "ERROR at teardown of test_that_passes" in output
+    assert "it does not close" in output
 
 
 def test_the_first_failure_ends_the_suite_where_that_is_wanted(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --exitfirst")
-    told, _ = started(tmp_path, failing=FAILING, waiting=WAITING.format(seconds=600)).communicate()
-    assert "stopping after 1 failures" in told
+    output, _ = started(tmp_path, failing=FAILING, waiting=WAITING.format(seconds=600)).communicate()
+    assert "stopping after 1 failures" in output
 
 
 @pytest.mark.parametrize(("ending", "seconds"), [(signal.SIGINT, 600), (signal.SIGKILL, 1)])
@@ -117,9 +124,12 @@ def test_no_worker_outlives_an_interrupted_suite(
     suite = started(tmp_path, one=waiting, two=waiting)
     for name in ("one", "two"):
         wait_until((tmp_path / f"test_{name}.waits").exists, "both workers are in a test")
-    suite.send_signal(ending)
-    told, _ = suite.communicate()  # until no process has its output open
+    if ending is signal.SIGINT:
+        os.killpg(suite.pid, ending)  # as a terminal does
+    else:
+        suite.kill()
+    output, _ = suite.communicate()  # until no process has its output open
     assert suite.returncode == (pytest.ExitCode.INTERRUPTED if ending is signal.SIGINT else -ending)
     assert (tmp_path / "test_one.closed").exists()
     assert (tmp_path / "test_two.closed").exists()
-    assert "Traceback" not in told
+    assert "Traceback" not in output

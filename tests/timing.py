@@ -62,10 +62,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     folders, files, total = defaultdict(list), defaultdict(list), Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
-            told = dict(getattr(report, "user_properties", ()))
-            if "seconds" in told and report.when == "teardown":
-                taken = told["seconds"]
-                total.update(told["fixtures"])
+            noted = dict(getattr(report, "user_properties", ()))
+            if "seconds" in noted and report.when == "teardown":
+                taken = noted["seconds"]
+                total.update(noted["fixtures"])
                 path = PurePath(report.nodeid.partition("::")[0])
                 files[str(path)].append(taken)
                 folders["/".join(path.parts[: min(3, len(path.parts) - 1)]) or str(path)].append(taken)

@@ -4,10 +4,10 @@ To find them takes ten seconds of computing, and thirty the first time in a clon
 Here the workers share what was found, and take one file after the other from a pipe until it is empty.
 """
 
+import atexit
 import os
 import signal
 from collections import defaultdict
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -25,6 +25,8 @@ from _pytest.runner import runtestprotocol
 FORK = get_context("fork")
 NUMBER = 4
 """The bytes of a file's number in the pipe."""
+HANGS = 300
+"""Seconds after which a worker that is to end hangs."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,11 +49,21 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     try:
         _report(session, workers)
     finally:
-        for worker in workers.values():
-            if worker.is_alive():
-                os.kill(worker.pid, signal.SIGINT)
-            worker.join()
+        _end(workers)
     return True
+
+
+def _end(workers: dict[Connection, Any]) -> None:
+    """End the workers that still run, each after it has closed what its tests hold."""
+    for connection in workers:
+        connection.close()  # which ends one that misses the signal
+    running = [worker for worker in workers.values() if worker.is_alive()]
+    for worker in running:
+        os.kill(worker.pid, signal.SIGINT)
+    for worker in running:
+        worker.join(HANGS)
+        worker.kill()
+        worker.join()
 
 
 def _fork(session: pytest.Session, files: list[list[pytest.Item]], count: int) -> dict[Connection, Any]:
@@ -75,32 +87,40 @@ def _fork(session: pytest.Session, files: list[list[pytest.Item]], count: int) -
 
 
 def _report(session: pytest.Session, workers: dict[Connection, Any]) -> None:
-    """Pass on how each test ended, until all workers have: a test of which nothing is heard has failed."""
+    """Pass on how each test ended, until all workers have; one that was not reported has failed."""
     hook = session.config.hook
-    unheard = {item.nodeid: item for item in session.items}
-    running: dict[Any, str] = {}
-    deaths = []
-    reporting: set[Any] = set(workers)
-    while reporting:
-        for worker in wait(reporting):
+    items = {item.nodeid: item for item in session.items}
+    unreported = dict(items)
+    last: dict[Any, str] = {}
+    crashes = []
+    connections: set[Any] = set(workers)
+    while connections:
+        for connection in wait(connections):
             try:
-                running[worker], reports = worker.recv()
+                message = connection.recv()
             except EOFError:
-                reporting.remove(worker)
-                workers[worker].join()
-                if workers[worker].exitcode:
-                    deaths.append(f"A worker ended with {workers[worker].exitcode} in {running.get(worker)}.")
+                workers[connection].join()
+                at = last.get(connection, session.items[0].nodeid)
+                crashes.append(f"A worker exited with {workers[connection].exitcode} in {at}.")
+                when = "call" if unreported.pop(at, None) else "teardown"
+                hook.pytest_runtest_logreport(report=_failed(items[at], crashes[-1], when))
+                message = None
+            if message is None:
+                connections.remove(connection)
                 continue
+            last[connection], reports = message
             for each in reports:
                 report = hook.pytest_report_from_serializable(config=session.config, data=each)
-                unheard.pop(report.nodeid, None)
+                unreported.pop(report.nodeid, None)
                 hook.pytest_runtest_logreport(report=report)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
-    if deaths:
-        for item in list(unheard.values()) or session.items[:1]:
-            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", " ".join(deaths), "call")
-            hook.pytest_runtest_logreport(report=report)
+    for item in unreported.values():
+        hook.pytest_runtest_logreport(report=_failed(item, f"It was not run: {' '.join(crashes)}", "call"))
+
+
+def _failed(item: pytest.Item, reason: str, when: Any) -> pytest.TestReport:
+    return pytest.TestReport(item.nodeid, item.location, {}, "failed", reason, when)
 
 
 def _work(
@@ -114,6 +134,7 @@ def _work(
     """Run the tests of one file after the other."""
     for connection in parents:
         connection.close()  # while a worker has one open, none sees that nobody receives its reports any more
+    atexit._clear()  # what is there is the parent's
     config = session.config
     captures = config.pluginmanager.getplugin("capturemanager")._global_capturing
     for capture in (captures.out, captures.err):
@@ -124,24 +145,38 @@ def _work(
     config._tmp_path_factory._basetemp = folder
     reporting = _Reporting(sending)
     config.pluginmanager.register(reporting)
-    file = []
     try:
-        while number := os.read(waiting, NUMBER):
-            file = files[int.from_bytes(number, "big")]
-            # The session is all that the last test of a file shares with the next one.
-            for item, following in pairwise([*file, session]):
-                config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        if file:
-            closing = pytest.CallInfo.from_call(partial(session._setupstate.teardown_exact, None), "teardown")
-            reporting.send(file[-1], [file[-1].ihook.pytest_runtest_makereport(item=file[-1], call=closing)])
+        _run(session, files, waiting, reporting)
+        sending.send(None)
     except (KeyboardInterrupt, BrokenPipeError):
-        with suppress(KeyboardInterrupt):
-            session._setupstate.teardown_exact(None)
-        raise SystemExit(os.EX_TEMPFAIL) from None
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal and the parent both send one
+        signal.alarm(HANGS)
+        session._setupstate.teardown_exact(None)
+    finally:
+        signal.alarm(HANGS)
+        atexit._run_exitfuncs()
     measured = coverage.Coverage.current()
     if measured is not None:
         measured.stop()
         measured.save()
+    os._exit(0)  # without waiting for threads that a test has left
+
+
+def _run(
+    session: pytest.Session, files: list[list[pytest.Item]], waiting: int, reporting: "_Reporting"
+) -> None:
+    """Run the tests of one file after the other, until none is left; then close what they share."""
+    file = []
+    while number := os.read(waiting, NUMBER):
+        file = files[int.from_bytes(number, "big")]
+        # The session is all that the last test of a file shares with the next one.
+        for item, following in pairwise([*file, session]):
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+    if file:
+        signal.alarm(HANGS)
+        closing = pytest.CallInfo.from_call(partial(session._setupstate.teardown_exact, None), "teardown")
+        report = file[-1].ihook.pytest_runtest_makereport(item=file[-1], call=closing)
+        reporting.send(file[-1], [report])
 
 
 class _Reporting:
@@ -158,10 +193,10 @@ class _Reporting:
         return True
 
     def send(self, item: pytest.Item, reports: list[pytest.TestReport]) -> None:
-        """Send the reports on a test, but those on a setup and a teardown that tell nothing."""
-        told = [
+        """Send the reports on a test, but those on a setup and a teardown that passed."""
+        serialized = [
             item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
             for report in reports
             if report.when == "call" or not report.passed or report.user_properties
         ]
-        self._sending.send((item.nodeid, told))
+        self._sending.send((item.nodeid, serialized))
