@@ -167,6 +167,12 @@ async def test_an_address_where_nothing_listens_is_told(path: str) -> None:
     assert found.errors[0].remedy == "start it, or mend the address"
 
 
+async def test_the_digits_of_a_path_are_no_answer(tmp_path: Path) -> None:
+    missing = str(tmp_path / "404" / "openapi.json")
+    found = await diagnose({"openapi": {"a": {"document": missing}}}, environ=HERE)
+    assert found.errors[0].remedy == "mend the path or the document"
+
+
 async def test_a_server_that_wants_a_token_is_told_where_to_write_it() -> None:
     async def refusing(_: Any, __: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 401, "headers": []})
@@ -174,7 +180,7 @@ async def test_a_server_that_wants_a_token_is_told_where_to_write_it() -> None:
 
     with serving(refusing) as address:
         found = await diagnose({"mcpServers": {"a": {"url": f"{address}/mcp"}}}, environ=HERE)
-    assert found.errors[0].remedy == 'give it a token: headers = { Authorization = "Bearer ${TOKEN}" }'
+    assert found.errors[0].remedy == 'give it a token: in `headers`, Authorization is "Bearer ${TOKEN}"'
 
 
 async def test_a_tool_that_cannot_be_used_is_told(little: Any) -> None:

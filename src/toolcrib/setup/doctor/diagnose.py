@@ -62,9 +62,9 @@ _REMEDIES = (
     ("needs a login", "log in, with the command that it names; --device is for machines without a browser"),
     ("log in again", "log in, with the command that it names; --device is for machines without a browser"),
     ("sealed with another key", "set TOOLCRIB_VAULT_KEY to the key of the vault, or move it away and log in"),
-    ("401", 'give it a token: headers = { Authorization = "Bearer ${TOKEN}" }'),
-    ("403", "the token may not do this; give it another"),
-    ("404", "the address is wrong; most end in /mcp"),
+    ("(answered|http) 401", 'give it a token: in `headers`, Authorization is "Bearer ${TOKEN}"'),
+    ("(answered|http) 403", "the token may not do this; give it another"),
+    ("(answered|http) 404", "the address is wrong; most end in /mcp"),
     ("refused", "start it, or mend the address"),
     ("nothing listens", "start it, or mend the address"),
     ("name or service", "mend the address, or look at your network"),
@@ -202,7 +202,7 @@ def _judged(found: Probe, subject: str, slow: float) -> Iterator[Finding]:
 def _remedy(reason: str) -> str:
     """Return what helps against a failure, as far as its words tell; an address says nothing of it."""
     lowered = _ADDRESS.sub("", reason).lower()
-    fitting = (remedy for sign, remedy in _REMEDIES if sign in lowered)
+    fitting = (remedy for sign, remedy in _REMEDIES if re.search(sign, lowered))
     return next(fitting, "start it by hand to see what it says")
 
 
