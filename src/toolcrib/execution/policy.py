@@ -35,7 +35,8 @@ text that says why not."""
 _APPROVER: ContextVar[Approver | None] = ContextVar("toolcrib_approver", default=None)
 _Facts = tuple[str, tuple[str, ...], tuple[tuple[str, bool], ...], bool]
 """The id, the tags and the hints of a tool, and whether the tags are the program's own."""
-_Fits = Callable[[Any], bool]
+_Condition = Callable[[Any], bool]
+"""Says whether arguments fit the schema of a rule."""
 _PRINCIPALS = 256
 """For how many principals it is kept which rules are about them."""
 _ANY = "\0" * 65
@@ -83,6 +84,9 @@ class Rules:
         """
         self.rules = tuple(rules)
         self._validator = DefaultValidator() if validator is None else validator
+        self._conditions = {
+            id(rule): _condition(self._validator, rule.args) for rule in self.rules if rule.args is not None
+        }
         self._approve = approve
         self.version = _digest([rule.to_json() for rule in self.rules])
         """Changes with the rules."""
@@ -98,21 +102,19 @@ class Rules:
         key = f"{self.version}:{','.join(map(str, about))}"
         return Grants(key, tuple(self.rules[place] for place in about))
 
-    def _about_tool(self, who: Principal, facts: _Facts) -> tuple[tuple[Rule, _Fits | None], ...]:
-        """Return the rules that cover a tool, each with what says whether arguments fit it."""
+    def _about_tool(self, who: Principal, facts: _Facts) -> tuple[tuple[Rule, _Condition | None], ...]:
+        """Return the rules that cover a tool, each with its condition on the arguments."""
         tool_id, tags, hints, vouched = facts
         known, rules = dict(hints), self.grants(who).rules
         covering = (rule for rule in rules if rule.covers(tool_id, tags, known, vouched=vouched))
-        return tuple(
-            (rule, None if rule.args is None else _fitting(self._validator, rule.args)) for rule in covering
-        )
+        return tuple((rule, self._conditions.get(id(rule))) for rule in covering)
 
     def decide(self, request: Request) -> Decision:
         """Return the decision about a request."""
         tool, who = request.tool, request.principal or Principal()
         facts = str(tool.id), tool.tags, tuple(hints_of(tool).items()), vouches_for_tags(tool)
-        for rule, fits in self._covering(who, facts):
-            if fits is None or fits(request.args):
+        for rule, condition in self._covering(who, facts):
+            if condition is None or condition(request.args):
                 return Decision(rule.effect, rule)
         return Decision("deny", None)
 
@@ -232,8 +234,8 @@ def all_of(*policies: Policy | None) -> Policy | None:
     return ask
 
 
-def _fitting(validator: SchemaValidator, schema: Any) -> _Fits:
-    """Return what says whether arguments fit a schema, which is compiled once where that can be."""
+def _condition(validator: SchemaValidator, schema: Any) -> _Condition:
+    """Return a condition on arguments; its schema is compiled once where that can be."""
     if type(validator) is DefaultValidator:
         return validator.compiled(schema).fits
 
