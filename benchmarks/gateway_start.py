@@ -108,18 +108,16 @@ def starts(folder: Path, count: int) -> list[Started]:
     """Measure starts over so many stdio servers: ours with nothing kept, ours again, and fastmcp's mount."""
     tiny = LAUNCH["tiny"]()
     place = SUPPORT["Place"](folder, {f"s{number}": tiny for number in range(count)})
-    free_port = SUPPORT["free_port"]
     with ExitStack() as stack:  # what the catalogue keeps is put there by a gateway that has seen all servers
         first = stack.enter_context(SUPPORT["Served"](place))
         filled = Started("toolcrib")
         anyio.run(ask, first.url, filled, {"all": fill(count)})
-    port = free_port()
-    arguments = place.arguments("--transport", "http", "--port", str(port))
-    command = [sys.executable, *LAUNCH["TOOLCRIB"], *arguments]
-    again = measure("toolcrib (kept catalogue)", command, port, count, env=place.environ)
-    port = free_port()
-    peer = fastmcp(port, "mount", str(count), tiny["command"], *tiny["args"])
-    return [again, measure("fastmcp mount", peer, port, count)]
+    with LAUNCH["closed_port"]() as port:
+        arguments = place.arguments("--transport", "http", "--port", str(port))
+        command = [sys.executable, *LAUNCH["TOOLCRIB"], *arguments]
+        again = measure("toolcrib (kept catalogue)", command, port, count, env=place.environ)
+        peer = fastmcp(port, "mount", str(count), tiny["command"], *tiny["args"])
+        return [again, measure("fastmcp mount", peer, port, count)]
 
 
 def fill(count: int) -> Callable[[Client], Awaitable[Any]]:

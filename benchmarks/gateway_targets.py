@@ -136,7 +136,6 @@ def guarded(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def targets(stack: ExitStack, folder: Path) -> list[Target]:
     """Start all contenders; the first is the direct call."""
-    free_port = SUPPORT["free_port"]
     direct = stack.enter_context(LAUNCH["HttpServer"]())
     backend = stack.enter_context(LAUNCH["HttpServer"]())
     child = LAUNCH["faulty"]()
@@ -162,16 +161,16 @@ def targets(stack: ExitStack, folder: Path) -> list[Target]:
     )
     found.append(Target(GUARDED, ours.url, ours.pid, headers=headers, base="toolcrib all → stdio"))
     for kind, what in (("http", [backend.config["url"]]), ("stdio", command)):
-        port = free_port()
+        port = stack.enter_context(LAUNCH["closed_port"]())
         pid = stack.enter_context(running(fastmcp(port, kind, *what), port))
         found.append(Target(f"fastmcp proxy → {kind}", address(port), pid))
-    port = free_port()
+    port = stack.enter_context(LAUNCH["closed_port"]())
     program = LAUNCH["npm_tool"]("mcp-proxy/dist/bin/mcp-proxy.mjs")
     options = ["--port", str(port), "--host", "127.0.0.1", "--server", "stream", "--"]
     pid = stack.enter_context(running([*program, *options, *command], port))
     found.append(Target("npm mcp-proxy → stdio", address(port), pid))
     if (LAUNCH["PACKAGES"] / SUPERGATEWAY).exists():
-        port = free_port()
+        port = stack.enter_context(LAUNCH["closed_port"]())
         options = ["--outputTransport", "streamableHttp", "--stateful", "--logLevel", "none"]
         program = [*LAUNCH["npm_tool"](SUPERGATEWAY), "--stdio", shlex.join(command), "--port", str(port)]
         pid = stack.enter_context(running([*program, *options], port))

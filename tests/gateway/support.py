@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +25,6 @@ __all__ = [
     "called",
     "connected",
     "failed",
-    "free_port",
 ]
 
 ERAS = {"stateless": "auto", "handshake": "legacy"}
@@ -65,14 +64,6 @@ class Place:
     def arguments(self, *more: str) -> list[str]:
         """Return the arguments that start a gateway on this configuration."""
         return ["serve", "--config", str(self.config), *more]
-
-
-HELD = ExitStack()
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody else gets while this process lives; `Served` holds its own."""
-    return HELD.enter_context(closed_port())
 
 
 class Served:
