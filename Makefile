@@ -24,7 +24,7 @@ help:  ## List the targets.
 run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, and say what to try.
 	@$(BIN)/toolcrib serve --demo --transport http
 
-test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: about six minutes on two cores.
+test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: about five minutes on two cores.
 	THOROUGH=0.3 $(SUITE) $(TESTS)
 
 proof: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run the long proofs: whole suites, all attacks, long searches, storms.
