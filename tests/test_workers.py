@@ -45,6 +45,16 @@ CLOSING = """
     def test_that_passes(held):
         pass
 """
+LEAVING = """
+    import atexit, pathlib, time
+
+    def leave():
+        time.sleep(1)
+        pathlib.Path(__file__).with_name("left").touch()
+
+    def test_that_passes():
+        atexit.register(leave)
+"""
 WAITING = """
     import pathlib, pytest, time
 
@@ -71,7 +81,7 @@ def started(folder: Path, **suite: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def test_what_a_failing_test_wrote_is_output_with_it(tmp_path: Path) -> None:
+def test_what_a_failing_test_wrote_is_shown_with_it(tmp_path: Path) -> None:
     output, _ = started(tmp_path, failing=FAILING, other="def test_that_passes(): pass").communicate()
     assert "1 failed, 2 passed" in output
     assert "Captured stdout call" in output
@@ -101,13 +111,21 @@ def test_a_worker_that_dies_after_its_last_test_fails_the_suite(tmp_path: Path) 
     assert "\nA worker exited with 3 in test_" in output
 
 
-def test_what_fails_when_the_last_test_is_over_is_output_too(tmp_path: Path) -> None:
+def test_what_fails_when_the_last_test_is_over_is_reported_too(tmp_path: Path) -> None:
     suite = started(tmp_path, closing=CLOSING, other="def test_that_passes(): pass")
     output, _ = suite.communicate()
     assert suite.returncode == 1
     assert "2 passed, 1 error" in output
     assert "ERROR at teardown of test_that_passes" in output
     assert "it does not close" in output
+
+
+def test_a_worker_does_at_its_exit_what_its_tests_registered(tmp_path: Path) -> None:
+    suite = started(tmp_path, leaving=LEAVING, other="def test_that_passes(): pass")
+    output, _ = suite.communicate()
+    assert suite.returncode == 0
+    assert (tmp_path / "left").exists()
+    assert "Traceback" not in output
 
 
 def test_the_first_failure_ends_the_suite_where_that_is_wanted(tmp_path: Path) -> None:

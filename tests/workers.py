@@ -21,12 +21,11 @@ import coverage
 import pytest
 from _pytest.capture import FDCapture
 from _pytest.runner import runtestprotocol
+from waiting import PATIENCE
 
 FORK = get_context("fork")
 NUMBER = 4
 """The bytes of a file's number in the pipe."""
-HANGS = 300
-"""Seconds after which a worker that is to end hangs."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,7 +60,7 @@ def _end(workers: dict[Connection, Any]) -> None:
     for worker in running:
         os.kill(worker.pid, signal.SIGINT)
     for worker in running:
-        worker.join(HANGS)
+        worker.join(PATIENCE)
         worker.kill()
         worker.join()
 
@@ -147,18 +146,19 @@ def _work(
     config.pluginmanager.register(reporting)
     try:
         _run(session, files, waiting, reporting)
-        sending.send(None)
+        finished = True
     except (KeyboardInterrupt, BrokenPipeError):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal and the parent both send one
-        signal.alarm(HANGS)
-        session._setupstate.teardown_exact(None)
-    finally:
-        signal.alarm(HANGS)
-        atexit._run_exitfuncs()
+        finished = False
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal and the parent both send one
+    signal.alarm(int(PATIENCE))
+    session._setupstate.teardown_exact(None)
+    atexit._run_exitfuncs()
     measured = coverage.Coverage.current()
     if measured is not None:
         measured.stop()
         measured.save()
+    if finished:
+        sending.send(None)  # at last: the parent ends whoever is still there when all have sent it
     os._exit(0)  # without waiting for threads that a test has left
 
 
@@ -173,7 +173,7 @@ def _run(
         for item, following in pairwise([*file, session]):
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     if file:
-        signal.alarm(HANGS)
+        signal.alarm(int(PATIENCE))
         closing = pytest.CallInfo.from_call(partial(session._setupstate.teardown_exact, None), "teardown")
         report = file[-1].ihook.pytest_runtest_makereport(item=file[-1], call=closing)
         reporting.send(file[-1], [report])
