@@ -62,7 +62,7 @@ def verdict(validator: DefaultValidator, schema: Any, data: Any) -> bool | Toolc
         valid = False
     except ToolcribError as error:
         return error
-    assert validator.fits(schema, data) is valid
+    assert validator.compiled(schema).fits(data) is valid
     return valid
 
 

@@ -89,12 +89,8 @@ class DefaultValidator:
         """Check a value against a schema given as dict, boolean, JSON text, or Python type."""
         self.compiled(schema).validate(instance)
 
-    def fits(self, schema: Any, instance: Any) -> bool:
-        """Return whether `validate` would let a value pass, sooner where it would not."""
-        return self.compiled(schema).fits(instance)
-
     def compiled(self, schema: Any) -> CompiledSchema:
-        """Return a schema ready for many values."""
+        """Return a schema ready for many values, in any form that `validate` takes."""
         plain = plain_schema(read_schema(schema))
         content = marshal.dumps(plain, 2)  # faster than any digest; version 2 is the same for equal values
         compiled = self._by_content.get(content)
