@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import anyio
 import pytest
@@ -219,12 +218,18 @@ def test_a_fork_keeps_neither_the_watcher_waiting_nor_its_groups() -> None:
     wait_until(lambda: gone(two, second))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_child_holds_no_end_of_the_line_to_the_watcher() -> None:
-    with sleeping() as group:
-        watch_group(group)
-        with sleeping() as later:
-            links = [str(entry.readlink()) for entry in Path(f"/proc/{later}/fd").iterdir()]
-            assert not [connection for connection in links if connection.startswith("socket:")]
+    sockets = "import pathlib; print([end.name for end in pathlib.Path('/proc/self/fd').iterdir() if end.is_socket()])"
+    program = (
+        "import subprocess, sys\n"
+        "from toolcrib.execution.mcp.transport.process import watch_group, watcher_pid\n"
+        "watch_group(2**22 + 1)\n"
+        "assert watcher_pid() is not None\n"
+        "subprocess.run([sys.executable, '-c', sys.argv[1]], stdin=subprocess.DEVNULL, close_fds=False, check=True)\n"
+    )
+    output, errors = run(program, sockets).communicate()
+    assert (output, errors) == ("[]\n", "")
 
 
 @pytest.mark.proof
