@@ -141,6 +141,7 @@ def _unmeasured() -> Iterator[None]:
     if measured is None:
         yield
         return
+    measured._warn_preimported_source = False  # else each start looks through all modules for what it has missed
     measured.stop()
     inherited = os.environ.pop(CHILDREN, None)
     try:
