@@ -31,6 +31,8 @@ def latest(lookup: Lookup, reference: str | ToolId) -> Entry:
         ToolNotFoundError: with the nearest ids, where nothing answers to it.
     """
     if isinstance(reference, str):
+        if (found := lookup.get(reference)) is not None:
+            return found
         parts = reference.split(":", _MAX_PARTS - 1)
         if len(parts) == _MAX_PARTS and not _is_exact(parts[-1]):
             if not parts[-1].strip():
