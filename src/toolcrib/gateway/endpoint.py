@@ -45,7 +45,6 @@ _NOTIFY_TIMEOUT = 5.0
 """Within how many seconds a client must take a notification."""
 _LIST_FRESH = 60_000
 """For how many milliseconds a client may keep a list; those that listen are notified of changes."""
-_HEADERLESS = {"type": "object"}
 _Context = ServerRequestContext[Any, Any]
 _Answer = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 _Handler = Callable[[_Context, Any], Awaitable[Any]]
@@ -219,14 +218,11 @@ class McpEndpoint:
         return self._frontend if self._frontend_of is None else self._frontend_of(principal, self._frontend)
 
     def _schema(self, name: str) -> dict[str, Any] | None:
-        """Return the schema of a tool, for the SDK to find in it which arguments are in headers too."""
+        """Return the schema of a tool some of whose arguments are in headers too, for the SDK to compare."""
         if self._schemas is None:
             tools = map(wire, self._frontend.tools())
             schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
-            # It looks through all of a schema with each call: where there is nothing to find, not for long.
-            self._schemas = {
-                name: schema if x_mcp_header_map(schema) else _HEADERLESS for name, schema in schemas.items()
-            }
+            self._schemas = {name: schema for name, schema in schemas.items() if x_mcp_header_map(schema)}
         return self._schemas.get(name)
 
     async def _greet(self, context: _Context, _: mcp_types.NotificationParams) -> None:
