@@ -20,7 +20,6 @@ from pydantic import ValidationError as PydanticError
 
 from toolcrib.errors import LimitExceededError, ToolExecutionError
 from toolcrib.errors.base import shown
-from toolcrib.execution import Principal
 from toolcrib.execution.mcp.relays import CLIENT, LOG_LEVELS, PageNotifier
 from toolcrib.execution.records import Call
 from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
@@ -83,6 +82,7 @@ class RequestClient:
         "is_single",
         "lacking",
         "passed",
+        "principal",
         "takes_tasks",
         "task",
     )
@@ -99,6 +99,8 @@ class RequestClient:
     ) -> None:
         """Take what the SDK tells of a request; an answer is waited for so many seconds."""
         self._context, self._session, self._params = context, context.session, params
+        self.principal = principal_of(context)
+        """Who calls: whom the token names; else the client by the name that it gives itself."""
         self._tokens, self._patience, self._mark = tokens, patience, object()
         self._asked: dict[str, str] | None = None
         self._given: dict[str, str] = {}
@@ -124,11 +126,7 @@ class RequestClient:
     def come_back(self, context: ServerRequestContext[Any, Any]) -> None:
         """Note that the client has made the request again, which carries its notifications from now on."""
         self._context, self._session, self._is_away = context, context.session, False
-
-    @property
-    def principal(self) -> Principal:
-        """Who calls: whom the token names; else the client by the name that it gives itself."""
-        return principal_of(self._context)
+        self.principal = principal_of(context)
 
     @property
     def wants_progress(self) -> bool:
