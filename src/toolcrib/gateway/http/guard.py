@@ -42,7 +42,7 @@ _Reply = tuple[int, str, Headers]
 
 
 class Guard:
-    """Lets requests through that have a right name, origin and token, and arrive whole and in time."""
+    """Lets requests through that have a right name, origin and token, and arrive whole."""
 
     def __init__(
         self,
@@ -183,18 +183,11 @@ async def _body(
     length = headers.get(b"content-length", "")
     large = length.isdecimal() and len(length) < _DIGITS and int(length) > settings.request_bytes
     if not large:
-        with anyio.move_on_after(settings.request_timeout):
-            body = await _collected(receive, settings.request_bytes)
-            large = body is not None and len(body) > settings.request_bytes
-            if not large:
-                return body
-    if large:
-        message = f"a request may have {settings.request_bytes:,} bytes; see gateway.request_bytes"
-        await reply(send, 413, message, CLOSE)
-    else:
-        limit = settings.request_timeout
-        message = f"the request did not arrive within {limit:g} s; see gateway.request_timeout"
-        await reply(send, 408, message, CLOSE)
+        body = await _collected(receive, settings.request_bytes)
+        if body is None or len(body) <= settings.request_bytes:
+            return body
+    message = f"a request may have {settings.request_bytes:,} bytes; see gateway.request_bytes"
+    await reply(send, 413, message, CLOSE)
     return None
 
 

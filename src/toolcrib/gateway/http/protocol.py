@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolcrib.crib import GatewaySettings
@@ -23,10 +24,7 @@ _LEAST = 16 * 1024
 """How many bytes a client must take of what waits for it, within the time that a request may take."""
 _HURRIED = 2.0
 """Within how many seconds it must do so while the gateway stops."""
-_LATE = b"HTTP/1.1 408 Request Timeout"
-_LARGE = b"HTTP/1.1 413 Content Too Large"
-_LONG = b"HTTP/1.1 431 Request Header Fields Too Large"
-_CLOSE = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_REASONS = {408: "Request Timeout", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
 _SMALL = 16 * 1024
 """How many bytes are worth copying to be sent together."""
 
@@ -76,8 +74,8 @@ class Bounded(HttpToolsProtocol):
             return
         if self._in_headers:
             self._check_headers()
-        elif self._more > 2 * self.current().request_bytes + HEADER_BYTES:
-            self._cut(_LARGE)
+        elif self._more > 2 * (limit := self.current().request_bytes) + HEADER_BYTES:
+            self._cut(413, f"a request may have {limit:,} bytes; see gateway.request_bytes")
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -104,7 +102,7 @@ class Bounded(HttpToolsProtocol):
             self._name_target()
             super().on_headers_complete()
             if len(self.pipeline) > _AHEAD:
-                self._cut(b"")
+                self._cut()
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -152,7 +150,7 @@ class Bounded(HttpToolsProtocol):
         """Answer that a request is not valid HTTP, unless another answer is being sent."""
         if self._may_speak():
             super().send_400_response(msg)
-        self._cut(b"")
+        self._cut()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
@@ -169,25 +167,29 @@ class Bounded(HttpToolsProtocol):
 
     def _check_headers(self) -> bool:
         if max(self._size, self._more) > HEADER_BYTES:
-            self._cut(_LONG)
+            self._cut(431, f"the headers of a request may have {HEADER_BYTES:,} bytes")
         return not self.transport.is_closing()
 
     def _expect(self) -> None:
         self._arrival = self.loop.call_later(self.current().request_timeout, self._late)
 
     def _late(self) -> None:
-        """Cut off a client that is late; not one that is kept waiting, or that the application will tell."""
+        """Cut off a client that is late; not one that is kept waiting itself."""
         answering = self.cycle is not None and not self.cycle.response_complete
-        if answering and (self._in_headers or self.flow.read_paused or not self.cycle.response_started):
+        if answering and (self._in_headers or self.flow.read_paused or self.pipeline):
             self._expect()
         else:
-            self._cut(_LATE)
+            limit = self.current().request_timeout
+            self._cut(408, f"the request did not arrive within {limit:g} s; see gateway.request_timeout")
 
-    def _cut(self, status: bytes) -> None:
-        """End the connection, with an answer unless another is being sent."""
+    def _cut(self, status: int | None = None, text: str = "") -> None:
+        """End the connection, with an answer, if there is one, unless another is being sent."""
         if not self.transport.is_closing():
-            if status and self._may_speak():
-                self.transport.write(status + _CLOSE)
+            if status is not None and self._may_speak():
+                body = to_json({"error": text})
+                head = f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
+                head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+                self.transport.write(head.encode() + body)
             self.transport.close()
         self._look_after()
 
