@@ -141,7 +141,7 @@ def _unmeasured() -> Iterator[None]:
     if measured is None:
         yield
         return
-    measured._warn_preimported_source = False  # else each start looks through all modules for what it has missed
+    measured._warn_preimported_source = False  # else each start looks through all modules
     measured.stop()
     inherited = os.environ.pop(CHILDREN, None)
     try:
