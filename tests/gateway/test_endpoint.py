@@ -248,10 +248,16 @@ async def test_a_session_that_is_over_is_not_held() -> None:
 
 
 async def test_headers_that_belie_arguments_are_known_without_listing_tools() -> None:
-    endpoint = McpEndpoint(LittleFace())
-    schema = endpoint.server.get_tool_input_schema
+    routed = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Where"}}}
+
+    class Face(LittleFace):
+        def tools(self) -> list[Any]:
+            return [*super().tools(), {"name": "routed", "inputSchema": routed}]
+
+    schema = McpEndpoint(Face()).server.get_tool_input_schema
     assert schema is not None
-    assert schema("echo") == {"type": "object"}
+    assert schema("routed") == routed
+    assert schema("echo") is None  # there is nothing to compare
     assert schema("nobody") is None
 
 
