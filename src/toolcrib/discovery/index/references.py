@@ -31,7 +31,7 @@ def latest(lookup: Lookup, reference: str | ToolId) -> Entry:
         ToolNotFoundError: with the nearest ids, where nothing answers to it.
     """
     if isinstance(reference, str):
-        if (found := lookup.get(reference)) is not None:
+        if (found := lookup.get(reference)) is not None:  # most are ids just as they are kept
             return found
         parts = reference.split(":", _MAX_PARTS - 1)
         if len(parts) == _MAX_PARTS and not _is_exact(parts[-1]):

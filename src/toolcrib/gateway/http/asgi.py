@@ -11,6 +11,7 @@ __all__ = [
     "CLOSE",
     "PING",
     "STREAM",
+    "TOO_LARGE",
     "App",
     "Headers",
     "Message",
@@ -33,6 +34,8 @@ Headers = list[tuple[bytes, bytes]]
 
 CLOSE: Headers = [(b"connection", b"close")]
 """Says that nothing more is read from a connection."""
+TOO_LARGE = "a request may have {:,} bytes; see gateway.request_bytes"
+"""What a request is refused with that is longer than the settings allow."""
 _JSON = b"application/json"
 PING = b": ping\r\n\r\n"
 """What a stream of events shows that it lives with."""

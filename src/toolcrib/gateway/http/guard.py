@@ -10,6 +10,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from toolcrib.crib import GatewaySettings
 from toolcrib.gateway.http.asgi import (
     CLOSE,
+    TOO_LARGE,
     App,
     Headers,
     Message,
@@ -186,8 +187,7 @@ async def _body(
         body = await _collected(receive, settings.request_bytes)
         if body is None or len(body) <= settings.request_bytes:
             return body
-    message = f"a request may have {settings.request_bytes:,} bytes; see gateway.request_bytes"
-    await reply(send, 413, message, CLOSE)
+    await reply(send, 413, TOO_LARGE.format(settings.request_bytes), CLOSE)
     return None
 
 

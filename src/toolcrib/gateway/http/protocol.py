@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolcrib.crib import GatewaySettings
+from toolcrib.gateway.http.asgi import TOO_LARGE
 
 __all__ = ["HEADER_BYTES", "Bounded", "CoalescingTransport", "bounded"]
 
@@ -75,7 +76,7 @@ class Bounded(HttpToolsProtocol):
         if self._in_headers:
             self._check_headers()
         elif self._more > 2 * (limit := self.current().request_bytes) + HEADER_BYTES:
-            self._cut(413, f"a request may have {limit:,} bytes; see gateway.request_bytes")
+            self._cut(413, TOO_LARGE.format(limit))
 
     def on_message_begin(self) -> None:
         """Begin a request."""
