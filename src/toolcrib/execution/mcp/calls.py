@@ -259,7 +259,7 @@ async def _within_limit(upstream: Upstream, connection: Connection, call: Call, 
     """Return what the server answers within the time that its settings give a call."""
     running = RelayedCall(call, upstream.on_input, connection.logs)
     limit = upstream.config.timeout
-    if limit is None:
+    if limit is None or call.deadline <= anyio.current_time() + limit:  # its caller ends it by then
         return await _noted(upstream, connection, running, tool)
     with anyio.move_on_after(limit) as scope:
         running.pause = PausableDeadline(scope).paused
