@@ -5,9 +5,8 @@ three tasks and four streams, which costs about as much as all else that is done
 """
 
 import asyncio  # noqa: TID251 - anyio has no timers, and no tasks that a timer could start
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Callable, Coroutine, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import anyio
@@ -62,8 +61,8 @@ async def answer_call(server: Server[Any], request: Request, send: Send, patienc
     runner = ServerRunner(server, connection, {})
     given: dict[str, Any] | ErrorData | None = None
     try:
-        with anyio.CancelScope() as scope, answer.watched(request.receive, scope):
-            given = await answer.run(runner)
+        with anyio.CancelScope() as scope:
+            given = await answer.run(runner, _AT_ONCE, partial(answer.watch, request.receive, scope))
         if given is not None:  # else the client has left
             await answer.end(given)
     finally:
@@ -132,19 +131,27 @@ class _Answer:
         self._progress_token = progress_token_from_params(call.params)
         self._send, self._patience = send, patience
         self._is_stream = False
-        self._watcher: asyncio.Task[None] | None = None
 
     @cached_property
     def cancel_requested(self) -> anyio.Event:
         """Set when the client has cancelled the call."""
         return anyio.Event()
 
-    async def run(self, runner: ServerRunner[Any]) -> dict[str, Any] | ErrorData:
-        """Return what the server gives, or what is wrong."""
+    async def run(
+        self, runner: ServerRunner[Any], moment: float, watch: Callable[[], Coroutine[Any, Any, None]]
+    ) -> dict[str, Any] | ErrorData:
+        """Return what the server gives, or what is wrong; what takes longer than a moment is watched over."""
+        loop, watchers = asyncio.get_running_loop(), []
+        # A task group for each call would take longer than all else that is done here.
+        timer = loop.call_later(moment, lambda: watchers.append(loop.create_task(watch())))
         try:
             return await runner.on_request(self, self._call.method, self._call.params)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             return modern_error_data(error)
+        finally:
+            timer.cancel()
+            for watcher in watchers:
+                watcher.cancel()
 
     async def send_raw_request(
         self,
@@ -181,22 +188,7 @@ class _Answer:
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": news, "more_body": True})
 
-    @contextmanager
-    def watched(self, receive: Receive, scope: anyio.CancelScope) -> Iterator[None]:
-        """Let a call of the block that does not end at once be watched over, in a task of its own."""
-        # A task group for each call would take longer than all else that is done here.
-        timer = asyncio.get_running_loop().call_later(_AT_ONCE, self._begin_watch, receive, scope)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            if self._watcher is not None:
-                self._watcher.cancel()
-
-    def _begin_watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
-        self._watcher = asyncio.get_running_loop().create_task(self._watch(receive, scope))
-
-    async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
+    async def watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
         """End the call when the client leaves; show that it lives meanwhile."""
         while True:
             with anyio.move_on_after(self._patience):
@@ -245,23 +237,9 @@ class SessionCall(_Answer):
     async def answer(self, runner: ServerRunner[Any]) -> None:
         """Run it, and send what comes of it; a client that has left does not end it."""
         given: dict[str, Any] | ErrorData | None = None
-        with self._scope, self._shown_alive():
-            given = await self.run(runner)
+        with self._scope:
+            given = await self.run(runner, self._patience, self._ping)
         await self.end(self._reason if given is None else given)
-
-    @contextmanager
-    def _shown_alive(self) -> Iterator[None]:
-        """Show that a call of the block lives, in a stream, once it has been silent for long."""
-        timer = asyncio.get_running_loop().call_later(self._patience, self._begin_pings)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            if self._watcher is not None:
-                self._watcher.cancel()
-
-    def _begin_pings(self) -> None:
-        self._watcher = asyncio.get_running_loop().create_task(self._ping())
 
     async def _ping(self) -> None:
         while True:

@@ -1,11 +1,9 @@
 """Checks every HTTP request before it is served: host, origin, token, size."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import anyio
 from mcp.server.auth.middleware.auth_context import auth_context_var
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 
 from toolcrib.crib import GatewaySettings
 from toolcrib.gateway.http.asgi import (
@@ -104,6 +102,7 @@ class Guard:
             message = "too many large requests arrive at once; try again later"
             await reply(send, 503, message, [(b"retry-after", b"5"), *CLOSE])
             return
+        user = auth_context_var.set(scope.get("user"))  # the SDK binds what it seals to whoever calls
         try:
             body = await _body(headers, receive, send, settings)
             if body is not None:
@@ -111,9 +110,9 @@ class Guard:
                 size = len(body)  # which is no more than was announced
                 self._budget.take(size)
                 scope["toolcrib.body"] = body
-                with _known_to_sdk(scope.get("user")):
-                    await self._app(scope, _replay(body, receive), send)
+                await self._app(scope, _replay(body, receive), send)
         finally:
+            auth_context_var.reset(user)
             self._budget.give_back(size)
 
 
@@ -154,16 +153,6 @@ def _challenge(refusal: Refusal, where: str | None) -> Headers:
     facts |= {"resource_metadata": where or "", "error_description": refusal.text if refusal.error else ""}
     listed = ", ".join(f'{name}="{value}"' for name, value in facts.items() if value and '"' not in value)
     return [(b"www-authenticate", f"Bearer {listed}".encode("latin-1", "replace"))]
-
-
-@contextmanager
-def _known_to_sdk(user: AuthenticatedUser | None) -> Iterator[None]:
-    """Let the SDK bind what it seals to whoever calls."""
-    token = auth_context_var.set(user)
-    try:
-        yield
-    finally:
-        auth_context_var.reset(token)
 
 
 def _announced(headers: dict[bytes, str], limit: int) -> int:
