@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
@@ -69,9 +70,15 @@ def principal_of(context: ServerRequestContext[Any, Any]) -> Principal:
     if isinstance(known, Principal):
         return known
     params = context.session.client_params
-    name = "" if params is None else " ".join(HIDDEN.sub("", params.client_info.name[:_MAX_NAME]).split())
-    client = f"mcp:{name}" if name else "mcp"
+    client = _client_named("" if params is None else params.client_info.name[:_MAX_NAME])
     return local_user(client) if request is None else Principal(client=client)
+
+
+@lru_cache(maxsize=1_000)
+def _client_named(name: str) -> str:
+    """Return what a client is called that gives itself a name."""
+    shown = " ".join(HIDDEN.sub("", name).split())
+    return f"mcp:{shown}" if shown else "mcp"
 
 
 def reader_of(principal: Principal | None) -> Principal | None:
