@@ -1,6 +1,7 @@
 """What a call costs through each contender: how long it takes, what CPU it uses, how many fit in a second."""
 
 import gc
+import random
 import statistics
 import sys
 import time
@@ -13,6 +14,7 @@ from gateway_targets import Target
 from mcp import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
+SHUFFLE = random.Random(2026)  # noqa: S311 - no secret
 MODES: dict[str, Any] = {"handshake": "legacy", "stateless": "auto"}
 CROWDS = (1, 16, 64)
 PASSES, CALLS_IN_PASS = 3, 5
@@ -65,9 +67,9 @@ async def contest(
         clients = [await connect(stack, each.target, era) for each in found]
         pairs = list(zip(found, clients, strict=True))
         used = [each.target.cpu() for each in found]
-        for turn in range(rounds):
+        for _ in range(rounds):
             gc.collect()
-            await latency(pairs if turn % 2 else pairs[::-1], calls)
+            await latency(pairs, calls)
         for each, before in zip(found, used, strict=True):
             each.cpu = (each.target.cpu() - before) / (rounds * calls)
         for turn in range(PASSES):
@@ -99,11 +101,14 @@ async def connect(stack: AsyncExitStack, target: Target, era: str, *, warm: int 
 
 
 async def latency(pairs: list[tuple[Measured, Client]], calls: int) -> None:
-    """Make a round of calls one after another, each contender's in turn, so that they share the noise."""
+    """Make a round of calls one after another, each contender's in turn, so that they share the noise.
+
+    The order is another each time: a call is faster after one whose processes left more of use in the caches.
+    """
     for each, _ in pairs:
         each.waits.append([])
     for _ in range(calls):
-        for each, client in pairs:
+        for each, client in SHUFFLE.sample(pairs, len(pairs)):
             begun = time.perf_counter()
             result = await client.call_tool(each.target.tool, each.target.args)
             each.waits[-1].append(time.perf_counter() - begun)
