@@ -21,7 +21,7 @@ from toolcrib.gateway.http.asgi import (
 from toolcrib.gateway.http.connect import CONNECT
 from toolcrib.gateway.http.rules import AccessRules, toolset_of
 from toolcrib.gateway.identity.identities import METADATA, Refusal
-from toolcrib.gateway.identity.principals import KnownUser
+from toolcrib.gateway.identity.principals import known_user
 from toolcrib.gateway.limits import ByteBudget
 
 __all__ = ["Guard"]
@@ -86,7 +86,7 @@ class Guard:
             principal = await rules.identities.identify(headers.get(b"authorization"), toolset or "")
             scope["toolcrib.known"] = True
             if principal is not None:
-                scope["toolcrib.principal"], scope["user"] = principal, KnownUser(principal)
+                scope["toolcrib.principal"], scope["user"] = principal, known_user(principal)
                 scope["toolcrib.subject_token"] = rules.identities.subject_token(
                     principal, headers[b"authorization"]
                 )

@@ -84,9 +84,8 @@ class Identities:
             raise Refusal(401, "invalid_token" if header else "", _NOTHING_SENT, self._scopes)
         if self.token is not None and hmac.compare_digest(given.encode(errors="replace"), self.token):
             return None
-        named = self._named(given, toolset)
-        if named is not None:
-            return named
+        if self.named and (principal := self._named(given, toolset, self.named)) is not None:
+            return principal
         if self.auth is None or self.keys is None or given.count(".") != 2 or len(given) > _MAX_TOKEN:  # noqa: PLR2004 - of a JWT
             raise Refusal(401, "invalid_token", "the token is not known here", self._scopes)
         return await self._logged_in(given, toolset, self.auth, self.keys)
@@ -101,10 +100,10 @@ class Identities:
     def _scopes(self) -> tuple[str, ...]:
         return () if self.auth is None else self.auth.scopes
 
-    def _named(self, given: str, toolset: str) -> Principal | None:
+    def _named(self, given: str, toolset: str, tokens: Mapping[str, TokenSettings]) -> Principal | None:
         """Return the principal of a named token."""
         digest = hashlib.sha256(given.encode(errors="replace")).hexdigest()
-        for name, token in (self.named or {}).items():
+        for name, token in tokens.items():
             if not hmac.compare_digest(token.digest, digest):
                 continue
             if token.expires is not None and token.expires.timestamp() <= self.clock():
@@ -118,26 +117,18 @@ class Identities:
         return None
 
     async def _logged_in(self, given: str, toolset: str, auth: AuthSettings, keys: SigningKeys) -> Principal:
-        """Return the principal of a token that the issuer signed."""
-        claims = await self._checked(given, toolset, auth, keys)
-        principal = _principal(claims, auth)
+        """Return the principal of a token of the issuer, known for a while once checked, if the keys stay."""
+        mark = hashlib.sha256(f"{toolset}\n{given}".encode(errors="replace")).digest()
+        until, principal = keys.checked.get(mark, (0.0, None))
+        if principal is None or self.clock() >= until:
+            claims = await self._verified(given, toolset, auth, keys)
+            principal = _principal(claims, auth)
+            keys.checked[mark] = min(self.clock() + _TRUSTED, float(claims["exp"])), principal
+            if len(keys.checked) > _MAX_CHECKED:
+                keys.checked.popitem(last=False)
         if not principal.scopes.issuperset(auth.scopes):
             raise Refusal(403, "insufficient_scope", "the token lacks a scope", auth.scopes)
         return principal
-
-    async def _checked(
-        self, given: str, toolset: str, auth: AuthSettings, keys: SigningKeys
-    ) -> dict[str, Any]:
-        """Return the claims of a token; one checked a moment ago is known while the keys stay."""
-        mark = hashlib.sha256(f"{toolset}\n{given}".encode(errors="replace")).digest()
-        until, known = keys.checked.get(mark, (0.0, {}))
-        if self.clock() < until:
-            return known
-        claims = await self._verified(given, toolset, auth, keys)
-        keys.checked[mark] = min(self.clock() + _TRUSTED, float(claims["exp"])), claims
-        if len(keys.checked) > _MAX_CHECKED:
-            keys.checked.popitem(last=False)
-        return claims
 
     async def _verified(
         self, given: str, toolset: str, auth: AuthSettings, keys: SigningKeys

@@ -16,6 +16,7 @@ from anyio import to_thread
 
 from toolcrib.crib.config.gateway import AuthSettings, is_loopback
 from toolcrib.errors import ServerUnavailableError
+from toolcrib.execution import Principal
 from toolcrib.redaction import error_text
 
 __all__ = ["SigningKeys"]
@@ -52,8 +53,8 @@ class SigningKeys:
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at = self._tried_at = -float("inf")
         self._fetching = anyio.Lock()
-        self.checked: OrderedDict[bytes, tuple[float, dict[str, Any]]] = OrderedDict()
-        """The claims of tokens whose signatures these keys have, and until when they hold, by digest."""
+        self.checked: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        """Whom tokens name that these keys have signed, and until when they hold, by digest."""
 
     async def find(self, key_id: str | None) -> jwt.PyJWK | None:
         """Return a key by its id, or the only one where a token names none; None where it is not known.

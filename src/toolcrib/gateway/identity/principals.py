@@ -28,6 +28,7 @@ __all__ = [
     "authenticated_principal",
     "bind_cursor",
     "check_cursor",
+    "known_user",
     "principal_of",
     "reader_of",
     "request_of",
@@ -55,6 +56,12 @@ class KnownUser(AuthenticatedUser):
         )
         super().__init__(token)
         self.principal = principal
+
+
+@lru_cache(maxsize=1_000)
+def known_user(principal: Principal) -> KnownUser:
+    """Return a principal as the SDK knows it, the same while it comes often."""
+    return KnownUser(principal)
 
 
 def authenticated_principal() -> Principal | None:
