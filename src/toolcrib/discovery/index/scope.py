@@ -73,6 +73,8 @@ class Scope(Record):
 
     def may_admit(self, ref: str) -> bool:
         """Return whether a reference, as far as it says, can mean a tool of this scope."""
+        if self.spaces is None and not self.exclude:  # ids have spaces too
+            return True
         ref, is_one = _read(ref)
         if self.spaces is not None and namespace_of(ref) not in self.spaces:
             return False
