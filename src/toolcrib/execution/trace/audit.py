@@ -37,6 +37,7 @@ __all__ = ["Audit", "AuditRecord", "Redact", "args_of", "json_size", "json_text"
 
 _DEPTH = 32
 _HIDDEN = "(hidden)"
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase)|secret|token(?!s\b|_count|s_)|api[_-]?key|authorization|credential|private[_-]?key",
     re.IGNORECASE,
@@ -187,9 +188,7 @@ def canonical_text(value: Any) -> bytes | None:
     """Return a value as JSON in the one form that equal values share; None where it is not JSON."""
     try:
         measure(value)
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
-            errors="surrogatepass"
-        )
+        return _CANONICAL.encode(value).encode(errors="surrogatepass")
     except (ValidationError, ValueError, TypeError):
         return None
 
@@ -224,8 +223,7 @@ def _advice(sink: Any) -> str:
 
 
 def _utc(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _op(error: BaseException | None) -> Op | None:
