@@ -52,12 +52,13 @@ MEANING = """\
 One tool, `add`, on a server made with the MCP SDK. `direct` calls it over HTTP; the others call it through a
 gateway that reaches it over HTTP or stdio: ours with `expose = "all"` as the tool itself, and with
 `expose = "meta"` by `run_tool`. The client is that of the SDK, over HTTP.
-The contenders take turns call by call, and a ratio is the median of those of {rounds} rounds of {calls} calls
-each, to the direct calls of the same round, with the range of their middle half. A gateway to HTTP is two
-hops, and one to stdio spares the HTTP of the server, which is most of a direct call. CPU and memory are those
-of the gateway's own process, in the row `direct` those of the server. CPU is given for interleaved
-calls, with cold caches and background work between them, where the bar is {cpu_bar:g} ms for each of ours,
-and for calls back to back. Calls per second are limited by the one process that the clients are in.
+The contenders take turns call by call, in another order each time, and a ratio is the median of those of
+{rounds} rounds of {calls} calls each, to the direct calls of the same round, with the range of their
+middle half. A gateway to HTTP is two hops, and one to stdio spares the HTTP of the server, which is most of a
+direct call. CPU and memory are those of the gateway's own process, in the row `direct` those of the server.
+CPU is given for interleaved calls, with cold caches and background work between them, where the bar is
+{cpu_bar:g} ms for each of ours, and for calls back to back. Calls per second are limited by the one process
+that the clients are in.
 """
 GUARDS = """\
 The same gateway with the JWT of a login, {rules} rules of which the last allows the call, and an audit whose
