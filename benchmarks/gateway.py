@@ -52,7 +52,7 @@ MEANING = """\
 One tool, `add`, on a server made with the MCP SDK. `direct` calls it over HTTP; the others call it through a
 gateway that reaches it over HTTP or stdio: ours with `expose = "all"` as the tool itself, and with
 `expose = "meta"` by `run_tool`. The client is that of the SDK, over HTTP.
-The contenders take turns call by call, in another order each time, and a ratio is the median of those of
+The contenders take turns call by call, in random order, and a ratio is the median of those of
 {rounds} rounds of {calls} calls each, to the direct calls of the same round, with the range of their
 middle half. A gateway to HTTP is two hops, and one to stdio spares the HTTP of the server, which is most of a
 direct call. CPU and memory are those of the gateway's own process, in the row `direct` those of the server.

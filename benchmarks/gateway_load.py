@@ -14,7 +14,7 @@ from gateway_targets import Target
 from mcp import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
-SHUFFLE = random.Random(2026)  # noqa: S311 - no secret
+ORDER = random.Random(2026)  # noqa: S311 - no secret
 MODES: dict[str, Any] = {"handshake": "legacy", "stateless": "auto"}
 CROWDS = (1, 16, 64)
 PASSES, CALLS_IN_PASS = 3, 5
@@ -103,12 +103,12 @@ async def connect(stack: AsyncExitStack, target: Target, era: str, *, warm: int 
 async def latency(pairs: list[tuple[Measured, Client]], calls: int) -> None:
     """Make a round of calls one after another, each contender's in turn, so that they share the noise.
 
-    The order is another each time: a call is faster after one whose processes left more of use in the caches.
+    The order is random: a call is faster after one that leaves the caches warm for it.
     """
     for each, _ in pairs:
         each.waits.append([])
     for _ in range(calls):
-        for each, client in SHUFFLE.sample(pairs, len(pairs)):
+        for each, client in ORDER.sample(pairs, len(pairs)):
             begun = time.perf_counter()
             result = await client.call_tool(each.target.tool, each.target.args)
             each.waits[-1].append(time.perf_counter() - begun)

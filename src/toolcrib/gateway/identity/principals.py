@@ -23,7 +23,6 @@ from toolcrib.redaction import HIDDEN
 __all__ = [
     "PRINCIPAL",
     "Account",
-    "KnownUser",
     "account_of",
     "authenticated_principal",
     "bind_cursor",
@@ -60,7 +59,7 @@ class KnownUser(AuthenticatedUser):
 
 @lru_cache(maxsize=1_000)
 def known_user(principal: Principal) -> KnownUser:
-    """Return a principal as the SDK knows it, the same while it comes often."""
+    """Return a principal as the SDK knows one; those of the last thousand are kept."""
     return KnownUser(principal)
 
 
@@ -83,7 +82,7 @@ def principal_of(context: ServerRequestContext[Any, Any]) -> Principal:
 
 @lru_cache(maxsize=1_000)
 def _client_named(name: str) -> str:
-    """Return what a client is called that gives itself a name."""
+    """Return the client of a principal, by the name that it gives itself."""
     shown = " ".join(HIDDEN.sub("", name).split())
     return f"mcp:{shown}" if shown else "mcp"
 
