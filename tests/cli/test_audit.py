@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from toolcrib.execution.trace.chained import FIRST, chained_line
+
 
 @pytest.fixture
 def audited(toolcrib: Any, home: Path) -> tuple[str, ...]:  # noqa: ARG001 - so that the key is made there
@@ -71,3 +73,37 @@ def test_another_key_does_not_fit(toolcrib: Any, audited: Any) -> None:
 def test_a_configuration_without_an_audit_is_told(toolcrib: Any) -> None:
     made = toolcrib("audit", "verify", "--demo")
     assert (made.exit_code, "no [audit]" in made.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("forge", ["emptied", "invented", "signature dropped"])
+def test_verify_with_a_key_fails_on_lines_that_no_signature_proves(
+    toolcrib: Any, audited: Any, forge: str
+) -> None:
+    key = json.loads(toolcrib("audit", "key", "--json").stdout)["key"]
+    path = Path("audit.jsonl")
+    lines = path.read_text().splitlines()
+    forged = {"emptied": [], "invented": [], "signature dropped": lines[:-1]}[forge]
+    if forge == "invented":
+        previous = FIRST
+        for number in range(3):
+            line, previous = chained_line(f'{{"gen_ai.tool.name":"git:log{number}"}}', previous)
+            forged.append(line)
+    path.write_text("".join(f"{line}\n" for line in forged))
+    made = toolcrib("audit", "verify", "--key", key, *audited)
+    assert made.exit_code == 1, made.output
+    assert "no signature" in made.stderr.replace("\n", " ")
+    assert toolcrib("audit", "verify", "--no-key", *audited).exit_code == 0
+
+
+def test_verify_finds_lines_cut_off_the_end_by_the_digest_that_was_kept(toolcrib: Any, audited: Any) -> None:
+    head = json.loads(toolcrib("audit", "verify", "--json", *audited).stdout)["last"]
+    assert toolcrib("audit", "verify", "--head", head, *audited).exit_code == 0
+    path = Path("audit.jsonl")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    assert toolcrib("audit", "verify", *audited).exit_code == 0  # it ends with a right signature
+    made = toolcrib("audit", "verify", "--head", head, *audited)
+    assert (made.exit_code, head in made.stderr.replace("\n", "")) == (1, True)
+
+
+def test_verify_takes_a_key_or_none(toolcrib: Any, audited: Any) -> None:
+    assert toolcrib("audit", "verify", "--key", "A" * 43 + "=", "--no-key", *audited).exit_code == 2

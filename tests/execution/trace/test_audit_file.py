@@ -17,6 +17,7 @@ from waiting import PATIENCE, wait_until
 from toolcrib import Crib
 from toolcrib.errors import PolicyDeniedError, StoreError
 from toolcrib.execution.trace import AuditFile
+from toolcrib.execution.trace.chained import read_chain
 
 FULL = Path("/dev/full")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
@@ -185,3 +186,16 @@ def test_a_record_that_is_no_json_is_lost_even_where_records_are_required(tmp_pa
     audit.write(record("sound"))
     assert audit.flush(PATIENCE)
     assert (audit.status.lost, audit.status.fault) == (1, None)
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_subject_with_a_lone_surrogate_is_written_down(tmp_path: Path, required: bool) -> None:
+    audit = AuditFile(tmp_path / "audit.jsonl", required=required)
+    audit.write(record("before").model_copy(update={"subject": "Ann \ud800"}))
+    audit.write(record("after"))
+    assert audit.flush(PATIENCE)
+    assert audit.status.to_json() == {"lost": 0, "waiting": 0}
+    written = lines(tmp_path / "audit.jsonl")
+    assert [line.get("user.id") for line in written] == ["Ann \ud800", None]
+    with (tmp_path / "audit.jsonl").open(encoding="utf-8") as file:
+        assert read_chain(line.rstrip("\n") for line in file).problems == ()

@@ -81,13 +81,13 @@ def test_a_chain_that_was_made_anew_has_no_right_signature(written: Path, tmp_pa
     forged.checkpoint()
     check = verifier(public_key(written.parent / "key"))
     report = read_chain(lines_of(tmp_path / "forged.jsonl"), check)
-    assert [problem for _, problem in report.problems] == ["its signature is not that of this key"]
+    assert report.problems[0] == (11, "its signature is not that of this key")
     assert report.checkpoints == 0
 
 
-def test_lines_taken_from_the_end_leave_the_rest_unsigned(written: Path) -> None:
+def test_lines_taken_from_the_end_leave_the_rest_unproven(written: Path) -> None:
     report = read_chain(lines_of(written)[:-3], verifier(public_key(written.parent / "key")))
-    assert (report.problems, report.unsigned) == ((), 8)
+    assert (report.unsigned, [line for line, _ in report.problems]) == (8, [1])
 
 
 def test_lines_taken_from_the_end_while_it_is_written_show(tmp_path: Path) -> None:
@@ -320,17 +320,58 @@ def test_a_key_is_the_users_alone_and_a_wrong_one_is_told(tmp_path: Path) -> Non
         verifier("no key")
 
 
-def test_an_audit_whose_signatures_were_all_taken_out_is_not_intact(tmp_path: Path) -> None:
-    """Whoever has no key can still make a chain anew, without its checkpoints."""
-    forged, previous = [], FIRST
-    for number in range(2_001):
+def forged_chain(count: int, previous: str = FIRST) -> list[str]:
+    """Return lines with right digests, as anybody can make them who has no key."""
+    lines = []
+    for number in range(count):
         line, previous = chained_line(f'{{"gen_ai.tool.name":"git:log{number}"}}', previous)
-        forged.append(line)
+        lines.append(line)
+    return lines
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 2_001])
+def test_lines_without_any_signature_are_unproven(count: int, tmp_path: Path) -> None:
     check = verifier(public_key(_key(tmp_path)))
-    assert read_chain(forged[:2_000], check).problems == ()
-    assert read_chain(forged, check).problems == (
-        (2_001, "2,001 lines after line 0 have no valid signature"),
-    )
+    report = read_chain(forged_chain(count), check)
+    assert (report.unsigned, len(report.problems)) == (count, 1)
+    assert "no signature" in report.problems[0][1]
+
+
+def test_lines_after_the_last_signature_are_named_as_unproven(written: Path) -> None:
+    check = verifier(public_key(written.parent / "key"))
+    signed = lines_of(written)
+    forged = forged_chain(2, read_chain(signed).last)
+    report = read_chain([*signed, *forged], check)
+    assert [line for line, _ in report.problems] == [12]
+    assert "2 lines from here to the end are unproven" in report.problems[0][1]
+
+
+def test_a_dropped_signature_with_changed_lines_before_it_is_a_problem(written: Path) -> None:
+    check = verifier(public_key(written.parent / "key"))
+    kept = lines_of(written)[:5]
+    report = read_chain([*kept, *forged_chain(5, read_chain(kept).last)], check)
+    assert report.problems
+
+
+def test_the_digest_of_a_line_that_was_kept_elsewhere_proves_all_before_it(written: Path) -> None:
+    unsigned = lines_of(written)[:-1]
+    head = read_chain(unsigned).last
+    assert read_chain(unsigned, head=head).problems == ()
+    assert read_chain(unsigned, verifier(public_key(written.parent / "key")), head).problems == ()
+    assert "not here" in read_chain(unsigned[:-1], head=head).problems[0][1]
+    longer = [*unsigned, *forged_chain(1, head)]
+    assert [line for line, _ in read_chain(longer, head=head).problems] == [11]
+
+
+def test_an_audit_that_is_never_silent_is_signed_by_time(tmp_path: Path) -> None:
+    now = 0.0
+    path = tmp_path / "audit.jsonl"
+    lines = ChainedLines(path, sign=signer(tmp_path / "key"), clock=lambda: now)
+    for number in range(4):
+        lines.write(record(number))
+        now += 3.0
+    report = read_chain(lines_of(path), verifier(public_key(tmp_path / "key")))
+    assert (report.checkpoints, report.unsigned) == (1, 1)
 
 
 def _key(folder: Path) -> Path:

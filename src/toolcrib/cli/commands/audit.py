@@ -35,14 +35,25 @@ def audit() -> None:
 @click.option(
     "--key", metavar="TEXT", help="The public key, as `audit key` shows it; else that of this user."
 )
+@click.option(
+    "--no-key",
+    is_flag=True,
+    help="Check the digests alone, of an audit that is not signed (`audit.sign = false`).",
+)
+@click.option(
+    "--head",
+    metavar="DIGEST",
+    help="The digest `last` of an earlier `audit verify --json`: that line must be there.",
+)
 @common
 @click.pass_obj
-def verify(state: State, files: tuple[str, ...], key: str | None) -> None:
-    """Say whether the lines of an audit are as they were written.
+def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, head: str | None) -> None:  # noqa: FBT001 - an option of the command
+    """Check that the lines of an audit are as they were written.
 
     Where no FILE is given it is what `audit.path` names, and the rotated files beside it. Several are read
     as one, in their order: those that were rotated first, the newest last; lines that are missing before the
-    first are told. If anything is wrong the exit code is 1.
+    first are reported. With a key every line needs a signature after it, or is reported as unproven. If
+    anything is wrong the exit code is 1.
 
     Example: toolcrib audit verify
     """
@@ -50,11 +61,13 @@ def verify(state: State, files: tuple[str, ...], key: str | None) -> None:
     from toolcrib.execution.trace.signing import public_key, verifier  # noqa: PLC0415
     from toolcrib.places import audit_key  # noqa: PLC0415
 
+    if key is not None and no_key:
+        raise click.UsageError("--key and --no-key exclude each other")
     own = audit_key()
-    key = public_key(own) if key is None and own.exists() else key
-    report = read_chain(
-        _lines(_paths(state, files, with_rotated=True)), None if key is None else verifier(key)
-    )
+    if key is None and not no_key and own.exists():
+        key = public_key(own)
+    paths = _paths(state, files, with_rotated=True)
+    report = read_chain(_lines(paths), None if key is None else verifier(key), head)
     if state.json:
         problems = [{"line": line, "problem": problem} for line, problem in report.problems]
         facts = {"lines": report.lines, "checkpoints": report.checkpoints, "unsigned": report.unsigned}
@@ -65,7 +78,9 @@ def verify(state: State, files: tuple[str, ...], key: str | None) -> None:
             note(f"line {line}: {problem}")
         if report.first != FIRST:
             note(f"what was written before line 1 is not here; that ends with the digest {report.first}")
-        signed = f"{counted(report.checkpoints, 'signature')} right, {report.unsigned} lines after the last"
+        if key is not None and not report.checkpoints and report.problems:
+            note("for an audit that is not signed (audit.sign = false): --no-key")
+        signed = f"{counted(report.checkpoints, 'signature')} right, {report.unsigned} lines unproven"
         found = counted(len(report.problems), "problem") if report.problems else "all as they were written"
         show_text(
             f"{counted(report.lines, 'line')}: {found}; {signed if key else 'no key, no signature checked'}"

@@ -1,7 +1,12 @@
-"""Lines that each name the one before by its digest, so that none can be changed or taken out unseen.
+"""Hash-chained, signed, tamper-evident JSON Lines.
 
 A line ends with `"toolcrib.previous"`, the digest of the line before, and `"toolcrib.chain"`, the digest of
-that and of everything before these two. Now and then a line is a checkpoint: a signature of the chain so far.
+that and of everything before these two. Some lines are checkpoints: a signature of the digest of the line
+before, and so of the whole chain up to there.
+
+Digests alone prove nothing against somebody who can write the file: they can be computed anew. So with a
+key, or with the digest of a line that was kept elsewhere, each line after the last proof is a problem. A
+writer therefore signs every thousand lines, every few seconds, and when it falls silent.
 """
 
 import base64
@@ -12,13 +17,14 @@ import json
 import logging
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from toolcrib.execution.trace.files import JsonLines
+from toolcrib.execution.trace.files import JsonLines, serialize_record
 from toolcrib.model.record import Record
 
 __all__ = [
@@ -35,10 +41,9 @@ _LOG = logging.getLogger("toolcrib.audit")
 FIRST = "0" * 64
 """The digest that the first line names as the one before it."""
 _PREVIOUS, _CHAIN = '"toolcrib.previous":"', '"toolcrib.chain":"'
-_CHECKPOINT_EVERY = 1_000
-"""After how many lines there is a checkpoint."""
-_MOST_UNSIGNED = 2 * _CHECKPOINT_EVERY
-"""How many lines may follow the last signature of an audit that is signed: two processes may write it."""
+_CHECKPOINT_LINES = 1_000
+_CHECKPOINT_SECONDS = 5.0
+"""A line that comes when the last checkpoint is older than this is followed by one."""
 _STAMPS = f"{'[0-9]' * 8}T*Z"
 """The pattern of the times in the names of rotated files."""
 _TAIL = 1 << 16
@@ -69,7 +74,7 @@ class ChainReport:
     checkpoints: int
     """How many signatures are right."""
     unsigned: int
-    """How many lines come after the last right signature."""
+    """How many lines come after the last right signature, or after the head that was expected."""
     first: str
     """The digest that the first line names as the one before it."""
     last: str
@@ -108,35 +113,44 @@ class ChainedLines(JsonLines):
         StoreError: the file cannot be opened for appending.
     """
 
-    __slots__ = ("_count", "_last", "_max_bytes", "_path", "_seen", "_sign")
+    __slots__ = ("_clock", "_last", "_max_bytes", "_path", "_seen", "_sign", "_signed_at", "_unsigned")
 
     def __init__(
-        self, path: str | os.PathLike[str], *, sign: Sign | None = None, max_bytes: int | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sign: Sign | None = None,
+        max_bytes: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(path)
         self._path = Path(path).expanduser()
-        self._sign, self._max_bytes = sign, max_bytes
-        self._last, self._count = FIRST, 0
+        self._sign, self._max_bytes, self._clock = sign, max_bytes, clock
+        self._last = FIRST
+        self._unsigned, self._signed_at = 0, clock()
         self._seen: os.stat_result | None = None
         """The file as this left it; None where it is not known, or not a file that is kept."""
 
     def write(self, record: Record) -> None:
         """Write a record, as `JsonLines.write` does, and a checkpoint where it is time for one."""
-        body = _text(record)
+        body = serialize_record(record)
         with self._lock, _locked(self._path):
             self._catch_up()
             self._append(body)
-            self._count += 1
+            self._unsigned += 1
             size = 0 if self._seen is None else self._seen.st_size
             is_full = self._max_bytes is not None and size >= self._max_bytes
-            if self._sign is not None and (self._count >= _CHECKPOINT_EVERY or is_full):
+            is_due = (
+                self._unsigned >= _CHECKPOINT_LINES or self._clock() - self._signed_at >= _CHECKPOINT_SECONDS
+            )
+            if self._sign is not None and (is_due or is_full):
                 self._write_checkpoint(self._sign)
             if is_full:
                 self._path.rename(_rotated_name(self._path))
 
     def checkpoint(self) -> None:
         """Sign what is written, if something is and there is a key."""
-        if self._sign is None or not self._count:
+        if self._sign is None or not self._unsigned:
             return
         with self._lock, _locked(self._path):
             self._catch_up()
@@ -144,8 +158,8 @@ class ChainedLines(JsonLines):
 
     def _write_checkpoint(self, sign: Sign) -> None:
         signature = base64.b64encode(sign(self._last.encode())).decode()
-        self._append(_text(Checkpoint(time=_now(), signature=signature)))
-        self._count = 0
+        self._append(serialize_record(Checkpoint(time=_now(), signature=signature)))
+        self._unsigned, self._signed_at = 0, self._clock()
 
     def _append(self, body: str) -> None:
         line, digest = chained_line(body, self._last)
@@ -188,8 +202,11 @@ class ChainedLines(JsonLines):
         return False
 
 
-def read_chain(lines: Iterable[str], verify: Verify | None = None) -> ChainReport:
+def read_chain(lines: Iterable[str], verify: Verify | None = None, head: str | None = None) -> ChainReport:
     """Return whether lines are as they were written, one after another.
+
+    With `verify`, or `head`, the digest of a line that was kept elsewhere, each line must be proven: by a
+    signature after it, or by that digest.
 
     >>> one, first = chained_line('{"a":1}', FIRST)
     >>> two, _ = chained_line('{"b":2}', first)
@@ -200,7 +217,8 @@ def read_chain(lines: Iterable[str], verify: Verify | None = None) -> ChainRepor
     """
     problems: list[tuple[int, str]] = []
     first = last = ""
-    number = checkpoints = signed = 0
+    number = checkpoints = proven = 0
+    has_head = False
     for number, line in enumerate(lines, 1):
         found = _parse_line(line)
         if found is None:
@@ -215,13 +233,27 @@ def read_chain(lines: Iterable[str], verify: Verify | None = None) -> ChainRepor
         signature = _signature(body)
         if signature is not None and verify is not None:
             if verify(signature, previous.encode()):
-                checkpoints, signed = checkpoints + 1, number
+                checkpoints, proven = checkpoints + 1, number
             else:
                 problems.append((number, "its signature is not that of this key"))
+        if digest == head:
+            has_head, proven = True, number
         last = digest
-    if verify is not None and number - signed > _MOST_UNSIGNED:
-        problems.append((number, f"{number - signed:,} lines after line {signed} have no valid signature"))
-    return ChainReport(number, tuple(problems), checkpoints, number - signed, first or FIRST, last or FIRST)
+    if head is not None and not has_head:
+        problems.append(
+            (number, f"the line with the digest {head} is not here: lines were changed or taken away")
+        )
+    elif (verify is not None or head is not None) and (proven < number or not number):
+        problems.append((proven + 1, _unproven(number - proven)))
+    return ChainReport(number, tuple(problems), checkpoints, number - proven, first or FIRST, last or FIRST)
+
+
+def _unproven(count: int) -> str:
+    if not count:
+        return "there is no line, and so no signature; was the file emptied?"
+    lines = "1 line" if count == 1 else f"{count:,} lines"
+    again = f"verify again in {_CHECKPOINT_SECONDS:g} s if calls are being written"
+    return f"{lines} from here to the end are unproven: no signature of this key follows; {again}"
 
 
 def _signature(body: str) -> bytes | None:
@@ -234,10 +266,6 @@ def _signature(body: str) -> bytes | None:
         return base64.b64decode(record["signature"]) if is_checkpoint else None
     except ValueError:
         return b""
-
-
-def _text(record: Record) -> str:
-    return json.dumps(record.to_json(), ensure_ascii=False, separators=(",", ":"))
 
 
 def _now() -> str:

@@ -9,7 +9,7 @@ from typing import TextIO
 from toolcrib.errors import StoreError
 from toolcrib.model.record import Record
 
-__all__ = ["JsonLines"]
+__all__ = ["JsonLines", "serialize_record"]
 
 
 class JsonLines:
@@ -55,7 +55,7 @@ class JsonLines:
             ValueError: the stream is closed, or JSON cannot say it.
             TypeError: JSON cannot say it.
         """
-        line = json.dumps(record.to_json(), ensure_ascii=False, separators=(",", ":"))
+        line = serialize_record(record)
         with self._lock:
             self._write(f"{line}\n")
 
@@ -74,6 +74,21 @@ class JsonLines:
                 raise OSError("only a part of the line could be written")
         finally:
             os.close(file)
+
+
+def serialize_record(record: Record) -> str:
+    """Return a record as one line of JSON that can always be encoded as UTF-8.
+
+    Raises:
+        ValueError, TypeError: JSON cannot say it.
+    """
+    line = json.dumps(record.to_json(), ensure_ascii=False, separators=(",", ":"))
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        # A client's name may hold half of a surrogate pair, which UTF-8 does not have and a JSON escape does.
+        return json.dumps(record.to_json(), separators=(",", ":"))
+    return line
 
 
 def _opened(path: Path) -> int:
