@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contracts.run_store import RunStoreContract, begun
+from contracts.run_store import RunStoreContract, begun, first_lease, new_call
 
 from toolcrib.errors import StoreError
 from toolcrib.runs import MemoryRunStore, RunStore, SqliteRunStore
@@ -29,7 +29,7 @@ def test_a_file_is_shared_by_whoever_opens_it_and_is_for_its_owner_alone(tmp_pat
     path = tmp_path / "new" / "runs.db"
     one, other = SqliteRunStore(path), SqliteRunStore(path)
     one.begin(begun("a"))
-    other.intend("a", "0", b"one", b"state", 2.0)
+    other.intend(first_lease("a"), new_call("0", b"one", b"state", 2.0))
     run = one.get("a")
     assert run is not None
     assert run.state == b"state"
@@ -44,3 +44,36 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         SqliteRunStore(path)
     assert path.read_text(encoding="utf-8").startswith("these are my notes")
+
+
+WRONG_TYPES = {
+    "head": ("runs", "'text'"),
+    "began": ("runs", "'yesterday'"),
+    "changed": ("runs", "x'00'"),
+    "step": ("runs", "'many'"),
+    "fence": ("runs", "'first'"),
+    "status": ("runs", "1"),
+    "state": ("states", "'text'"),
+    "intent": ("calls", "12"),
+    "outcome": ("calls", "'text'"),
+}
+
+
+@pytest.mark.parametrize("column", WRONG_TYPES)
+def test_a_value_of_the_wrong_type_is_a_typed_error_and_leaves_other_runs_alone(
+    tmp_path: Path, column: str
+) -> None:
+    store = SqliteRunStore(tmp_path / "runs.db")
+    for name in ("a", "b"):
+        store.begin(begun(name))
+        store.intend(first_lease(name), new_call("0", b"one", b"state", 2.0))
+        store.answer(first_lease(name), "0", b"done")
+    table, value = WRONG_TYPES[column]
+    with store._batch() as connection:
+        named = "id" if table == "runs" else "run"
+        assert connection.execute(f"UPDATE {table} SET {column} = {value} WHERE {named} = 'a'").rowcount  # noqa: S608 - names of ours
+    with pytest.raises(StoreError, match="wrong type"):
+        store.get("a")
+    assert "b" in {run.id for run in store.runs()}
+    assert store.get("b") is not None
+    store.close()

@@ -3,6 +3,15 @@
 from toolcrib.runs.memory import MemoryRunStore
 from toolcrib.runs.records import RunRecord
 from toolcrib.runs.sqlite import SqliteRunStore
-from toolcrib.runs.store import RunStore, StoredCall, StoredRun
+from toolcrib.runs.store import Lease, NewCall, RunStore, StoredCall, StoredRun
 
-__all__ = ["MemoryRunStore", "RunRecord", "RunStore", "SqliteRunStore", "StoredCall", "StoredRun"]
+__all__ = [
+    "Lease",
+    "MemoryRunStore",
+    "NewCall",
+    "RunRecord",
+    "RunStore",
+    "SqliteRunStore",
+    "StoredCall",
+    "StoredRun",
+]

@@ -4,7 +4,7 @@ import asyncio  # noqa: TID251 - anyio calls nothing later
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from time import perf_counter, time
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from toolcrib.model.backend import AnyBackend, ToolBackend
 from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
 from toolcrib.runs.signing import Signer
-from toolcrib.runs.store import RunStore, StoredRun
+from toolcrib.runs.store import NewCall, RunStore, StoredRun
 
 __all__ = ["Answered", "RunJournal"]
 
@@ -61,16 +61,23 @@ class Answered:
 
 
 class _Begun(NamedTuple):
-    """A call that was begun, and whose answer is not known."""
+    """A call that was begun."""
 
     tool_id: str
     args: dict[str, Any]
+    place: int
+    """The place in the sequence of calls; one that is begun again keeps its place."""
 
 
 class RunJournal:
     """What is known of one run, and what it does from now on.
 
     The store is written in the event loop: it does not wait for the disk, and a thread takes longer.
+
+    Each write names the lease of this holder. So a holder that was taken for dead writes nothing
+    more, and makes no further call, since calls are written down before they are made. Each call has a
+    place in a sequence, whose length is signed with each call: one that was taken out of the store would
+    else be made again.
     """
 
     def __init__(self, store: RunStore, signer: Signer, run: StoredRun) -> None:
@@ -79,7 +86,7 @@ class RunJournal:
         Raises:
             SnapshotError: something of it was changed, or is not ours.
         """
-        self.run_id = run.id
+        self.run_id, self.lease = run.id, run.lease
         self._store, self._signer = store, signer
         self.state = None if run.state is None else signer.open(run.id, "state", run.state)
         """What a sandbox left to go on from; None at the beginning."""
@@ -88,17 +95,36 @@ class RunJournal:
         self._next: bytes | None = None
         self._answered: dict[str, Answered] = {}
         """The calls that may be asked for again: those of earlier parts of the run."""
-        self._begun: dict[str, _Begun] = {}
         self._done: set[str] = set()
         self._unwritten: dict[str, dict[str, Any]] = {}
         self._lost: SnapshotError | None = None
         self._timer: asyncio.TimerHandle | None = None
+        begun: dict[str, _Begun] = {}
         for key, call in run.calls.items():
             intent = self._opened(f"call:{key}", call.intent)
             self.changed = max(self.changed, intent["at"])
-            self._begun[key] = _Begun(intent["tool"], intent["args"])
-            if call.outcome is not None:
-                self._note(key, self._opened(f"answer:{key}", call.outcome))
+            begun[key] = _Begun(intent["tool"], intent["args"], intent["place"])
+        self._begun = dict(sorted(begun.items(), key=lambda item: item[1].place))
+        self._check_sequence(run.sequence)
+        for key in self._begun:
+            outcome = run.calls[key].outcome
+            if outcome is not None:
+                self._note(key, self._opened(f"answer:{key}", outcome))
+
+    @classmethod
+    def begin(cls, store: RunStore, signer: Signer, run: StoredRun) -> "RunJournal":
+        """Keep a new run, and return its journal."""
+        started = replace(run, sequence=signer.seal(run.id, "sequence", _json({"calls": 0})))
+        store.begin(started)
+        return cls(store, signer, started)
+
+    def _check_sequence(self, sealed: bytes | None) -> None:
+        """Refuse a run of which a call was taken out of the store."""
+        if sealed is None:
+            raise SnapshotError(self.run_id, "the sequence of its calls was taken out of the store")
+        count = self._opened("sequence", sealed)["calls"]
+        if [begun.place for begun in self._begun.values()] != list(range(count)):
+            raise SnapshotError(self.run_id, "calls were taken out of the store, or put into it")
 
     def answered(self) -> Iterator[Answered]:
         """Return the calls that were made before, in the order in which they were begun."""
@@ -141,13 +167,7 @@ class RunJournal:
             if (before.tool_id, before.args) != (tool_id, args):
                 raise SnapshotError(self.run_id, f"call {key} is another one than was recorded")
             return before.give()
-        now = time()
-        intent = self._sealed(f"call:{key}", _json({"tool": tool_id, "args": args, "at": now}))
-        state, self._next = self._next, None
-        sealed = None if state is None else self._sealed("state", state)
-        with self._written():
-            self._store.intend(self.run_id, key, intent, sealed, now, self._take_unwritten())
-        self._begun[key] = _Begun(tool_id, args)
+        self._intend(key, tool_id, args)
         started = perf_counter()
         try:
             result = await make()
@@ -157,10 +177,34 @@ class RunJournal:
         self._keep_soon(key, _result_json(result, perf_counter() - started))
         return result
 
+    def _intend(self, key: str, tool_id: str, args: dict[str, Any]) -> None:
+        """Write a call down before it is made, and with it the state and the answers that wait."""
+        now = time()
+        again = self._begun.get(key)
+        place = len(self._begun) if again is None else again.place
+        intent = _json({"tool": tool_id, "args": args, "at": now, "place": place})
+        state, self._next = self._next, None
+        call = NewCall(
+            key,
+            self._sealed(f"call:{key}", intent),
+            self._sealed("sequence", _json({"calls": max(len(self._begun), place + 1)})),
+            now,
+            None if state is None else self._sealed("state", state),
+        )
+        with self._written():
+            self._store.intend(self.lease, call, self._take_unwritten())
+        self._begun[key] = _Begun(tool_id, args, place)
+
     def end(self, status: str, result: Any) -> None:
-        """Keep what came of the run."""
+        """Keep what came of the run.
+
+        Raises:
+            SnapshotError: it cannot be written.
+        """
         self.flush()
-        self._store.end(self.run_id, status, self._sealed("result", _json(result)), self.step, time())
+        sealed = self._sealed("result", _json(result))
+        with self._written():
+            self._store.end(self.lease, status, sealed, self.step, time())
 
     def flush(self) -> None:
         """Write down the answers that have come.
@@ -195,7 +239,7 @@ class RunJournal:
 
     def _keep(self, key: str, outcome: dict[str, Any]) -> None:
         with self._written():
-            self._store.answer(self.run_id, key, self._sealed(f"answer:{key}", _json(outcome)))
+            self._store.answer(self.lease, key, self._sealed(f"answer:{key}", _json(outcome)))
         self._done.add(key)
 
     def _note(self, key: str, outcome: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from toolcrib.errors import (
     RunNotFoundError,
     RunStateError,
     SnapshotError,
+    StoreError,
 )
 from toolcrib.execution import Principal
 from toolcrib.runs.journal import RunJournal
@@ -66,8 +67,7 @@ class RunKeeper:
         head = {"kind": kind, "request": request, "owner": _owner(principal), "began": now}
         sealed = self._signer.seal(run_id, "head", json.dumps(head).encode())
         run = StoredRun(run_id, _owner(principal), sealed, now, now, holder=own_mark() or _UNKNOWN)
-        self._store.begin(run)
-        return RunJournal(self._store, self._signer, run)
+        return RunJournal.begin(self._store, self._signer, run)
 
     @contextmanager
     def held(self, journal: RunJournal) -> Iterator[None]:
@@ -77,28 +77,31 @@ class RunKeeper:
         finally:
             with suppress(SnapshotError):  # what cannot be written is uncertain
                 journal.flush()
-            self._store.hold(journal.run_id, own_mark() or _UNKNOWN, "")
+            self._store.hold(journal.lease, "")
 
     def runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
         """Return the runs of a principal, the latest first; what was changed is left out."""
         found = []
         for listed in self._store.runs(_owner(principal)):
-            run = (self._store.get(listed.id) or listed) if listed.status == OPEN else listed
+            run, step, uncertain = listed, listed.step, dict[str, str]()
             try:
+                if listed.status == OPEN:
+                    run = self._store.get(listed.id) or listed
+                    journal = RunJournal(self._store, self._signer, replace(run, state=None))
+                    step, uncertain = journal.step, journal.uncertain
                 head = self._head(run)
-                journal = RunJournal(self._store, self._signer, replace(run, state=None))
-            except SnapshotError:
+            except (SnapshotError, StoreError):
                 continue
             found.append(
                 RunRecord(
                     id=run.id,
                     kind=head["kind"],
                     state=_state(run),
-                    step=journal.step if run.status == OPEN else run.step,
+                    step=step,
                     began=run.began,
                     changed=run.changed,
                     principal=None if principal is None else str(principal),
-                    uncertain=journal.uncertain,
+                    uncertain=uncertain,
                 )
             )
         return tuple(found)
@@ -144,8 +147,12 @@ class RunKeeper:
             raise CallUncertainError(run_id, unsafe)
         for key, value in given.items():
             await check_answer(key, journal.uncertain[key], value)
-        if not self._store.hold(run_id, run.holder, own_mark() or _UNKNOWN):
-            raise RunStateError(run_id, "another process has just resumed it")
+        # Somebody may have gone on with the run since it was read, and even have let go of it again: then the
+        # lease is over, whoever holds the run by now.
+        lease = self._store.hold(run.lease, own_mark() or _UNKNOWN)
+        if lease is None:
+            raise RunStateError(run_id, "somebody else has resumed it meanwhile; look at it again")
+        journal.lease = lease
         for key, value in given.items():
             journal.settle(key, value)
         return ResumedRun(head["kind"], head["request"], journal)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import StoreError
-from toolcrib.runs.store import NOTHING, OPEN, StoredCall, StoredRun
+from toolcrib.runs.store import NOTHING, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
 
 __all__ = ["MemoryRunStore"]
 
@@ -27,50 +27,44 @@ class MemoryRunStore:
                 raise StoreError("memory", f"there is a run {run.id!r} already")
             self._runs[run.id] = run
 
-    def intend(
-        self,
-        run_id: str,
-        key: str,
-        intent: bytes,
-        state: bytes | None,
-        now: float,
-        outcomes: Mapping[str, bytes] = NOTHING,
-    ) -> None:
+    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
         """Keep what a call is to do, and what the run goes on from."""
         with self._lock:
-            run = self._open_run(run_id)
+            run = self._leased(lease)
             answered = {
                 each: StoredCall(run.calls[each].intent, outcome) for each, outcome in outcomes.items()
             }
-            calls = {**run.calls, **answered, key: StoredCall(intent)}
-            kept = run.state if state is None else state
-            self._runs[run_id] = replace(run, calls=calls, state=kept, changed=now)
+            calls = {**run.calls, **answered, call.key: StoredCall(call.intent)}
+            state = run.state if call.state is None else call.state
+            self._runs[run.id] = replace(
+                run, calls=calls, state=state, sequence=call.sequence, changed=call.at
+            )
 
-    def answer(self, run_id: str, key: str, outcome: bytes) -> None:
+    def answer(self, lease: Lease, key: str, outcome: bytes) -> None:
         """Keep what came of a call."""
         with self._lock:
-            run = self._open_run(run_id)
+            run = self._leased(lease)
             if key not in run.calls:
-                raise StoreError("memory", f"run {run_id!r} has no call {key!r}")
+                raise StoreError("memory", f"run {run.id!r} has no call {key!r}")
             calls = {**run.calls, key: StoredCall(run.calls[key].intent, outcome)}
-            self._runs[run_id] = replace(run, calls=calls)
+            self._runs[run.id] = replace(run, calls=calls)
 
-    def end(self, run_id: str, status: str, result: bytes, step: int, now: float) -> None:
+    def end(self, lease: Lease, status: str, result: bytes, step: int, now: float) -> None:
         """Keep what came of a run, and forget the rest."""
         with self._lock:
-            run = self._open_run(run_id)
-            ended: dict[str, Any] = {"status": status, "result": result, "state": None, "calls": {}}
-            self._runs[run_id] = replace(run, **ended, step=step, holder="", changed=now)
+            run = self._leased(lease)
+            gone: dict[str, Any] = {"state": None, "sequence": None, "calls": {}, "holder": ""}
+            self._runs[run.id] = replace(run, **gone, status=status, result=result, step=step, changed=now)
 
-    def hold(self, run_id: str, before: str, holder: str) -> bool:
-        """Make somebody the holder of a run, if `before` still is."""
+    def hold(self, lease: Lease, holder: str) -> Lease | None:
+        """Make somebody the holder of a run, if the lease is not over."""
         with self._lock:
             self._check_open()
-            run = self._runs.get(run_id)
-            if run is None or run.status != OPEN or run.holder != before:
-                return False
-            self._runs[run_id] = replace(run, holder=holder)
-            return True
+            run = self._runs.get(lease.run_id)
+            if run is None or run.status != OPEN or run.fence != lease.fence:
+                return None
+            self._runs[run.id] = replace(run, holder=holder, fence=run.fence + 1)
+            return self._runs[run.id].lease
 
     def get(self, run_id: str) -> StoredRun | None:
         """Return a run."""
@@ -84,7 +78,7 @@ class MemoryRunStore:
             self._check_open()
             found = [run for run in self._runs.values() if owner is None or run.owner == owner]
         latest = sorted(found, key=lambda run: (run.began, run.id), reverse=True)
-        return [replace(run, state=None, result=None, calls={}) for run in latest]
+        return [replace(run, state=None, result=None, sequence=None, calls={}) for run in latest]
 
     def delete(self, run_ids: Collection[str]) -> None:
         """Forget runs."""
@@ -101,9 +95,9 @@ class MemoryRunStore:
         if self._closed:
             raise StoreError("memory", "it is closed; open it again")
 
-    def _open_run(self, run_id: str) -> StoredRun:
+    def _leased(self, lease: Lease) -> StoredRun:
         self._check_open()
-        run = self._runs.get(run_id)
-        if run is None or run.status != OPEN:
-            raise StoreError("memory", f"there is no open run {run_id!r}")
+        run = self._runs.get(lease.run_id)
+        if run is None or run.status != OPEN or run.fence != lease.fence:
+            raise lease_error("memory", lease, run)
         return run

@@ -37,6 +37,8 @@ class Signer:
         Raises:
             SnapshotError: it was not sealed as this part of this run with this key.
         """
+        if not isinstance(sealed, bytes):  # a store may hold anything
+            raise SnapshotError(run_id, f"its {part} is a {type(sealed).__name__}, not bytes")
         payload = sealed[_SIZE:]
         if not hmac.compare_digest(sealed[:_SIZE], self._mac(run_id, part, payload)):
             raise SnapshotError(run_id, "it was changed, or signed with another key or for another run")

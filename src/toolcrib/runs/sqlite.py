@@ -12,7 +12,7 @@ from typing import Any
 from toolcrib.discovery.store.connection import CLOSED, connect, explained, transaction
 from toolcrib.discovery.store.sqlite import prepare
 from toolcrib.errors import StoreError
-from toolcrib.runs.store import NOTHING, OPEN, StoredCall, StoredRun
+from toolcrib.runs.store import NOTHING, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
 
 __all__ = ["SqliteRunStore"]
 
@@ -45,30 +45,34 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         ) WITHOUT ROWID
         """,
     ),
+    ("ALTER TABLE runs ADD COLUMN fence INTEGER NOT NULL DEFAULT 1",),
 )
 """What leads from each version to the next; a step is never changed once it was released."""
 _LOG_PAGES = 4000
 """After how many pages the log is copied into the file, which waits for the disk: seldom, within a call."""
-_BEGIN = "INSERT INTO runs (id, owner, head, began, changed, status, holder) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_GET = (
+_SEQUENCE = ""
+"""The key of the row beside the calls of a run that holds their sequence: a call then writes one page."""
+_BEGIN = (
+    "INSERT INTO runs (id, owner, head, began, changed, status, holder, fence)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_RUN = (
     "SELECT id, owner, head, began,"
     " max(changed, coalesce((SELECT max(calls.began) FROM calls WHERE run = id), 0)),"
-    " status, holder, step, (SELECT state FROM states WHERE run = id), result FROM runs WHERE id = ?"
+    " status, holder, fence, step"
 )
-_LIST = (
-    "SELECT id, owner, head, began,"
-    " max(changed, coalesce((SELECT max(calls.began) FROM calls WHERE run = id), 0)),"
-    " status, holder, step FROM runs"
-    " WHERE ? IS NULL OR owner = ? ORDER BY began DESC, id DESC"
-)
+_GET = f"{_RUN}, (SELECT state FROM states WHERE run = id), result FROM runs WHERE id = ?"  # noqa: S608 - constant
+_LIST = f"{_RUN} FROM runs WHERE ? IS NULL OR owner = ? ORDER BY began DESC, id DESC"
+_LEASED = "EXISTS (SELECT 1 FROM runs WHERE id = ? AND fence = ? AND status = 'open')"
 _INTEND = (
     "INSERT INTO calls (run, key, began, intent)"
-    " SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM runs WHERE id = ? AND status = 'open')"
+    f" SELECT ?, ?, ?, ? WHERE {_LEASED} UNION ALL SELECT ?, ?, ?, ? WHERE {_LEASED}"
     " ON CONFLICT (run, key) DO UPDATE SET began = excluded.began, intent = excluded.intent, outcome = NULL"
 )
-_ANSWER = "UPDATE calls SET outcome = ? WHERE run = ? AND key = ?"
+_ANSWER = f"UPDATE calls SET outcome = ? WHERE run = ? AND key = ? AND {_LEASED}"  # noqa: S608 - constant
 _END = (
-    "UPDATE runs SET status = ?, holder = '', result = ?, step = ?, changed = ? WHERE id = ? AND status = ?"
+    "UPDATE runs SET status = ?, holder = '', result = ?, step = ?, changed = ?"
+    " WHERE id = ? AND fence = ? AND status = 'open'"
 )
 _SUSPEND = (
     "INSERT INTO states (run, state) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET state = excluded.state"
@@ -105,62 +109,75 @@ class SqliteRunStore:
 
     def begin(self, run: StoredRun) -> None:
         """Keep a new run."""
-        row = (run.id, run.owner, run.head, run.began, run.changed, run.status, run.holder)
+        row = (run.id, run.owner, run.head, run.began, run.changed, run.status, run.holder, run.fence)
         with self._batch() as connection:
             connection.execute(_BEGIN, row)
+            sequence = (run.id, _SEQUENCE, run.began, run.sequence or b"")
+            connection.execute("INSERT INTO calls (run, key, began, intent) VALUES (?, ?, ?, ?)", sequence)
 
-    def intend(
-        self,
-        run_id: str,
-        key: str,
-        intent: bytes,
-        state: bytes | None,
-        now: float,
-        outcomes: Mapping[str, bytes] = NOTHING,
-    ) -> None:
+    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
         """Keep what a call is to do, and what the run goes on from."""
-        row = (run_id, key, now, intent, run_id)
-        if state is None and not outcomes:
-            self._write_one(_INTEND, row, f"there is no open run {run_id!r}")
+        place = (lease.run_id, lease.fence)
+        intent = (lease.run_id, call.key, call.at, call.intent, *place)
+        row = (*intent, lease.run_id, _SEQUENCE, call.at, call.sequence, *place)
+        if call.state is None and not outcomes:
+            if not self._write_one(_INTEND, row):
+                raise self._lease_error(lease)
             return
         with self._batch() as connection:
-            if connection.execute(_INTEND, row).rowcount != 1:
-                raise StoreError(str(self._path), f"there is no open run {run_id!r}")
-            for each, outcome in outcomes.items():
-                connection.execute(_ANSWER, (outcome, run_id, each))
-            if state is not None:
-                connection.execute(_SUSPEND, (run_id, state))
+            is_leased = connection.execute(_INTEND, row).rowcount > 0
+            for each, outcome in outcomes.items() if is_leased else ():
+                connection.execute(_ANSWER, (outcome, lease.run_id, each, *place))
+            if is_leased and call.state is not None:
+                connection.execute(_SUSPEND, (lease.run_id, call.state))
+        if not is_leased:
+            raise self._lease_error(lease)
 
-    def answer(self, run_id: str, key: str, outcome: bytes) -> None:
+    def answer(self, lease: Lease, key: str, outcome: bytes) -> None:
         """Keep what came of a call."""
-        self._write_one(
-            _ANSWER, (outcome, run_id, key), f"there is no open run {run_id!r} with a call {key!r}"
-        )
+        if not self._write_one(_ANSWER, (outcome, lease.run_id, key, lease.run_id, lease.fence)):
+            raise self._lease_error(lease, key)
 
-    def end(self, run_id: str, status: str, result: bytes, step: int, now: float) -> None:
+    def end(self, lease: Lease, status: str, result: bytes, step: int, now: float) -> None:
         """Keep what came of a run, and forget the rest."""
         with self._batch() as connection:
-            if connection.execute(_END, (status, result, step, now, run_id, OPEN)).rowcount != 1:
-                raise StoreError(str(self._path), f"there is no open run {run_id!r}")
-            connection.execute("DELETE FROM calls WHERE run = ?", (run_id,))
-            connection.execute("DELETE FROM states WHERE run = ?", (run_id,))
+            row = (status, result, step, now, lease.run_id, lease.fence)
+            has_ended = connection.execute(_END, row).rowcount == 1
+            if has_ended:
+                connection.execute("DELETE FROM calls WHERE run = ?", (lease.run_id,))
+                connection.execute("DELETE FROM states WHERE run = ?", (lease.run_id,))
+        if not has_ended:
+            raise self._lease_error(lease)
 
-    def hold(self, run_id: str, before: str, holder: str) -> bool:
-        """Make somebody the holder of a run, if `before` still is."""
-        sql = "UPDATE runs SET holder = ? WHERE id = ? AND holder = ? AND status = ?"
+    def hold(self, lease: Lease, holder: str) -> Lease | None:
+        """Make somebody the holder of a run, if the lease is not over."""
+        sql = "UPDATE runs SET holder = ?, fence = fence + 1 WHERE id = ? AND fence = ? AND status = 'open'"
         with self._batch() as connection:
-            return connection.execute(sql, (holder, run_id, before, OPEN)).rowcount == 1
+            is_held = connection.execute(sql, (holder, lease.run_id, lease.fence)).rowcount == 1
+        return Lease(lease.run_id, lease.fence + 1) if is_held else None
 
     def get(self, run_id: str) -> StoredRun | None:
         """Return a run, with all that is kept of it."""
         with self._batch() as connection:
             row = connection.execute(_GET, (run_id,)).fetchone()
-            return None if row is None else replace(StoredRun(*row), calls=_calls(connection, run_id))
+            sql = "SELECT key, intent, outcome FROM calls WHERE run = ?"
+            calls = {
+                key: StoredCall(intent, outcome)
+                for key, intent, outcome in connection.execute(sql, (run_id,))
+            }
+        if row is None:
+            return None
+        sequence = calls.pop(_SEQUENCE, None)
+        run = replace(StoredRun(*row), sequence=None if sequence is None else sequence.intent, calls=calls)
+        if wrong := _find_wrong_type(run):
+            raise StoreError(str(self._path), f"run {run_id!r} has a value of the wrong type: {wrong}")
+        return run
 
     def runs(self, owner: str | None = None) -> Collection[StoredRun]:
-        """Return the runs of an owner, or of all, the latest first."""
+        """Return the runs of an owner, or of all, the latest first, as far as they can be read."""
         with self._batch() as connection:
-            return [StoredRun(*row) for row in connection.execute(_LIST, (owner, owner))]
+            runs = [StoredRun(*row) for row in connection.execute(_LIST, (owner, owner))]
+        return [run for run in runs if not _find_wrong_type(run)]
 
     def delete(self, run_ids: Collection[str]) -> None:
         """Forget runs."""
@@ -186,20 +203,45 @@ class SqliteRunStore:
             with transaction(self._connection) as connection:
                 yield connection
 
-    def _write_one(self, sql: str, values: tuple[Any, ...], otherwise: str) -> None:
-        """Write by one statement, which is a batch of its own and the quickest."""
+    def _write_one(self, sql: str, values: tuple[Any, ...]) -> bool:
+        """Write by one statement, which is a batch of its own and the quickest; return whether it did."""
         with self._lock:
             if self._closed:
                 raise StoreError(str(self._path), CLOSED)
             try:
-                written = self._connection.execute(sql, values).rowcount
+                return self._connection.execute(sql, values).rowcount > 0
             except sqlite3.Error:
                 with explained(self._path, self._timeout):
                     raise
-        if written != 1:
-            raise StoreError(str(self._path), otherwise)
+
+    def _lease_error(self, lease: Lease, key: str | None = None) -> StoreError:
+        """Return why nothing was written: the lease is over, or there is no such call."""
+        run = self.get(lease.run_id)
+        if run is not None and run.lease == lease and run.status == OPEN and key is not None:
+            return StoreError(str(self._path), f"run {lease.run_id!r} has no call {key!r}")
+        return lease_error(str(self._path), lease, run)
 
 
-def _calls(connection: sqlite3.Connection, run_id: str) -> dict[str, StoredCall]:
-    sql = "SELECT key, intent, outcome FROM calls WHERE run = ? ORDER BY began"
-    return {key: StoredCall(intent, outcome) for key, intent, outcome in connection.execute(sql, (run_id,))}
+_TYPES: dict[str, Any] = {
+    "head": bytes,
+    "began": float,
+    "changed": float,
+    "status": str,
+    "holder": str,
+    "fence": int,
+    "step": int,
+    "result": bytes | None,
+    "state": bytes | None,
+    "sequence": bytes | None,
+}
+"""SQLite keeps a value of any type in a column, so whoever can write the file can put anything there."""
+
+
+def _find_wrong_type(run: StoredRun) -> str:
+    """Return the name of the first column with a value that a run cannot have; empty where there is none."""
+    values: list[tuple[str, Any, Any]] = [(name, getattr(run, name), kind) for name, kind in _TYPES.items()]
+    for call in run.calls.values():
+        values += [("intent", call.intent, bytes), ("outcome", call.outcome, bytes | None)]
+    wrong = [name for name, value, kind in values if not isinstance(value, kind)]
+    wrong += [] if run.status in {OPEN, "done", "failed"} else ["status"]
+    return wrong[0] if wrong else ""

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
-__all__ = ["NOTHING", "OPEN", "RunStore", "StoredCall", "StoredRun"]
+from toolcrib.errors import StoreError
+
+__all__ = ["NOTHING", "OPEN", "Lease", "NewCall", "RunStore", "StoredCall", "StoredRun", "lease_error"]
 
 OPEN = "open"
 """The status of a run that has not ended; the others are `done` and `failed`."""
@@ -26,6 +28,32 @@ class StoredCall:
 
 
 @dataclass(frozen=True, slots=True)
+class NewCall:
+    """A call as it is written down before it is made."""
+
+    key: str
+    """The key of the call, which is not empty."""
+    intent: bytes
+    """What is to be done."""
+    sequence: bytes
+    """The sequence of all calls of the run up to this one."""
+    at: float
+    """When, in seconds since the epoch."""
+    state: bytes | None = None
+    """What the run goes on from; None where that is as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write a run, which ends when somebody else takes the run over or it is let go."""
+
+    run_id: str
+    """The id of the run."""
+    fence: int
+    """The fencing number: larger with each change of the holder, and never used again."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredRun:
     """A run as it is kept: bytes that the store hands back as they came."""
 
@@ -43,14 +71,23 @@ class StoredRun:
     """`open`, `done` or `failed`."""
     holder: str = ""
     """The mark of the process that runs it; empty where none does."""
+    fence: int = 1
+    """The fencing number of whoever may write it."""
     step: int = 0
     """After how many calls it ended, once it has."""
     state: bytes | None = None
     """What it goes on from."""
     result: bytes | None = None
     """What came of it, once it has ended."""
+    sequence: bytes | None = None
+    """The sequence of its calls, as the last of them gave it."""
     calls: Mapping[str, StoredCall] = field(default_factory=dict)
-    """Its calls by key, in the order in which they were begun."""
+    """Its calls by key."""
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of whoever held the run when it was read."""
+        return Lease(self.id, self.fence)
 
 
 @runtime_checkable
@@ -59,39 +96,32 @@ class RunStore(Protocol):
 
     Every method may be called from any thread. What a method wrote has been written when it returns, all of
     it or nothing, and outlives the death of the process. To write of a run that is not there, or not open any
-    more, is a `StoreError`, and so is everything else that goes wrong.
+    more, or with a lease that is over, is a `StoreError`; so is everything else that goes wrong, such as a
+    value of the wrong type in the store.
     """
 
     def begin(self, run: StoredRun) -> None:
         """Keep a new run, which has no calls yet."""
         ...
 
-    def intend(
-        self,
-        run_id: str,
-        key: str,
-        intent: bytes,
-        state: bytes | None,
-        now: float,
-        outcomes: Mapping[str, bytes] = NOTHING,
-    ) -> None:
-        """Keep what a call is to do, and with it what the run goes on from, unless that is None.
+    def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
+        """Keep what a call is to do.
 
         The outcomes are those of earlier calls, by key, which are kept with it. A call that is there already
         begins again: its outcome is forgotten.
         """
         ...
 
-    def answer(self, run_id: str, key: str, outcome: bytes) -> None:
+    def answer(self, lease: Lease, key: str, outcome: bytes) -> None:
         """Keep what came of a call."""
         ...
 
-    def end(self, run_id: str, status: str, result: bytes, step: int, now: float) -> None:
+    def end(self, lease: Lease, status: str, result: bytes, step: int, now: float) -> None:
         """Keep what came of a run after so many calls; forget these and what it would go on from."""
         ...
 
-    def hold(self, run_id: str, before: str, holder: str) -> bool:
-        """Make somebody the holder of a run, if `before` still is; return whether that was so."""
+    def hold(self, lease: Lease, holder: str) -> Lease | None:
+        """Make somebody, or nobody, the holder of a run; None if the lease is over or the run has ended."""
         ...
 
     def get(self, run_id: str) -> StoredRun | None:
@@ -99,7 +129,10 @@ class RunStore(Protocol):
         ...
 
     def runs(self, owner: str | None = None) -> Collection[StoredRun]:
-        """Return the runs of an owner, or of all, the latest first; without calls, `state` and `result`."""
+        """Return the runs of an owner, or of all, the latest first, as far as they can be read.
+
+        They are without `calls`, `sequence`, `state` and `result`.
+        """
         ...
 
     def delete(self, run_ids: Collection[str]) -> None:
@@ -109,3 +142,10 @@ class RunStore(Protocol):
     def close(self) -> None:
         """Let go of what the store holds; a second time does nothing."""
         ...
+
+
+def lease_error(where: str, lease: Lease, run: StoredRun | None) -> StoreError:
+    """Return why a lease does not let a run be written."""
+    if run is None or run.status != OPEN:
+        return StoreError(where, f"there is no open run {lease.run_id!r}")
+    return StoreError(where, f"run {lease.run_id!r}: somebody else has taken it over")

@@ -1,0 +1,88 @@
+"""Several resumers of one run: one of them goes on, and none repeats what another has done."""
+
+from typing import Any
+
+import pytest
+
+from toolcrib.errors import RunStateError, SnapshotError
+from toolcrib.runs import MemoryRunStore, SqliteRunStore
+from toolcrib.runs.journal import RunJournal
+from toolcrib.runs.keeper import RunKeeper
+from toolcrib.runs.signing import Signer
+
+pytestmark = pytest.mark.anyio
+SIGNER = Signer(b"0123456789abcdef0123456789abcdef")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
+    return MemoryRunStore() if request.param == "memory" else SqliteRunStore(tmp_path / "runs.db")
+
+
+@pytest.fixture
+def keeper(store: Any) -> RunKeeper:
+    return RunKeeper(store, SIGNER, max_age=3600.0, max_runs=10)
+
+
+async def suspend_after_an_uncertain_call(keeper: RunKeeper) -> str:
+    """Return a run whose only call was begun, and whose answer is not known."""
+    journal = keeper.begin("code", {}, None)
+
+    async def lose_the_answer() -> Any:
+        raise KeyboardInterrupt
+
+    with keeper.held(journal), pytest.raises(KeyboardInterrupt):
+        await journal.call("0", "desk:look", {}, lose_the_answer)
+    return journal.run_id
+
+
+async def accept_any_answer(*_: Any) -> None:
+    return None
+
+
+async def resume(keeper: RunKeeper, run_id: str, is_repeatable: Any) -> RunJournal:
+    found = await keeper.resume(run_id, None, is_repeatable=is_repeatable, check_answer=accept_any_answer)
+    assert found.journal is not None
+    return found.journal
+
+
+async def repeat(tool_id: str) -> bool:  # noqa: ARG001 - a hook of `resume`
+    return True
+
+
+async def test_a_resumer_that_read_the_run_before_another_went_on_is_refused(keeper: RunKeeper) -> None:
+    run_id = await suspend_after_an_uncertain_call(keeper)
+    made: list[str] = []
+
+    async def make() -> int:
+        made.append("first resumer")
+        return 1
+
+    async def go_on_meanwhile(tool_id: str) -> bool:  # noqa: ARG001 - a hook of `resume`
+        journal = await resume(keeper, run_id, repeat)
+        with keeper.held(journal):  # which lets go of the run, as a cancelled one does
+            for key in ("0", "1"):
+                await journal.call(key, "desk:look", {}, make)
+        return True
+
+    with pytest.raises(RunStateError, match="resumed it"):
+        await resume(keeper, run_id, go_on_meanwhile)
+    assert made == ["first resumer"] * 2
+
+
+async def test_a_holder_that_was_taken_for_dead_makes_no_further_call(store: Any, keeper: RunKeeper) -> None:
+    journal = keeper.begin("code", {}, None)
+    made: list[str] = []
+
+    async def make() -> int:
+        made.append("call")
+        return 1
+
+    await journal.call("0", "desk:send", {}, make)
+    journal.flush()
+    assert store.hold(journal.lease, "another process") is not None
+    with pytest.raises(SnapshotError, match="taken it over"):
+        await journal.call("1", "desk:send", {}, make)
+    assert made == ["call"]
+    with pytest.raises(SnapshotError, match="taken it over"):
+        journal.end("done", 1)
