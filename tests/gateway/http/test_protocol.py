@@ -1,5 +1,8 @@
 """Bytes as they may come and go: in any pieces, too many, too slowly, or never taken."""
 
+import asyncio  # noqa: TID251 - the handler of errors is its
+import errno
+import hashlib
 import json
 import re
 import resource
@@ -243,11 +246,19 @@ async def test_a_client_that_takes_its_time_is_not() -> None:
     assert heard.endswith(b"}")
 
 
+async def known_connection(client: httpx.AsyncClient) -> SocketStream:
+    """Return a connection on which a request was answered."""
+    stream = await connected(client)
+    await stream.send(HEALTH)
+    await stream.receive()
+    return stream
+
+
 async def test_connections_beyond_the_limit_are_told_or_cut_off() -> None:
     async with site(sessions=1) as client:
         async with AsyncExitStack() as idle:
-            for _ in range(205):
-                await idle.enter_async_context(await connected(client))
+            for _ in range(202):
+                await idle.enter_async_context(await known_connection(client))
             told = await asked_alone(client)
             for _ in range(70):
                 await idle.enter_async_context(await connected(client))
@@ -259,6 +270,50 @@ async def test_connections_beyond_the_limit_are_told_or_cut_off() -> None:
 
         await until(is_served)
     assert statuses(told) == [503]
+
+
+@pytest.mark.parametrize("said", [b"", HEALTH[:20]], ids=["nothing", "half a header"])
+async def test_connections_that_say_nothing_keep_nobody_out(said: bytes) -> None:
+    async with site(sessions=1) as client, AsyncExitStack() as idle:
+        known = await idle.enter_async_context(await known_connection(client))
+        silent = []
+        for _ in range(300):
+            silent.append(await idle.enter_async_context(await connected(client)))
+            await silent[-1].send(said)
+        assert statuses(await asked_alone(client)) == [200]
+        assert await everything(silent[0]) == b"", "the oldest is closed"
+        await known.send(LAST)
+        assert statuses(await everything(known)) == [200]
+
+
+async def test_a_token_makes_a_connection_known_and_a_wrong_one_does_not() -> None:
+    tokens = {"ann": {"hash": f"sha256:{hashlib.sha256(b'secret').hexdigest()}"}}
+    async with site(tokens=tokens, sessions=1) as client, AsyncExitStack() as idle:
+        for token in (b"secret", b"wrong"):
+            stream = await idle.enter_async_context(await connected(client))
+            await stream.send(HEALTH[:-2] + b"Authorization: Bearer " + token + b"\r\n\r\n")
+            assert statuses(await stream.receive()) == [200]
+            for _ in range(150):
+                await idle.enter_async_context(await connected(client))
+            await client.get("/health")
+            with suppress(anyio.BrokenResourceError):
+                await stream.send(LAST)
+            assert statuses(await everything(stream)) == ([200] if token == b"secret" else [])
+
+
+async def test_connections_that_cannot_be_accepted_are_logged_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with site() as client:
+        await client.get("/health")
+        loop = asyncio.get_running_loop()
+        error = OSError(errno.EMFILE, "Too many open files")
+        for _ in range(100):
+            loop.call_exception_handler(
+                {"message": "socket.accept() out of system resource", "exception": error}
+            )
+    assert [(each.name, each.exc_info) for each in caplog.records] == [("toolcrib.gateway", None)]
+    assert "Too many open files; raise the limit" in caplog.text
 
 
 async def asked_alone(client: httpx.AsyncClient) -> bytes:
@@ -279,10 +334,12 @@ def test_there_are_fewer_connections_than_descriptors() -> None:
         with ExitStack() as idle:
             for _ in range(200):
                 idle.enter_context(socket.create_connection(("127.0.0.1", url.port or 0)))
-            with socket.create_connection(("127.0.0.1", url.port or 0)) as one, suppress(OSError):
-                assert one.recv(1) == b""
+            with socket.create_connection(("127.0.0.1", url.port or 0)) as one:
+                one.sendall(LAST)
+                answer = one.recv(100)
         child.terminate()
         _, errors = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0
+    assert statuses(answer) == [200]
     assert b"accept" not in errors
     assert b"Traceback" not in errors

@@ -149,7 +149,7 @@ class GatewaySettings(Section):
     request_bytes: Annotated[int, Field(ge=1024)] = 4 * 2**20
     """How large a request over HTTP may be."""
     request_timeout: Seconds = 30.0
-    """For how many seconds a client may take to send one, or take nothing of what it is sent."""
+    """Seconds that a client may take to send one, or take nothing of what it is sent; headers have 10."""
     sessions: Count = 1000
     """How many sessions of clients of the older protocol may be open at once."""
     session_timeout: Seconds = 1800.0

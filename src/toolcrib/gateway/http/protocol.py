@@ -1,10 +1,17 @@
-"""How requests arrive and responses leave: a client that sends too much, or is too slow, is cut off."""
+"""uvicorn's HTTP protocol with limits on size and time, and a share of the connections for known clients.
+
+A connection is a stranger's until a request on it has passed the guard: right host and origin, and a right
+token where tokens are needed. Strangers may have half of all connections. With one more, the oldest of them
+on which nothing is being answered is closed. So connections that say nothing keep nobody out, however many
+they are: a client that sends its request at once is known long before its turn to be closed has come.
+"""
 
 import socket
 import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from pydantic_core import to_json
@@ -17,6 +24,10 @@ __all__ = ["HEADER_BYTES", "Bounded", "CoalescingTransport", "bounded"]
 
 HEADER_BYTES = 32 * 1024
 """How long the headers of a request may be."""
+_HEADER_SECONDS = 10.0
+"""Within how many seconds the headers must be here, the first byte of a new connection included."""
+_LOOKED_AT = 64
+"""How many of the oldest strangers are looked at for one that can be closed."""
 _SPARE = 64
 """How many connections over the limit get an answer; those beyond are cut off without one."""
 _AHEAD = 100
@@ -32,7 +43,7 @@ _SMALL = 16 * 1024
 
 def bounded(current: Callable[[], GatewaySettings]) -> type[HttpToolsProtocol]:
     """Return a protocol that holds clients to the settings of each moment."""
-    return type("Bounded", (Bounded,), {"current": staticmethod(current)})
+    return type("Bounded", (Bounded,), {"current": staticmethod(current), "strangers": {}})
 
 
 class Bounded(HttpToolsProtocol):
@@ -41,6 +52,8 @@ class Bounded(HttpToolsProtocol):
     cycle: Any
     """The request that came last, and its response; None before the first."""
     current: Callable[[], GatewaySettings]
+    strangers: "dict[Bounded, None]"
+    """The connections of one server that no request has made known, the oldest first."""
     _arrival: Any = None
     """What cuts the connection off when a request does not arrive in time; None while none is arriving."""
     _departure: Any = None
@@ -58,10 +71,21 @@ class Bounded(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request, unless there are far too many connections."""
         super().connection_made(CoalescingTransport(transport, self.loop))  # type: ignore[arg-type] # it acts as one
-        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _SPARE:
+        limit = self.limit_concurrency
+        if limit is not None and len(self.connections) > limit + _SPARE:
             transport.abort()
-        else:
-            self._expect()
+            return
+        self.strangers[self] = None
+        if limit is not None and len(self.strangers) > max(1, limit // 2):
+            self._close_oldest_stranger()
+        self._expect()
+
+    def _close_oldest_stranger(self) -> None:
+        for stranger in islice(self.strangers, _LOOKED_AT):
+            if stranger.cycle is None or stranger.cycle.response_complete:
+                del self.strangers[stranger]
+                stranger.transport.abort()
+                return
 
     def data_received(self, data: bytes) -> None:
         """Take what has come, unless that is too much."""
@@ -100,6 +124,8 @@ class Bounded(HttpToolsProtocol):
         """Begin to answer, unless the headers are too long, or too many requests wait before it."""
         if self._check_headers():
             self._in_headers, self._more = False, 0
+            _ended(self._arrival)
+            self._expect()
             self._name_target()
             super().on_headers_complete()
             if len(self.pipeline) > _AHEAD:
@@ -120,6 +146,8 @@ class Bounded(HttpToolsProtocol):
         """Wait for the next request; the rest of one that was answered before it was here is not."""
         if not self.pipeline and self.cycle.more_body:
             self.transport.close()
+        if self.cycle.scope.get("toolcrib.known"):
+            self.strangers.pop(self, None)
         super().on_response_complete()
         if self.transport.is_closing():
             self._look_after()
@@ -156,6 +184,7 @@ class Bounded(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._arrival, self._departure = _ended(self._arrival), _ended(self._departure)
+        self.strangers.pop(self, None)
         super().connection_lost(exc)
 
     def _name_target(self) -> None:
@@ -172,7 +201,12 @@ class Bounded(HttpToolsProtocol):
         return not self.transport.is_closing()
 
     def _expect(self) -> None:
-        self._arrival = self.loop.call_later(self.current().request_timeout, self._late)
+        self._arrival = self.loop.call_later(self._arrival_seconds(), self._late)
+
+    def _arrival_seconds(self) -> float:
+        """Return within how many seconds the headers of a request, or else its body, must be here."""
+        limit = self.current().request_timeout
+        return min(limit, _HEADER_SECONDS) if self._in_headers else limit
 
     def _late(self) -> None:
         """Cut off a client that is late; not one that is kept waiting itself."""
@@ -180,8 +214,9 @@ class Bounded(HttpToolsProtocol):
         if answering and (self._in_headers or self.flow.read_paused or self.pipeline):
             self._expect()
         else:
-            limit = self.current().request_timeout
-            self._cut(408, f"the request did not arrive within {limit:g} s; see gateway.request_timeout")
+            what = "headers of the request" if self._in_headers else "request"
+            limit = f"{self._arrival_seconds():g} s"
+            self._cut(408, f"the {what} did not arrive within {limit}; see gateway.request_timeout")
 
     def _cut(self, status: int | None = None, text: str = "") -> None:
         """End the connection, with an answer, if there is one, unless another is being sent."""

@@ -1,7 +1,9 @@
 """Listen for HTTP, until asked to stop; then let what runs end, for a while."""
 
+import asyncio  # noqa: TID251 - anyio has no handler for errors of the event loop
 import errno
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -19,10 +21,12 @@ from toolcrib.gateway.signals import Stop, until_urged
 
 __all__ = ["address_of", "listen", "serve"]
 
+_LOG = logging.getLogger("toolcrib.gateway")
 _BACKLOG = 128
 """How many connections wait to be accepted; all that wait are accepted at once, so they need descriptors."""
 _RESERVE = 384
 """How many descriptors are kept for other things than connections: servers, files, and those that wait."""
+_ACCEPT_LOG_SECONDS = 1.0
 _HURRY = 0.5
 """How often, in seconds, connections are looked at while the gateway stops."""
 _DATE = 1.0
@@ -168,7 +172,8 @@ class _Server(uvicorn.Server):
     async def run_on(self, listener: socket.socket, *, task_status: TaskStatus[None]) -> None:
         """Serve what comes in at a socket."""
         self._started = task_status
-        await self.serve([listener])
+        with _shortened_accept_errors():
+            await self.serve([listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say so."""
@@ -202,6 +207,35 @@ class _Server(uvicorn.Server):
             await _until(lambda: not self.server_state.tasks)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
+
+
+@contextmanager
+def _shortened_accept_errors() -> Generator[None, None, None]:
+    """Log in one line a second that connections cannot be accepted.
+
+    While descriptors are used up, asyncio reports each of the connections that wait, with a traceback.
+    """
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    logged_at = -_ACCEPT_LOG_SECONDS
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal logged_at
+        if "accept" in context.get("message", "") and isinstance(error := context.get("exception"), OSError):
+            if loop.time() - logged_at >= _ACCEPT_LOG_SECONDS:
+                logged_at = loop.time()
+                reason = error.strerror or error
+                _LOG.error("connections cannot be accepted: %s; raise the limit (ulimit -n)", reason)
+        elif before is not None:
+            before(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)
 
 
 async def _until(met: Callable[[], bool]) -> None:
