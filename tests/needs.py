@@ -29,6 +29,11 @@ def lack(what: str) -> NoReturn:
     pytest.skip(reason)
 
 
+def is_lack(reason: str) -> bool:
+    """Return whether a test was skipped by `lack`."""
+    return any(reason.startswith(f"needs {what}: ") for what in HOW)
+
+
 @cache
 def bubblewrap_works() -> bool:
     """Return whether bubblewrap is installed and may make a sandbox."""
