@@ -169,7 +169,11 @@ HEAVY = {
     "usearch", "pydantic_monty", "pyseccomp", "docker", "requests", "wasmtime", "prometheus_client", "starlette", "uvicorn",
 }  # fmt: skip
 """Modules that no package of toolcrib loads until they are needed."""
-
+WORDS = {
+    "NAME", "True", "__out", "async", "crib", "doctor", "list", "max", "mcpServers", "select", "serve", "str", "toolcrib",
+    "with",
+}  # fmt: skip
+"""Words of the language, of commands and configurations, and arguments, on a page that names parts of the API."""
 
 
 @pytest.fixture(scope="module")
@@ -276,3 +280,19 @@ def test_using_every_floor_loads_no_extra() -> None:
 def test_numpy_is_loaded_by_discovery_alone() -> None:
     code = "import sys, toolcrib, toolcrib.adapter, toolcrib.model; print('numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_names_for_those_who_come_from_the_older_stack_are_in_the_reference(root: Path) -> None:
+    page, reference = root / "docs" / "coming-from.md", root / "docs" / "reference"
+    ours = [line.split(" | ")[1] for line in page.read_text().splitlines() if line.startswith("| ")]
+    named = {
+        word
+        for text in ours
+        for code in re.findall(r"`([^`]+)`", text)
+        for word in re.findall(r"[A-Za-z_]\w+", code)
+    }
+    known = {word for each in reference.glob("*.md") for word in re.findall(r"\w+", each.read_text())}
+    for module in map(importlib.import_module, NAMES):
+        known.update(member for name in module.__all__ for member in dir(getattr(module, name)))
+    assert len(named) > 100
+    assert named - known - WORDS == set()
