@@ -180,12 +180,27 @@ def test_verbs_and_options_are_completed(
     assert offered in capsys.readouterr().out
 
 
-def test_the_demo_says_that_it_leaves_out_the_configuration_and_its_rules(
-    toolcrib: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        ('[[policy]]\nname = "nothing"\neffect = "deny"\n', "with its rules"),
+        (f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\n', "with its tokens"),
+        ('[gateway]\ntoken = "t"\n[[policy]]\nname = "all"\neffect = "allow"\n', "with its rules and tokens"),
+        ('[gateway.auth]\nissuer = "https://a.test"\naudience = "https://b.test"\n', "with its logins"),
+        ("[policy", "which cannot be read"),
+    ],
+    ids=["rules", "tokens", "both", "logins", "broken"],
+)
+def test_the_demo_names_a_configuration_whose_protection_it_leaves_out(
+    toolcrib: Any, text: str, left_out: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    rules = '[[policy]]\nname = "nothing"\neffect = "deny"\n'
-    (tmp_path / "toolcrib.toml").write_text(rules, encoding="utf-8")
-    assert "--demo leaves out" in toolcrib("list", "--demo").stderr
-    named = toolcrib("list", "--demo", "--config", "toolcrib.toml")
-    assert "leaves out" not in named.stderr
+    Path("toolcrib.toml").write_text(text, encoding="utf-8")
+    shown = toolcrib("list", "--demo")
+    assert shown.exit_code == 0
+    assert f"--demo leaves out {Path('toolcrib.toml').absolute()}, {left_out};" in shown.stderr
+    assert "leaves out" not in toolcrib("list", "--demo", "--config", "toolcrib.toml").stderr
+
+
+def test_the_demo_has_nothing_to_say_about_a_configuration_without_rules(toolcrib: Any) -> None:
+    Path("toolcrib.toml").write_text('[servers.a]\nurl = "http://127.0.0.1:1/mcp"\n', encoding="utf-8")
+    assert toolcrib("list", "--demo").stderr == ""
