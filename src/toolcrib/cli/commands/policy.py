@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.choices import VerbGroup
 from toolcrib.cli.exits import USAGE, FailedError
 from toolcrib.cli.inputs import read_args, read_file
 from toolcrib.cli.naming import resolve_ids, tell_absent
@@ -33,7 +34,7 @@ _NAMED = 8
 """How many tools that are not there any more are explained."""
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @common
 def policy() -> None:
     """Check, explain and simulate the rules of who may run what.
