@@ -14,6 +14,8 @@ TESTS := -m "not proof" --hypothesis-seed=0 --randomly-seed=0 --ignore=tests/tes
 SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2> /dev/null || echo 1))
 # For how long `make soak` runs.
 MINUTES ?= 30
+# Where `make run` serves; not a PORT of the environment, which is meant for something else.
+PORT := 8808
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes, each of which would compile all it imports
 
 .PHONY: help run test proof soak coverage times check format tables docs bench lock clean
@@ -21,8 +23,9 @@ unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes, each o
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, and say what to try.
-	@$(BIN)/toolcrib serve --demo --transport http
+run: .venv/run-installed  ## Start the gateway with a small built-in catalogue, at PORT=8808, and say what to try.
+	@$(BIN)/toolcrib serve --demo --transport http --port $(PORT) || \
+	{ status=$$?; test $$status -ne 2 || echo "make run PORT=8809 serves at another port" >&2; exit $$status; }
 
 test: .venv/dev-installed .models/minilm/model.onnx .servers/installed  ## Run what every change must pass: about five minutes on two cores.
 	THOROUGH=0.3 $(SUITE) $(TESTS)

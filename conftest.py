@@ -10,6 +10,8 @@ from consoles import ConsoleParser, open_folder
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
+pytest_plugins = ("promises",)
+
 
 def _name_what_is_missing(names: dict[str, Any]) -> None:
     """Let a page skip examples that need a program which is not here; in CI nothing is skipped."""

@@ -213,6 +213,21 @@ def needs_bubblewrap() -> None:
         lack("bubblewrap")
 
 
+@pytest.fixture(scope="session")
+def unprivileged() -> list[str]:
+    """Return the words before a command that take its privileges away: none where the tests have none.
+
+    The user of the command owns our files as we do, so that it starts wherever the checkout and the interpreter
+    are: to another user, those below a private folder do not exist.
+    """
+    if os.geteuid() != 0:
+        return []
+    if not bubblewrap_works():
+        lack("bubblewrap")
+    user = ["--unshare-user", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
+    return ["bwrap", *user, "--bind", "/", "/", "--dev-bind", "/dev", "/dev"]
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say what was left out for want of something, and how to get it."""
     reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))

@@ -180,12 +180,60 @@ def test_verbs_and_options_are_completed(
     assert offered in capsys.readouterr().out
 
 
-def test_the_demo_says_that_it_leaves_out_the_configuration_and_its_rules(
-    toolcrib: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        ('[[policy]]\nname = "nothing"\neffect = "deny"\n', "with its rules"),
+        (f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\n', "with its tokens"),
+        ('[gateway]\ntoken = "t"\n[[policy]]\nname = "all"\neffect = "allow"\n', "with its rules and tokens"),
+        ('[gateway.auth]\nissuer = "https://a.test"\naudience = "https://b.test"\n', "with its logins"),
+        ("[policy", "which cannot be read"),
+    ],
+    ids=["rules", "tokens", "both", "logins", "broken"],
+)
+def test_the_demo_names_a_configuration_whose_protection_it_leaves_out(
+    toolcrib: Any, text: str, left_out: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    rules = '[[policy]]\nname = "nothing"\neffect = "deny"\n'
-    (tmp_path / "toolcrib.toml").write_text(rules, encoding="utf-8")
-    assert "--demo leaves out" in toolcrib("list", "--demo").stderr
-    named = toolcrib("list", "--demo", "--config", "toolcrib.toml")
-    assert "leaves out" not in named.stderr
+    Path("toolcrib.toml").write_text(text, encoding="utf-8")
+    shown = toolcrib("list", "--demo")
+    assert shown.exit_code == 0
+    assert f"--demo leaves out {Path('toolcrib.toml').absolute()}, {left_out};" in shown.stderr
+    assert "leaves out" not in toolcrib("list", "--demo", "--config", "toolcrib.toml").stderr
+
+
+def test_the_demo_has_nothing_to_say_about_a_configuration_without_rules(toolcrib: Any) -> None:
+    Path("toolcrib.toml").write_text('[servers.a]\nurl = "http://127.0.0.1:1/mcp"\n', encoding="utf-8")
+    assert toolcrib("list", "--demo").stderr == ""
+
+
+@pytest.mark.parametrize("group", ["audit", "policy", "sandbox", "saved", "token"])
+def test_a_group_without_a_command_shows_its_help_once(toolcrib: Any, group: str) -> None:
+    told, helped = toolcrib(group), toolcrib(group, "--help")
+    assert (told.exit_code, told.stdout, told.stderr) == (2, "", helped.stdout)
+    names = [line.split()[0] for line in helped.stdout.partition("Commands:\n")[2].splitlines()]
+    error = json.loads(toolcrib(group, "--json").stdout)["error"]
+    assert error["message"] == f"say what to do: {', '.join(names)}"
+    mistyped = toolcrib(group, f"{names[0]}s")
+    assert (mistyped.exit_code, f"there is no command '{names[0]}s'; did you mean" in mistyped.stderr) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "missing", "choices"),
+    [
+        (["convert"], "Missing option '--to'. Choose from ", ["a2a", "anthropic", "gemini", "mcp", "openai"]),
+        (["export"], "Missing option '--to'. Choose from ", ["claude", "cursor", "vscode"]),
+        (["install"], "Missing argument 'CLIENT'. Choose from ", ["claude", "cursor", "vscode"]),
+        (["completion"], "Missing argument '{bash|zsh|fish}'. Choose from", ["bash", "zsh", "fish"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_choice_that_is_missing_lists_what_there_is(
+    toolcrib: Any, args: list[str], missing: str, choices: list[str]
+) -> None:
+    told = toolcrib(*args)
+    assert told.exit_code == 2
+    assert missing in told.stderr
+    assert all(each in told.stderr.partition(missing)[2] for each in choices)

@@ -1,6 +1,7 @@
 """The verbs `exec`, `sandbox build`, `runs` and `resume`."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,16 @@ def test_an_image_without_an_engine_says_what_to_install(
     ran = toolcrib("sandbox", "build")
     assert ran.exit_code == 4
     assert "apt install docker.io" in ran.stderr
+
+
+def test_a_module_without_its_extra_names_it_before_anything_is_fetched(
+    toolcrib: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", [each for each in sys.path if "site-packages" not in each])
+    monkeypatch.setitem(sys.modules, "wasmtime", None)
+    ran = toolcrib("sandbox", "build", "--backend", "wasm")
+    assert ran.exit_code == 4
+    assert ran.stderr == "error: the 'wasm' sandbox is not available here: pip install 'toolcrib[wasm]'\n"
 
 
 def test_a_module_that_is_none_is_refused(toolcrib: Any) -> None:

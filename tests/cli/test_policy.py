@@ -144,7 +144,35 @@ def test_past_calls_are_judged_by_the_rules_of_today(toolcrib: Any, ruled: Any, 
     assert toolcrib("policy", "simulate", str(audit), *ruled).exit_code == 2
 
 
-def test_without_rules_there_is_nothing_to_explain(toolcrib: Any) -> None:
-    made = toolcrib("policy", "explain", "math:evaluate", "--demo")
-    assert (made.exit_code, "there are no rules" in made.stderr) == (2, True)
-    assert "Usage" not in made.stderr
+def test_without_rules_every_call_is_allowed(toolcrib: Any, tmp_path: Path) -> None:
+    shown = toolcrib("policy", "explain", "math:evaluate", "--demo")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("math:evaluate: allow (there are no rules: everybody may run everything")
+    decided = json.loads(toolcrib("policy", "explain", "math:evaluate", "--demo", "--json").stdout)
+    assert decided == {
+        "toolId": "math:evaluate",
+        "effect": "allow",
+        "rule": None,
+        "reason": None,
+        "rules": [],
+    }
+    audit = tmp_path / "audit.jsonl"
+    audit.write_text('{"gen_ai.tool.name": "math:evaluate"}\n{"gen_ai.tool.name": "math:gone"}\n')
+    made = json.loads(toolcrib("policy", "simulate", str(audit), "--demo", "--json").stdout)
+    assert [(row["effect"], row["toolId"]) for row in made["decisions"]] == [
+        ("allow", "math:evaluate"),
+        ("unknown", "math:gone"),
+    ]
+    assert "there are no rules" in toolcrib("policy", "simulate", str(audit), "--demo").stderr
+
+
+def test_without_rules_a_tool_that_is_not_there_is_not_found(toolcrib: Any) -> None:
+    assert toolcrib("policy", "explain", "math:evaluat", "--demo").exit_code == 3
+
+
+def test_policies_in_cedar_have_been_checked_when_they_are_read(toolcrib: Any, tmp_path: Path) -> None:
+    (tmp_path / "rules.cedar").write_text("permit(principal, action, resource);")
+    config = tmp_path / "toolcrib.toml"
+    config.write_text('policy = { cedar = "rules.cedar" }\n')
+    checked = toolcrib("policy", "check", "--config", str(config), "--demo")
+    assert (checked.exit_code, "Cedar" in checked.stderr) == (0, True)

@@ -78,6 +78,19 @@ class SchemaValidatorContract:
         with pytest.raises(ValidationError):
             validator.validate(schema, 1)
 
+    def test_a_tool_is_validated_by_the_schema_that_it_shows(self, validator: SchemaValidator) -> None:
+        schema: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}}
+        tool = Tool(name="t", input_schema=schema, output_schema=schema)
+        for _ in range(2):
+            validator.validate_input(tool, {})
+            validator.validate_output(tool, {})
+            schema["required"] = ["q"]
+        changed = tool.replace(input_schema=schema, output_schema=schema)
+        for validate in (validator.validate_input, validator.validate_output):
+            with pytest.raises(ValidationError):
+                validate(changed, {})
+        assert [each.input_schema.get("required") for each in (tool, changed)] == [None, ["q"]]
+
     def test_threads_may_share_it(self, validator: SchemaValidator) -> None:
         def check(number: int) -> bool:
             try:

@@ -2,13 +2,18 @@
 
 import importlib
 import inspect
+import json
+import pkgutil
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import toolcrib
 from toolcrib.model import ToolOptions
 from toolcrib.model.argschema import SCHEMA_VERSION
 from toolcrib.runtime import BackendInfo, ExecuteResult, LimitsEnforced
@@ -159,6 +164,16 @@ EXTRAS = {
     "otel": "opentelemetry-api",
     "semantic": "onnxruntime tokenizers usearch",
 }
+HEAVY = {
+    "mcp", "mcp_types", "httpx2", "click", "rich", "httpx", "yaml", "opentelemetry", "onnxruntime", "tokenizers",
+    "usearch", "pydantic_monty", "pyseccomp", "docker", "requests", "wasmtime", "prometheus_client", "starlette", "uvicorn",
+}  # fmt: skip
+"""Modules that no package of toolcrib loads until they are needed."""
+WORDS = {
+    "NAME", "True", "__out", "async", "crib", "doctor", "list", "max", "mcpServers", "select", "serve", "str", "toolcrib",
+    "with",
+}  # fmt: skip
+"""Words of the language, of commands and configurations, and arguments, on a page that names parts of the API."""
 
 
 @pytest.fixture(scope="module")
@@ -239,3 +254,45 @@ def test_an_extra_brings_what_it_promises(project: dict[str, Any], extra: str) -
 def test_the_distribution_and_the_command_are_called_toolcrib(project: dict[str, Any]) -> None:
     assert (project["name"], project["requires-python"]) == ("toolcrib", ">=3.11")
     assert project["scripts"] == {"toolcrib": "toolcrib.cli:main"}
+
+
+def test_the_root_lists_just_what_it_offers() -> None:
+    assert dir(toolcrib) == sorted([*toolcrib.__all__, "__version__"])
+    with pytest.raises(AttributeError, match="no attribute 'Toool'"):
+        _ = toolcrib.Toool
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, toolcrib, json; print(json.dumps(sorted(sys.modules)))"
+    loaded = set(json.loads(subprocess.check_output([sys.executable, "-c", code], text=True)))
+    assert loaded.isdisjoint({"mcp", "mcp_types", "numpy", "click", "rich", "httpx", "anyio", "pydantic"})
+
+
+@pytest.mark.untraced
+def test_using_every_floor_loads_no_extra() -> None:
+    # Modules that speak to an SDK are loaded when they are first needed; what users import never is one.
+    floors = [module.name for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib.") if module.ispkg]
+    code = f"import sys, json, {', '.join(floors)}; print(json.dumps(sorted(sys.modules)))"
+    loaded = set(json.loads(subprocess.check_output([sys.executable, "-c", code], text=True)))
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_numpy_is_loaded_by_discovery_alone() -> None:
+    code = "import sys, toolcrib, toolcrib.adapter, toolcrib.model; print('numpy' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_names_for_those_who_come_from_the_older_stack_are_in_the_reference(root: Path) -> None:
+    page, reference = root / "docs" / "coming-from.md", root / "docs" / "reference"
+    ours = [line.split(" | ")[1] for line in page.read_text().splitlines() if line.startswith("| ")]
+    named = {
+        word
+        for text in ours
+        for code in re.findall(r"`([^`]+)`", text)
+        for word in re.findall(r"[A-Za-z_]\w+", code)
+    }
+    known = {word for each in reference.glob("*.md") for word in re.findall(r"\w+", each.read_text())}
+    for module in map(importlib.import_module, NAMES):
+        known.update(member for name in module.__all__ for member in dir(getattr(module, name)))
+    assert len(named) > 100
+    assert named - known - WORDS == set()

@@ -1,82 +1,30 @@
-"""The requirement manifest: every row names a test that exists, and every marked test the row that names it."""
+"""The requirement manifest: its rows are in order, and a run of all tests fails where one of them is not shown."""
 
-import ast
+import json
+import os
 import re
-import tomllib
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
+from promises import MANIFEST, Row, read_rows
 
-ROOT = Path(__file__).parents[2]
-MANIFEST = Path(__file__).with_name("requirements.toml")
+TESTS = Path(__file__).parents[1]
 FIELDS = {"id", "source", "promise", "test"}
 WORD = r"[a-z0-9]+(?:-[a-z0-9]+)*"
 ID = re.compile(rf"{WORD}(?:\.{WORD})+")
 SOURCE = re.compile(
     r"(?:toolfoundation|tooldiscovery|toolexec|contract): [a-z][a-z -]+|argument schema \d{4}-\d\d-\d\d"
 )
-CLASS = re.compile(r"^class (\w+)(?:\(([^)]*)\))?:", re.MULTILINE)
 PROMISES = 254
 """So many promises the documents that are followed make, at the least."""
 
-Row = dict[str, Any]
 
-
-def rows() -> list[Row]:
-    """Return the rows of the manifest."""
-    found: list[Row] = tomllib.loads(MANIFEST.read_text(encoding="utf-8"))["requirement"]
-    return found
-
-
-@cache
-def functions(file: Path) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Return the tests of a file by name, `Class::test` for those of a class."""
-
-    def inside(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, Any]]:
-        for each in body:
-            if isinstance(each, ast.ClassDef):
-                yield from inside(each.body, f"{prefix}{each.name}::")
-            elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test_"):
-                yield f"{prefix}{each.name}", each
-
-    return dict(inside(ast.parse(file.read_text(encoding="utf-8")).body, ""))
-
-
-@cache
-def collected_classes(root: Path) -> frozenset[str]:
-    """Return the classes whose tests run: those of test modules, and the contracts that they subclass."""
-    bases: dict[str, set[str]] = {}
-    waiting: list[str] = []
-    for file in (root / "tests").rglob("*.py"):
-        for name, parents in CLASS.findall(file.read_text(encoding="utf-8")):
-            bases.setdefault(name, set()).update(re.findall(r"\w+", parents))
-            if file.name.startswith("test_") and name.startswith("Test"):
-                waiting.append(name)
-    known: set[str] = set()
-    while waiting:
-        if (name := waiting.pop()) not in known:
-            known.add(name)
-            waiting.extend(bases.get(name, ()))
-    return frozenset(known)
-
-
-def exists(test: str, root: Path) -> bool:
-    """Return whether a test such as `tests/a.py::test_b` is there and runs."""
-    path, _, name = test.partition("::")
-    file = root / path
-    if not (path.startswith("tests/") and file.is_file() and name in functions(file)):
-        return False
-    if "::" in name:
-        return name.partition("::")[0] in collected_classes(root)
-    return file.name.startswith("test_")
-
-
-def row_faults(row: Row, root: Path) -> Iterator[str]:
+def row_faults(row: Row) -> Iterator[str]:
     """Yield what is wrong with a row."""
     if set(row) != FIELDS or not all(isinstance(value, str) for value in row.values()):
         yield f"{row.get('id')}: a row has the texts id, source, promise and test, not {sorted(row)}"
@@ -87,13 +35,11 @@ def row_faults(row: Row, root: Path) -> Iterator[str]:
         yield f"{row['id']}: no document is called {row['source']!r}"
     if not re.fullmatch(r"[^\n]+[^.\n]\.", row["promise"]):
         yield f"{row['id']}: the promise is one sentence that ends with a full stop"
-    if not exists(row["test"], root):
-        yield f"{row['id']}: there is no test {row['test']}"
 
 
-def faults(manifest: list[Row], root: Path = ROOT) -> list[str]:
+def faults(manifest: list[Row]) -> list[str]:
     """Return what is wrong with a manifest."""
-    wrong = [fault for row in manifest for fault in row_faults(row, root)]
+    wrong = [fault for row in manifest for fault in row_faults(row)]
     twice = [name for name, count in Counter(row.get("id") for row in manifest).items() if count > 1]
     parts = Counter(source for source, _ in groupby(row.get("source") for row in manifest))
     return [
@@ -103,36 +49,10 @@ def faults(manifest: list[Row], root: Path = ROOT) -> list[str]:
     ]
 
 
-def marked(root: Path = ROOT) -> Iterator[tuple[str, str]]:
-    """Yield each test that a mark names rows for, with each id."""
-    for file in sorted((root / "tests").rglob("*.py")):
-        if "mark.requirement(" not in file.read_text(encoding="utf-8"):
-            continue
-        for name, function in functions(file).items():
-            for decorator in function.decorator_list:
-                if ast.unparse(decorator).startswith("pytest.mark.requirement(") and isinstance(
-                    decorator, ast.Call
-                ):
-                    for each in decorator.args:
-                        yield f"{file.relative_to(root).as_posix()}::{name}", ast.literal_eval(each)
-
-
-def unnamed(manifest: list[Row], root: Path = ROOT) -> list[str]:
-    """Return the marks whose row is not there, or names another test."""
-    named = {row["id"]: row["test"] for row in manifest}
-    return [f"{test}: no row {each!r} names it" for test, each in marked(root) if named.get(each) != test]
-
-
-@pytest.mark.untraced
-def test_every_promise_has_a_row_and_every_row_a_test() -> None:
-    manifest = rows()
+def test_rows_of_the_manifest_are_in_order(root: Path) -> None:
+    manifest = read_rows(root)
     assert faults(manifest) == []
     assert len(manifest) >= PROMISES
-
-
-def test_every_marked_test_is_named_by_its_row() -> None:
-    assert unnamed(rows()) == []
-    assert list(marked()) != []
 
 
 GOOD = {
@@ -143,42 +63,9 @@ GOOD = {
 }
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    folder = tmp_path / "tests"
-    folder.mkdir()
-    (folder / "test_a.py").write_text(
-        "class TestOne(Contract):\n    async def test_own(self): ...\n\ndef test_it_runs(): ...\n\ndef helper(): ...\n"
-    )
-    (folder / "contract.py").write_text(
-        "class Contract(Base):\n    def test_it(self): ...\n\nclass Base:\n    def test_base(self): ...\n\n"
-        "class Nobody:\n    def test_it(self): ...\n\ndef test_alone(): ...\n"
-    )
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    "test",
-    [
-        "tests/test_a.py::test_it_runs",
-        "tests/test_a.py::TestOne::test_own",
-        "tests/contract.py::Contract::test_it",
-        "tests/contract.py::Base::test_base",
-    ],
-)
-def test_a_test_of_a_module_of_a_class_and_of_a_contract_may_be_named(tree: Path, test: str) -> None:
-    assert faults([GOOD | {"test": test}], tree) == []
-
-
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"test": "tests/test_a.py::test_gone"}, "there is no test"),
-        ({"test": "tests/test_b.py::test_it_runs"}, "there is no test"),
-        ({"test": "tests/test_a.py::helper"}, "there is no test"),
-        ({"test": "tests/test_a.py"}, "there is no test"),
-        ({"test": "tests/contract.py::test_alone"}, "there is no test"),
-        ({"test": "tests/contract.py::Nobody::test_it"}, "there is no test"),
         ({"id": "A.b"}, "an id is words"),
         ({"id": "alone"}, "an id is words"),
         ({"source": "a page"}, "no document is called"),
@@ -188,22 +75,148 @@ def test_a_test_of_a_module_of_a_class_and_of_a_contract_may_be_named(tree: Path
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_row_that_is_wrong_is_reported(tree: Path, change: Row, fault: str) -> None:
-    [found] = faults([GOOD | change], tree)
+def test_a_row_that_is_wrong_is_reported(change: Row, fault: str) -> None:
+    [found] = faults([GOOD | change])
     assert fault in found
 
 
-def test_an_id_that_occurs_twice_and_a_source_in_two_places_are_reported(tree: Path) -> None:
+def test_an_id_that_occurs_twice_and_a_source_in_two_places_are_reported() -> None:
     other = GOOD | {"id": "a.c", "source": "toolexec: runtime"}
-    assert faults([GOOD, GOOD, other, GOOD | {"id": "a.d"}], tree) == [
+    assert faults([GOOD, GOOD, other, GOOD | {"id": "a.d"}]) == [
         "a.b: the id occurs twice",
         "toolexec: run: its rows do not stand together",
     ]
 
 
-@pytest.mark.parametrize(("mark", "wrong"), [("a.b", 0), ("a.c", 1), ("a.d", 1)])
-def test_a_mark_without_its_row_is_reported(tree: Path, mark: str, wrong: int) -> None:
-    test = tree / "tests" / "test_b.py"
-    test.write_text(f"@pytest.mark.slow\n@pytest.mark.requirement({mark!r})\ndef test_it(): ...\n")
-    manifest = [GOOD | {"test": "tests/test_b.py::test_it"}, GOOD | {"id": "a.d"}]
-    assert len(unnamed(manifest, tree)) == wrong
+MODULE = """
+import pytest
+from contract import Contract
+from needs import lack
+
+class TestOne(Contract):
+    def test_own(self): ...
+    def test_replaced(self): ...
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_in_part(number):
+    if number == 1:
+        pytest.skip("not this row")
+
+def helper(): ...
+def test_that_passes(): ...
+def test_that_fails(): raise AssertionError
+
+@pytest.mark.skip(reason="one day")
+def test_that_is_skipped(): ...
+
+@pytest.mark.xfail(reason="a known bug")
+def test_that_is_expected_to_fail(): raise AssertionError
+
+@pytest.mark.proof
+@pytest.mark.skip(reason="too long")
+def test_of_the_proofs(): ...
+
+@pytest.mark.requirement("names.another")
+def test_that_is_marked(): ...
+
+def test_that_lacks_something(monkeypatch):
+    monkeypatch.setattr("needs.IN_CI", False)
+    lack("npm")
+"""
+CONTRACT = """
+class Base:
+    def test_of_the_base(self): ...
+
+class Contract(Base):
+    def test_of_the_contract(self): ...
+    def test_replaced(self): ...
+
+class Unused:
+    def test_it(self): ...
+
+def test_alone(): ...
+"""
+SHOWN = (
+    "tests/test_a.py::test_that_passes",
+    "tests/test_a.py::test_in_part",
+    "tests/test_a.py::TestOne::test_own",
+    "tests/contract.py::Contract::test_of_the_contract",
+    "tests/contract.py::Base::test_of_the_base",
+    "tests/test_a.py::test_that_lacks_something",
+)
+NOT_SHOWN = {
+    "tests/test_a.py::test_that_is_skipped": "was skipped: one day",
+    "tests/test_a.py::test_that_is_expected_to_fail": "was skipped: expected to fail: a known bug",
+    "tests/test_a.py::test_gone": "there is no test",
+    "tests/test_b.py::test_that_passes": "there is no test",
+    "tests/test_a.py::helper": "there is no test",
+    "tests/test_a.py": "there is no test",
+    "tests/contract.py::test_alone": "there is no test",
+    "tests/contract.py::Unused::test_it": "there is no test",
+    "tests/contract.py::Contract::test_replaced": "there is no test",
+}
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """Return the folder of a small suite, whose manifest is empty."""
+    (tmp_path / MANIFEST).parent.mkdir(parents=True)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\ntestpaths = tests\npythonpath = tests\naddopts = --import-mode=importlib -p no:cacheprovider\n"
+        "markers =\n    proof\n    requirement\n"
+    )
+    (tmp_path / "tests" / "test_a.py").write_text(MODULE)
+    (tmp_path / "tests" / "contract.py").write_text(CONTRACT)
+    return tmp_path
+
+
+def run(suite: Path, tests: dict[str, str], *options: str) -> tuple[int, dict[str, str]]:
+    """Run a suite whose manifest has these rows; return the exit code, and why rows are reported."""
+    rows = [GOOD | {"id": each, "test": test} for each, test in tests.items()]
+    lines = [f"{key} = {json.dumps(value)}\n" for row in rows for key, value in row.items()]
+    lines = [f"[[requirement]]\n{line}" if line.startswith("id = ") else line for line in lines]
+    (suite / MANIFEST).write_text("".join(lines))
+    environ = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "promises", "-p", "no:randomly", "-rf", *options]
+    done = subprocess.run(command, cwd=suite, env=environ, capture_output=True, text=True, check=False)
+    told = re.findall(rf"^FAILED {MANIFEST.as_posix()}::(\S+)", done.stdout, re.MULTILINE)
+    return done.returncode, {
+        each: line for each in told for line in done.stdout.splitlines() if line.startswith(f"{each}: ")
+    }
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "workers", "--workers=2")], ids=["alone", "workers"])
+def test_a_run_of_all_tests_fails_for_each_row_whose_test_did_not_pass(
+    suite: Path, workers: tuple[str, ...]
+) -> None:
+    (suite / "tests" / "test_other.py").write_text("def test_that_passes(): ...\n")
+    failing = "tests/test_a.py::test_that_fails"
+    tests = {f"row.n{number}": test for number, test in enumerate([*SHOWN, *NOT_SHOWN, failing])}
+    code, told = run(suite, tests, *workers)
+    wrong = {each: fault for each, test in tests.items() if (fault := NOT_SHOWN.get(test))}
+    assert code == 1
+    assert told.keys() == wrong.keys() | {"names.another"}
+    assert all(fault in told[each] and tests[each] in told[each] for each, fault in wrong.items())
+    assert "test_that_is_marked is marked with this row, which names no test" in told["names.another"]
+
+
+def test_a_row_without_its_test_fails_a_suite_that_passes(suite: Path) -> None:
+    (suite / "tests" / "test_a.py").write_text("def test_that_passes(): ...\n")
+    assert run(suite, {"a.b": "tests/test_a.py::test_that_passes"}) == (0, {})
+    code, told = run(suite, {"a.b": "tests/test_a.py::test_gone"})
+    assert (code, list(told)) == (1, ["a.b"])
+
+
+def test_a_proof_is_left_to_the_run_that_selects_it(suite: Path) -> None:
+    tests = {
+        "a.b": "tests/test_a.py::test_of_the_proofs",
+        "names.another": "tests/test_a.py::test_that_is_marked",
+    }
+    assert run(suite, tests, "-m", "not proof")[1] == {}
+    assert list(run(suite, tests, "-m", "proof")[1]) == ["a.b"]
+
+
+def test_a_run_of_some_files_reports_no_row(suite: Path) -> None:
+    tests = {"a.b": "tests/test_b.py::test_it"}
+    assert run(suite, tests, "tests/test_a.py")[1] == {}
+    assert run(suite, tests, "--collect-only")[1] == {}

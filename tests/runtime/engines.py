@@ -52,7 +52,8 @@ def _started() -> Iterator[str]:
     """Start an engine, and yield its address."""
     if not all(map(shutil.which, ("dockerd", "runsc"))) or find_spec("docker") is None or os.geteuid() != 0:
         lack("docker")
-    folder = Path(tempfile.mkdtemp(prefix="dockerd-"))  # a short path, for sockets
+    # A short path, for sockets, and one that gVisor reaches: it starts as nobody, whom a private TMPDIR stops.
+    folder = Path(tempfile.mkdtemp(prefix="dockerd-", dir="/tmp"))
     runsc, config = folder / "runsc", folder / "daemon.json"
     runsc.write_text(RUNSC)
     runsc.chmod(0o755)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from execution.mcp.web import serving
-from needs import lack
 from servers.launch import LITTLE, closed_port
 
 from toolcrib.crib import Settings
@@ -412,15 +411,16 @@ async def test_a_store_or_an_audit_that_is_a_folder_is_told(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(os.name != "posix", reason="files have no such rights there")
-async def test_what_may_not_be_written_is_told(tmp_path: Path) -> None:
-    if os.geteuid() == 0:  # who may write everywhere
-        lack("unprivileged")
+def test_what_may_not_be_written_is_told(tmp_path: Path, unprivileged: list[str]) -> None:
     log, store = tmp_path / "log", tmp_path / "store.db"
     for file in (log, store):
         file.touch(mode=0o400)
-    found = await offline({"store": str(store), "audit": {"path": str(log)}})
-    assert said(found, "audit") == [f"{log} cannot be written"]
-    assert said(found, "catalogue") == [f"{store} cannot be written"]
+    path = put(tmp_path / "mcp.json", store=str(store), audit={"path": str(log)})
+    command = [*unprivileged, sys.executable, "-m", "toolcrib.cli", "doctor", "--offline", "--json"]
+    done = subprocess.run([*command, "--config", str(path)], capture_output=True, text=True, check=False)
+    told = {each["subject"]: each["what"] for each in json.loads(done.stdout or done.stderr)["findings"]}
+    assert told["audit"] == f"{log} cannot be written"
+    assert told["catalogue"] == f"{store} cannot be written"
 
 
 async def test_a_sandbox_that_nobody_has_is_an_error() -> None:

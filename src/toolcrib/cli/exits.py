@@ -148,6 +148,9 @@ def _unexpected(error: BaseException) -> str:
 def _tell(error: BaseException) -> None:
     from toolcrib.cli.screen import clean  # noqa: PLC0415 - as above
 
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err=True)
     heading = click.style("error:", fg="red", bold=True)

@@ -72,8 +72,9 @@ class State:
         config = self.config_file()
         if config is None and not self.demo:
             note(_NOTHING)
-        if config is None and self.demo and (found := State().config_file()) is not None:
-            note(f"--demo leaves out {found}, with its rules and tokens; --config {found} takes it in")
+        found = State().config_file() if config is None and self.demo else None
+        if found is not None and (protection := _describe_protection(found)):
+            note(f"--demo leaves out {found}, {protection}; --config {found} takes it in")
         return config
 
     @asynccontextmanager
@@ -114,6 +115,21 @@ class State:
         async with self.view() as view:
             is_personal = any(config.is_personal for config in view.settings.servers.values())
             yield view.seen_by(local_principal()) if view.settings.policy or is_personal else view
+
+
+def _describe_protection(config: str) -> str:
+    """Return what keeps others from the tools of a configuration; empty where nothing does."""
+    from toolcrib.crib import load  # noqa: PLC0415 - heavy, and not needed to ask for help
+    from toolcrib.errors import ToolcribError  # noqa: PLC0415
+
+    try:
+        settings = load(config)
+    except ToolcribError:
+        return "which cannot be read"
+    gateway = settings.gateway
+    kinds = {"rules": settings.policy, "tokens": gateway.token or gateway.tokens, "logins": gateway.auth}
+    named = [name for name, value in kinds.items() if value]
+    return f"with its {' and '.join(named)}" if named else ""
 
 
 def wait_for(work: Callable[[], Awaitable[T]]) -> T:

@@ -4,7 +4,7 @@ import gc
 import os
 import sqlite3
 import subprocess
-import tempfile
+import sys
 import warnings
 from pathlib import Path
 
@@ -173,32 +173,29 @@ def test_a_place_that_makes_no_files_is_refused() -> None:
     ],
     ids=["file", "folder"],
 )
-def test_what_may_not_be_written_is_refused_and_left_alone(locked: str, reason: str) -> None:
+def test_what_may_not_be_written_is_refused_and_left_alone(
+    path: Path, unprivileged: list[str], locked: str, reason: str
+) -> None:
     code = """if True:
-        import os, sys
-        from pathlib import Path
+        import sys
         from toolcrib.discovery.store import SqliteStore
         from toolcrib.errors import StoreError
-        folder, locked = map(Path, sys.argv[1:])
-        if os.geteuid() == 0:  # whom no mode of a file can stop
-            os.chown(folder, 65534, 65534)
-            os.chown(folder / "store.db", 65534, 65534)
-            os.setuid(65534)
-        mode = (folder / locked).stat().st_mode
-        (folder / locked).chmod(mode & ~0o222)
         try:
-            SqliteStore(folder / "store.db")
+            SqliteStore(sys.argv[1])
         except StoreError as error:
             print(error)
-        finally:
-            (folder / locked).chmod(mode)
     """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        tools = fill(folder / "store.db")
-        assert reason in run(code, folder, locked)
-        assert held(folder / "store.db") == tools
+    tools = fill(path)
+    target = path.parent / locked
+    mode = target.stat().st_mode
+    target.chmod(mode & ~0o222)
+    try:
+        command = [*unprivileged, sys.executable, "-c", code, str(path)]
+        ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
+    finally:
+        target.chmod(mode)
+    assert reason in ended.stdout
+    assert held(path) == tools
 
 
 def test_a_disk_that_takes_no_more_loses_the_batch_and_nothing_else(path: Path) -> None:

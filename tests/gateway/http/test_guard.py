@@ -130,7 +130,10 @@ async def test_others_are_not_let_in_without_a_token() -> None:
 async def test_a_port_or_host_that_cannot_be_had_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         async with Gateway({"gateway": {"token": "t"}}, frontends=lambda *_: LittleFace()) as gateway:
-            with pytest.raises(ConfigError, match="is in use; stop what listens there"):
+            with pytest.raises(
+                ConfigError,
+                match=r"is in use; stop what listens there, or choose another with --port or gateway\.port",
+            ):
                 await gateway.serve_http(port=taken.getsockname()[1])
             with pytest.raises(ConfigError, match="cannot be listened on"):
                 await gateway.serve_http(host="192.0.2.1", port=0)

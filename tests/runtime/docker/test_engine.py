@@ -92,6 +92,12 @@ def test_an_engine_that_is_not_there_says_what_to_do(
         assert remedy in details["remedy"]
 
 
+def test_gvisor_without_an_engine_names_what_it_needs_beside_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    assert "apt install docker.io runsc" in backends()["gvisor"].details["remedy"]
+    assert "runsc" not in backends()["docker"].details["remedy"]
+
+
 class Questions(BaseHTTPRequestHandler):
     """Answers like an engine, and waits for more questions on the same connection."""
 

@@ -218,23 +218,10 @@ anyio.run(main)
 
 
 @needs_bubblewrap
-def test_the_wall_stands_without_privileges_too() -> None:
+def test_the_wall_stands_without_privileges_too(unprivileged: list[str]) -> None:
     given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [
-        "bwrap",
-        "--unshare-user",
-        "--uid",
-        "1000",
-        "--gid",
-        "1000",
-        "--bind",
-        "/",
-        "/",
-        "--dev-bind",
-        "/dev",
-        "/dev",
-    ]
-    done = subprocess.run(
-        [*command, sys.executable, "-c", UNPRIVILEGED], env=given, capture_output=True, text=True, check=False
-    )
-    assert json.loads(done.stdout or done.stderr) == [1000, 1, "0" * 16, "0" * 16, "1", "2"]
+    command = [*unprivileged, sys.executable, "-c", UNPRIVILEGED]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+    uid, *rest = json.loads(done.stdout or done.stderr)
+    assert uid != 0
+    assert rest == [1, "0" * 16, "0" * 16, "1", "2"]

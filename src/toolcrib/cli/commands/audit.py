@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from toolcrib.cli.choices import VerbGroup
 from toolcrib.cli.exits import FailedError
 from toolcrib.cli.screen import note, show_json, show_table, show_text
 from toolcrib.cli.state import State, common
@@ -18,7 +19,7 @@ _MAX_SHOWN = 20
 _FILES = click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, dir_okay=False))
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @common
 def audit() -> None:
     """Verify and show the audit of calls.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.choices import OneOf
 from toolcrib.cli.commands.servers import carry_out, own_file, tell_notes
 from toolcrib.cli.exits import NotFoundError
 from toolcrib.cli.screen import clean, note, show_json, show_text
@@ -35,6 +36,12 @@ class _Asked:
     force: bool
     undoing: bool
     dry_run: bool
+
+
+def _client_names() -> list[str]:
+    from toolcrib.setup.installing.clients import CLIENTS  # noqa: PLC0415 - not needed to ask for help
+
+    return list(CLIENTS)
 
 
 def _client(name: str) -> "Client":
@@ -149,7 +156,7 @@ def _tell_merge(merged: "Merge", *, dry_run: bool) -> None:
 
 
 @click.command(epilog=_CLIENTS)
-@click.option("--to", "client", required=True, metavar="CLIENT", help="For whom.")
+@click.option("--to", "client", required=True, type=OneOf(_client_names), metavar="CLIENT", help="For whom.")
 @click.option("--output", metavar="FILE", help="Write them into this file; what else it says stays.")
 @_DRY_RUN
 @common
@@ -201,7 +208,7 @@ def _portable(server: "ServerConfig", source: Path, output: Path | None) -> "Ser
 
 
 @click.command(epilog=_CLIENTS)
-@click.argument("client")
+@click.argument("client", type=OneOf(_client_names))
 @click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="For whom."
 )

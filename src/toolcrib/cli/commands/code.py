@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.choices import VerbGroup
 from toolcrib.cli.commands.chaining import show_chain
 from toolcrib.cli.commands.running import DURABLE, TIMEOUT, show_value
 from toolcrib.cli.inputs import read_file, read_pairs
@@ -181,7 +182,7 @@ def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> No
         raise
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @shared
 def saved() -> None:
     """List and delete tools that were made of runs.
@@ -243,7 +244,7 @@ def delete(state: State, tool_id: str) -> None:
     wait_for(work)
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @common
 def sandbox() -> None:
     """Build what code runs in, where a kind of sandbox needs something built.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.exits import USAGE, FailedError
+from toolcrib.cli.choices import VerbGroup
+from toolcrib.cli.exits import FailedError
 from toolcrib.cli.inputs import read_args, read_file
 from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import note, show_json, show_table, show_text, waiting
@@ -24,6 +25,7 @@ __all__ = ["policy"]
 
 _TOOL = "gen_ai.tool.name"
 _NO_RULES = "there are no rules: everybody may run everything; rules are [[policy]] tables"
+_CEDAR = "policies in Cedar are checked when the configuration is read"
 _NO_TOOLS = (
     "no tools are known, so that what the rules name could not be compared with them; `toolcrib status` shows"
     " which servers there are and what became of them"
@@ -33,7 +35,7 @@ _NAMED = 8
 """How many tools that are not there any more are explained."""
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @common
 def policy() -> None:
     """Check, explain and simulate the rules of who may run what.
@@ -64,7 +66,7 @@ def check(state: State) -> None:
                 await view.tools(limit=1)
             rules = view.settings.policy
             if not isinstance(rules, tuple):
-                raise _UnusableError("policies in Cedar are checked when the configuration is read")
+                return (), [], {"note": _CEDAR}
             tools = [view.index.get(each.id) for each in view.index.every()]
             unknown = {"note": _NO_TOOLS} if rules and not tools else {}
             return rules, list(_idle(rules, tools)), {**tell_absent(view), **unknown}
@@ -74,7 +76,7 @@ def check(state: State) -> None:
         reasons = [{"rule": name, "reason": reason} for name, reason in idle]
         show_json({"rules": len(rules), "idle": reasons, **more})
     elif not rules:
-        note(_NO_RULES)
+        note(more.get("note", _NO_RULES))
     else:
         for name, reason in idle:
             note(f"the rule {name!r} never takes effect: {reason}")
@@ -134,8 +136,9 @@ def explain(
     async def work() -> dict[str, Any]:
         async with state.view() as view:
             (meant,) = await resolve_ids(view, [tool_id])
-            rules = _rules(view)
-            tool = view.index.resolve(meant)
+            tool, rules = view.index.resolve(meant), view.rules
+            if rules is None:
+                return {"toolId": meant, "effect": "allow", "rule": None, "reason": None, "rules": []}
             decision = rules.decide(Request(tool=tool, args=given, principal=who))
             deciding = len(rules.rules) if decision.rule is None else rules.rules.index(decision.rule)
             rows = [
@@ -162,6 +165,9 @@ def explain(
     if state.json:
         show_json(decided)
         return
+    if not decided["rules"]:
+        show_text(f"{decided['toolId']}: {decided['effect']} ({_NO_RULES})")
+        return
     show_table(("RULE", "EFFECT", "VERDICT"), [tuple(row.values()) for row in decided["rules"]])
     by = "no rule fits" if decided["rule"] is None else f"by the rule {decided['rule']!r}"
     reason = f": {decided['reason']}" if decided["reason"] else ""
@@ -175,23 +181,6 @@ def _why(rule: "Rule", who: "Principal", tool: "Tool", is_later: bool) -> str:  
     if not rule.covers_tool(tool):
         return "is for other tools"
     return "comes after the rule that decides" if is_later else "is for other arguments"
-
-
-def _rules(view: "View") -> "Rules":
-    """Return the rules.
-
-    Raises:
-        ClickException: there are none.
-    """
-    if view.rules is None:
-        raise _UnusableError(_NO_RULES)
-    return view.rules
-
-
-class _UnusableError(click.ClickException):
-    """A configuration that the verb cannot do anything with."""
-
-    exit_code = USAGE
 
 
 @policy.command()
@@ -208,13 +197,14 @@ def simulate(state: State, file: str) -> None:
     """
     lines = list(_calls(read_file(file)))
 
-    async def work() -> "tuple[Counter[tuple[str, str, str, str]], dict[str, Any]]":
+    async def work() -> "tuple[Counter[tuple[str, str, str, str]], bool, dict[str, Any]]":
         async with state.view() as view:
             with waiting("asking the servers"):
                 await view.tools(limit=1)
-            return Counter(_decided(view, _rules(view), line) for line in lines), tell_absent(view)
+            decided = Counter(_decided(view, view.rules, line) for line in lines)
+            return decided, view.rules is not None, tell_absent(view)
 
-    decided, absent = wait_for(work)
+    decided, has_rules, absent = wait_for(work)
     ordered = sorted(decided.items(), key=lambda item: (item[0][0], -item[1], item[0]))
     rows = [
         {"calls": count, "effect": effect, "rule": rule or None, "toolId": tool}
@@ -231,6 +221,8 @@ def simulate(state: State, file: str) -> None:
         totals[effect] += count
     listed = ", ".join(f"{effect} {count}" for effect, count in sorted(totals.items()))
     note(f"{counted(len(lines), 'call')}: {listed or 'nothing to decide'}")
+    if not has_rules:
+        note(_NO_RULES)
     unknown = [str(row["reason"]) for row in rows if "reason" in row]
     for reason in unknown[:_NAMED]:
         note(f"unknown: {reason}")
@@ -249,7 +241,7 @@ def _calls(text: str) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _decided(view: "View", rules: "Rules", record: dict[str, Any]) -> tuple[str, str, str, str]:
+def _decided(view: "View", rules: "Rules | None", record: dict[str, Any]) -> tuple[str, str, str, str]:
     """Return the effect, the rule and the tool of a call that was made, and why its effect is not known."""
     from toolcrib.errors import ToolcribError  # noqa: PLC0415 - as above
     from toolcrib.execution import Principal, Request  # noqa: PLC0415
@@ -265,6 +257,8 @@ def _decided(view: "View", rules: "Rules", record: dict[str, Any]) -> tuple[str,
         tool = view.index.resolve(tool_id)
     except ToolcribError as error:
         return "unknown", "", tool_id, str(error)
+    if rules is None:
+        return "allow", "", tool_id, ""
     args = record.get("gen_ai.tool.call.arguments")
     decision = rules.decide(Request(tool=tool, args=args if isinstance(args, dict) else {}, principal=who))
     return decision.effect, "" if decision.rule is None else decision.rule.name, tool_id, ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.choices import VerbGroup
 from toolcrib.cli.commands.servers import carry_out, own_file
 from toolcrib.cli.exits import NotFoundError
 from toolcrib.cli.screen import note, show_json, show_table, show_text
@@ -21,7 +22,7 @@ __all__ = ["token"]
 _PLACE = ("gateway", "tokens")
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 @common
 def token() -> None:
     """Manage the named tokens of a gateway's clients.

