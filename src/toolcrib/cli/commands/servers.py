@@ -188,7 +188,7 @@ def _check(path: Path, name: str) -> "Probe":
 
     async def work() -> "Probe":
         with waiting(f"starting {name}"):
-            async with Crib(path) as crib:
+            async with Crib(path, on_demand=True) as crib:
                 await crib.tools(namespace=name, limit=1)
                 if not crib.status()[name].kept:
                     return _asked(crib, name)
