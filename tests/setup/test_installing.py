@@ -436,7 +436,7 @@ def test_what_is_a_users_stays_out_of_the_project(project: Path, user: Path) -> 
     assert load(planned.config).servers["a"].env == {"KEY": "s3cret"}
     assert [each.name for each in project.iterdir()] == [".mcp.json"]
     assert shared.read_text() == before
-    assert install(CLIENTS["zed"]).config == planned.config
+    assert install(CLIENTS["zed"]).config == shared  # nothing moves into it
 
 
 def test_what_a_project_shares_says_nothing_of_this_machine(

@@ -15,6 +15,7 @@ from toolcrib.cli.state import State, common, this_command
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
+    from toolcrib.crib import Settings
     from toolcrib.execution.mcp.config import ServerConfig
     from toolcrib.setup.installing.clients import Client, Scope
     from toolcrib.setup.installing.imports import Found, Merge
@@ -215,8 +216,10 @@ def _portable(server: "ServerConfig", source: Path, output: Path | None) -> "Ser
 def install(state: State, /, client: str, **options: Any) -> None:
     """Make toolcrib a server of an MCP client.
 
-    The gateway serves the user's own configuration, or in a project the one of its folder; --config names
-    another. What the client's file was is kept in the state folder; installing twice changes nothing.
+    The gateway serves the configuration of this folder, else the user's own; --config names another. With
+    --replace a user's servers move into the user's own, and a project's into that of its folder. The path is
+    written into the client's file, so that the same is served wherever the client starts it. What that file
+    was is kept in the state folder; installing twice changes nothing.
 
     Examples:
       toolcrib install cursor --dry-run
@@ -235,7 +238,8 @@ def install(state: State, /, client: str, **options: Any) -> None:
         known, config, scope=asked.scope, name=asked.name, replace=asked.replace, force=asked.force
     )
     facts: dict[str, Any] = {"file": str(planned.edit.path), "changed": planned.changes}
-    facts |= {"config": str(planned.config), "dryRun": asked.dry_run, "notes": list(planned.notes)}
+    facts |= {"config": str(planned.config), **_served(planned.served)}
+    facts |= {"dryRun": asked.dry_run, "notes": list(planned.notes)}
     facts |= {} if planned.taken is None else {"moved": _merged(planned.taken)}
     if asked.dry_run:
         edits = [*([planned.taken.edit] if planned.taken else []), planned.edit]
@@ -243,6 +247,24 @@ def install(state: State, /, client: str, **options: Any) -> None:
     else:
         facts["backups"] = [str(path) for path in planned.write()]
     _show(state, client, facts)
+
+
+def _served(settings: "Settings") -> dict[str, Any]:
+    """Return what a gateway with some settings serves: its servers and APIs, by name."""
+    enabled = [name for name, server in settings.servers.items() if not server.disabled]
+    disabled = [name for name, server in settings.servers.items() if server.disabled]
+    return {"servers": enabled, "disabled": disabled, "apis": list(settings.openapi)}
+
+
+def _tell_served(facts: dict[str, Any]) -> None:
+    """Tell people which configuration is served, and how many servers that is."""
+    counts = [counted(len(facts["servers"]), "server")]
+    counts += [counted(len(facts["apis"]), "API")] if facts["apis"] else []
+    off = f"; {', '.join(facts['disabled'])} disabled" if facts["disabled"] else ""
+    text = clean(f"it serves {facts['config']}: {' and '.join(counts)}{off}")
+    note(text) if facts["dryRun"] else click.echo(text)
+    if not facts["servers"] and not facts["apis"]:
+        note(f"`{this_command()} add` adds a server to it, and --config names another file")
 
 
 def _show(state: State, client: str, facts: dict[str, Any]) -> None:
@@ -259,6 +281,8 @@ def _show(state: State, client: str, facts: dict[str, Any]) -> None:
         click.echo(clean(f"changed {facts['file']}; restart {client} to see it"))
     else:
         click.echo(clean(f"{facts['file']} is as it should be"))
+    if "config" in facts:
+        _tell_served(facts)
     tell_notes(facts)
     if "moved" in facts:
         _tell_outlook(facts["moved"], Path(facts["config"]))
