@@ -41,8 +41,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stubs": "Write tools as Python signatures.",
     },
     "Set up": {
-        "add": "Add a server to the configuration.",
-        "remove": "Remove a server from the configuration.",
+        "add": "Add a server or an HTTP API to the configuration.",
+        "remove": "Remove a server or an HTTP API from the configuration.",
         "import": "Take over the servers of an MCP client.",
         "export": "Write the servers in the format of an MCP client.",
         "install": "Make toolcrib a server of an MCP client.",

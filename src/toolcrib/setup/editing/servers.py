@@ -13,7 +13,7 @@ from typing import Any
 from toolcrib.crib.config.dialects import carried_name
 from toolcrib.crib.config.files import load_text
 from toolcrib.crib.config.reading import BOM, file_refusal, is_toml, parse, read_text
-from toolcrib.crib.config.sections import OPENCODE, Place, places_in, section_of, servers_in
+from toolcrib.crib.config.sections import OPENCODE, OURS, Place, places_in, section_of, servers_in
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import choose
@@ -28,6 +28,7 @@ __all__ = [
     "Edit",
     "Place",
     "add_server",
+    "api_place",
     "document_of",
     "edit_servers",
     "edit_text",
@@ -68,6 +69,11 @@ def add_server(path: Path, name: str, server: Mapping[str, Any], *, replace: boo
     return edit_servers(path, changes, place=place, check=load_text)
 
 
+def api_place(path: Path) -> Place:
+    """Return the keys under which a configuration file of ours has its HTTP APIs."""
+    return ("openapi",) if is_toml(path) else (OURS, "openapi")
+
+
 def own_entry(path: Path, server: Mapping[str, Any], place: Place | None = None) -> dict[str, Any]:
     """Return a server as it is written in a configuration of ours: in JSON, as other clients can read it.
 
@@ -104,16 +110,19 @@ def _of_opencode(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove_server(path: Path, name: str) -> Edit:
-    """Return the change that takes a server out of a configuration file of ours.
+    """Return the change that takes a server or an API out of a configuration file of ours.
 
     Raises:
-        ConfigError: there is no such server, which a problem with the keyword `ABSENT` says; or the file is
-            broken, or cannot be edited safely.
+        ConfigError: there is none of that name, which a problem with the keyword `ABSENT` says; or the file
+            is broken, or cannot be edited safely.
     """
     document = document_of(path, read_text(path))
-    found = find_server(path, document, name)
+    apis = api_place(path)
+    found = find_server(path, document, name) or (
+        (apis, name) if name in servers_in(document, apis) else None
+    )
     if found is None:
-        places = places_in(document, toml=is_toml(path))
+        places = [*places_in(document, toml=is_toml(path)), apis]
         known = [each for place in places for each in servers_in(document, place)]
         there = choose(name, known) if known else "; there is none at all"
         raise file_refusal(path, f"there is no server {name!r}{there}", ABSENT)
