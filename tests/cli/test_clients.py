@@ -1,6 +1,8 @@
 """The verbs for other MCP clients: `import`, `export` and `install`."""
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,8 +42,49 @@ def test_the_servers_of_a_client_are_imported(toolcrib: Any, user: Path) -> None
     again = json.loads(toolcrib("import", "cursor", "--json").stdout)
     assert (again["changed"], again["same"], again["added"]) == (False, ["a"], [])
     twice = toolcrib("import", "cursor")
-    assert twice.stdout.startswith("imported nothing")
-    assert "note: a: in our configuration already\n" in twice.stderr
+    file = user / ".cursor" / "mcp.json"
+    assert twice.stdout == f"imported nothing: all servers of {file} are in our configuration already\n"
+
+
+def test_import_says_why_nothing_was_imported(toolcrib: Any, user: Path) -> None:
+    file = put(user / ".cursor" / "mcp.json", {"mcpServers": {}})
+    made = toolcrib("import", "cursor")
+    assert (made.exit_code, made.stdout) == (0, f"imported nothing: there are no servers in {file}\n")
+    assert f"there are no servers in {file}" in toolcrib("import", "cursor", "--dry-run").stderr
+    assert list(Path.cwd().iterdir()) == []
+    put(file, {"mcpServers": {"bad": {"args": 5}, "crib": {"command": "toolcrib", "args": ["serve"]}}})
+    made = toolcrib("import", "cursor")
+    assert made.stdout == f"imported nothing: no server of {file} can be taken over\n"
+    assert made.stderr.count("is left out") == 2
+    put(file, {"mcpServers": {"a": {"command": "y"}}})
+    put(Path.cwd() / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    shown = json.loads(toolcrib("import", "cursor", "--json").stdout)
+    assert shown["reason"] == "ours of the same names are other servers"
+
+
+def test_import_says_which_servers_it_renamed(toolcrib: Any, user: Path) -> None:
+    put(user / ".cursor" / "mcp.json", {"mcpServers": {"My Server": {"command": "x"}, "b": {"command": "x"}}})
+    shown = json.loads(toolcrib("import", "cursor", "--dry-run", "--json").stdout)
+    assert shown["renamed"] == {"My Server": "My-Server"}
+    moved = toolcrib("install", "cursor", "--replace", "--dry-run")
+    made = toolcrib("import", "cursor")
+    for each in (moved, made):
+        assert "note: 'My Server' is 'My-Server' here" in each.stderr
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_import_warns_of_a_token_in_clear_text_in_a_git_repository(toolcrib: Any, tmp_path: Path) -> None:
+    env = {"GITHUB_TOKEN": "ghp_0123456789abcdefghij0123456789abcdef", "REGION": "eu-central-1"}
+    file = put(tmp_path / "theirs.json", {"mcpServers": {"a": {"command": "x", "env": env}}})
+    subprocess.run(["git", "init", "-q"], check=True)
+    warning = f"{Path.cwd() / 'toolcrib.toml'}: GITHUB_TOKEN would be in clear text in a git repository"
+    assert warning in toolcrib("import", str(file), "--dry-run").stderr
+    Path(".gitignore").write_text("toolcrib.toml\n")
+    assert "git repository" not in toolcrib("import", str(file), "--dry-run").stderr
+    Path(".gitignore").unlink()
+    assert warning in toolcrib("import", str(file)).stderr
+    assert "git repository" not in toolcrib("add", "b", "--no-check", "-e", "A=${B}", "--", "x").stderr
+    assert "C_KEY would be" in toolcrib("add", "c", "--no-check", "-e", "C_KEY=sesame", "--", "x").stderr
 
 
 def test_what_is_taken_over_and_will_not_work_is_told(

@@ -388,7 +388,9 @@ def test_a_clients_servers_move_behind_the_gateway_and_back(project: Path, user:
     before = json.loads(path.read_text().replace("// mine", ""))
     config = put(project / "toolcrib.toml", OURS)
     planned = install(CLIENTS["cursor"], config, replace=True)
-    assert planned.notes == ("'time' stays: ours of that name is another server",)
+    stays, renamed = planned.notes
+    assert stays == "'time' stays: ours of that name is another server"
+    assert renamed.startswith("'My Server' is 'My-Server' here")
     assert len(planned.write()) == 2
     assert load(config).servers["My-Server"].command == "x"
     assert list(load(path).servers) == ["time", "toolcrib"]

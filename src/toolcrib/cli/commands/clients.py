@@ -93,18 +93,23 @@ def import_(state: State, source: str | None, force: bool, user: bool, dry_run: 
       toolcrib import cursor --dry-run
       toolcrib import ~/Downloads/mcp.json
     """
-    from toolcrib.setup.installing.imports import merge  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.installing.imports import merge, renamed  # noqa: PLC0415 - not needed to ask for help
 
     if source is None:
         raise click.UsageError(f"say from which client, or from which file; {_clients_here()}")
     found = _found(source)
     merged = merge(own_file(state, user=user), found.servers, force=force)
     facts = {"from": [str(path) for path in found.files], **_merged(merged)}
-    facts |= carry_out(merged.edit, dry_run=dry_run, notes=found.notes)
+    facts["renamed"] = renamed(found, merged.servers)
+    if merged.servers:
+        facts |= carry_out(merged.edit, dry_run=dry_run, notes=found.notes)
+    else:  # a file that is not there is not made to hold nothing
+        facts |= {"file": str(merged.edit.path), "changed": False, "dryRun": dry_run, "notes": found.notes}
+        facts["reason"] = _why_nothing(found, merged)
     if state.json:
         show_json(facts)
         return
-    _tell_merge(merged, dry_run=dry_run)
+    _tell_merge(merged, facts, dry_run=dry_run)
     tell_notes(facts)
     _tell_outlook(facts, merged.edit.path)
 
@@ -137,13 +142,33 @@ def _tell_outlook(facts: dict[str, Any], config: Path) -> None:
         note(f"`{this_command()} doctor{named}` starts each of them, and says what is wrong")
 
 
-def _tell_merge(merged: "Merge", *, dry_run: bool) -> None:
+def _why_nothing(found: "Found", merged: "Merge") -> str:
+    """Return why no server is taken over."""
+    files = ", ".join(map(str, found.files))
+    if merged.conflicts:
+        return "ours of the same names are other servers"
+    if merged.same:
+        return f"all servers of {files} are in our configuration already"
+    if found.itself or found.notes:
+        return f"no server of {files} can be taken over"
+    return f"there are no servers in {files}"
+
+
+def _tell_merge(merged: "Merge", facts: dict[str, Any], *, dry_run: bool) -> None:
+    from toolcrib.setup.installing.imports import renamed_note  # noqa: PLC0415 - not needed to ask for help
+
     taken = [*merged.added, *merged.replaced]
     if dry_run:
-        show_text(merged.edit.diff or "nothing would change")
+        show_text(merged.edit.diff if taken else "nothing would change")
+        if not taken:
+            note(facts["reason"])
+    elif taken:
+        click.echo(clean(f"imported {', '.join(taken)} into {merged.edit.path}"))
     else:
-        click.echo(clean(f"imported {', '.join(taken) or 'nothing'} into {merged.edit.path}"))
-    if merged.same:
+        click.echo(clean(f"imported nothing: {facts['reason']}"))
+    for written, name in facts["renamed"].items():
+        note(renamed_note(written, name))
+    if merged.same and (taken or merged.conflicts):
         note(f"{', '.join(merged.same)}: in our configuration already")
     for name in merged.conflicts:
         note(f"{name!r} is left out: ours of that name is another server; --force replaces it")

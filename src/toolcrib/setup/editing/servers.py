@@ -6,6 +6,7 @@ is offered; where anything but the servers meant would differ, it is refused.
 
 import copy
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from toolcrib.model.suggest import choose
 from toolcrib.model.toolid import name_fault
 from toolcrib.setup.editing.edit import Edit
 from toolcrib.setup.editing.jsonc import remove_json, set_json
-from toolcrib.setup.editing.secrets import secrets_in
+from toolcrib.setup.editing.secrets import named_secrets, secrets_in
 from toolcrib.setup.editing.toml import remove_toml, set_toml
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "remove_server",
 ]
 
+_GIT_TIME = 5.0
 ABSENT = "absent"
 """The keyword of the problem that a file has no such server."""
 Changes = Mapping[str, Mapping[str, Any] | None]
@@ -173,12 +175,18 @@ def edit_servers(
     if before is not None and document == wanted:
         return Edit(path, before, before)
     known = tuple(secrets_in(document))
-    private = not set(known).issuperset(secrets_in(wanted))
-    notes = (f"{path}: {_CLOSED}",) if private and _is_open(path) else ()
-    return Edit(path, before, made, private, notes, (*known, *secrets_in(wanted)), again)
+    fresh = list(dict.fromkeys(name for name, value in named_secrets(wanted) if value not in known))
+    notes = [f"{path}: {_CLOSED}"] if fresh and _is_open(path) else []
+    if fresh and _may_be_committed(path):
+        notes.append(f"{path}: {', '.join(fresh)} {_COMMITTED}")
+    return Edit(path, before, made, bool(fresh), tuple(notes), (*known, *secrets_in(wanted)), again)
 
 
 _CLOSED = "only its owner may read it from here on, because secrets are written into it"
+_COMMITTED = (
+    "would be in clear text in a git repository: write '${NAME}' and set it in the environment, or have git "
+    "ignore the file"
+)
 
 
 def _touched(document: Mapping[str, Any], place: Place, changes: Changes) -> dict[str, Any]:
@@ -192,6 +200,23 @@ def _is_open(path: Path) -> bool:
         return os.name == "posix" and bool(path.stat().st_mode & 0o077)
     except OSError:
         return False
+
+
+def _may_be_committed(path: Path) -> bool:
+    """Return whether a file is in a git repository that does not ignore it."""
+    try:
+        place = path.resolve()
+        if not any((folder / ".git").exists() for folder in place.parents):
+            return False
+        asked = ["git", "-C", str(_existing(place.parent)), "check-ignore", "--quiet", str(place)]
+        ignored = subprocess.run(asked, capture_output=True, timeout=_GIT_TIME, check=False)  # noqa: S603 - no shell
+    except (OSError, subprocess.SubprocessError):
+        return True  # without git nobody knows what is ignored
+    return ignored.returncode != 0
+
+
+def _existing(folder: Path) -> Path:
+    return folder if folder.exists() else _existing(folder.parent)
 
 
 def edit_text(path: Path, before: str, changes: Changes, place: Place) -> tuple[str, dict[str, Any]]:

@@ -20,7 +20,15 @@ from toolcrib.setup.editing.edit import backups
 from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, edit_text
 from toolcrib.setup.editing.toml import set_toml
 from toolcrib.setup.installing.clients import CLIENTS, ITSELF, Client, Scope, is_toolcrib, shape
-from toolcrib.setup.installing.imports import Found, Merge, lost_note, merge, servers_of
+from toolcrib.setup.installing.imports import (
+    Found,
+    Merge,
+    lost_note,
+    merge,
+    renamed,
+    renamed_note,
+    servers_of,
+)
 
 __all__ = ["CLIENTS", "Export", "Installation", "export", "gateway_server", "install", "undo"]
 
@@ -153,7 +161,8 @@ def _moving(config: Path, found: Found) -> _Moving:
     unmentioned = {lost_note(each, keys) for each, keys in found.lossy.items()}
     shown = (each for each in found.notes if not each.endswith(ITSELF) and each not in unmentioned)
     left = (f"{each!r} stays: {why}" for each, why in stays.items())
-    return _Moving(taken, leaving, (*shown, *left, *taken.edit.notes))
+    other_names = (renamed_note(raw, each) for raw, each in renamed(found, taken.servers).items())
+    return _Moving(taken, leaving, (*shown, *left, *other_names, *taken.edit.notes))
 
 
 def _staying(found: Found) -> dict[str, str]:
