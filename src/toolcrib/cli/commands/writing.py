@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["convert", "stubs"]
 
+_OWN = frozenset({"backend", "namespace", "tags", "version"})
+"""Fields that toolcrib adds to a tool, which no provider is expected to have."""
 _SHOWN = 20
 """How many warnings are printed one by one."""
 
@@ -39,7 +41,8 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
     """Write tools in the format of a model provider.
 
     All tools, or those named, as a JSON list on standard output; what the format cannot express is reported
-    on standard error. With --json each comes with its id and its warnings.
+    on standard error, except fields of our own, such as the namespace. With --json each comes with its id and
+    all its warnings.
 
     Example: toolcrib convert --to openai --strict github:create_issue
     """
@@ -97,7 +100,12 @@ def _show(state: State, conversions: "list[Conversion]", absent: dict[str, Any])
         show_json({"tools": [_flat(each) for each in conversions], **absent})
         return
     show_json([each.payload for each in conversions])
-    warnings = [f"{each.tool_id}: {warning}" for each in conversions for warning in each.warnings]
+    warnings = [
+        f"{each.tool_id}: {warning}"
+        for each in conversions
+        for warning in each.warnings
+        if warning.part != "definition" or warning.feature not in _OWN
+    ]
     for warning in warnings[:_SHOWN]:
         note(warning)
     if len(warnings) > _SHOWN:
