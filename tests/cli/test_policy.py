@@ -144,6 +144,14 @@ def test_past_calls_are_judged_by_the_rules_of_today(toolcrib: Any, ruled: Any, 
     assert toolcrib("policy", "simulate", str(audit), *ruled).exit_code == 2
 
 
+def test_explain_waits_for_the_server_of_the_tool(toolcrib: Any, little: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    rules = [{"name": "all", "effect": "allow", "tools": ["a:*"]}]
+    path.write_text(json.dumps({"mcpServers": {"a": little()}, "toolcrib": {"policy": rules}}))
+    explained = json.loads(toolcrib("policy", "explain", "a:shout", "--json", "--config", str(path)).stdout)
+    assert (explained["effect"], explained["rule"]) == ("allow", "all")
+
+
 def test_without_rules_there_is_nothing_to_explain(toolcrib: Any) -> None:
     made = toolcrib("policy", "explain", "math:evaluate", "--demo")
     assert (made.exit_code, "there are no rules" in made.stderr) == (2, True)

@@ -134,6 +134,7 @@ def explain(
     async def work() -> dict[str, Any]:
         async with state.view() as view:
             (meant,) = await resolve_ids(view, [tool_id])
+            await view.describe(meant, "summary")  # waits for its server
             rules = _rules(view)
             tool = view.index.resolve(meant)
             decision = rules.decide(Request(tool=tool, args=given, principal=who))
