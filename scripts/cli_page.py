@@ -27,9 +27,13 @@ Without `--config` it is `toolcrib.toml`, else `mcp.json` or `.mcp.json` in this
 or `mcp.json` of the user. State, such as the catalogue, is kept in `$TOOLCRIB_HOME`, or else in the user's
 data folder; where that variable is set, the configuration of the user is there too.
 
+`run`, `describe`, `chain`, `code` and the like start the servers whose tools they name, and no others; an id
+`github:create_issue` names its server. A search or a list asks those of which nothing is kept.
+
 Where a gateway runs with the same configuration ([`up`](#up), or `serve --transport http`), it runs `search`,
-`list`, `describe`, `run`, `chain`, `exec` and `status` for the command, which then starts no server and loads
-next to nothing. Validation, policy, deadline and audit of calls are the same. It is found by a socket that
+`list`, `describe`, `run`, `chain`, `code`, `resume`, `saved`, `resources`, `read`, `prompts`, `prompt`,
+`convert`, `stubs` and `status` for the command, which then starts no server and loads next to nothing.
+Validation, policy, deadline and audit of calls are the same. It is found by a socket that
 only its user can open, in `$TOOLCRIB_HOME/run`, else `$XDG_RUNTIME_DIR/toolcrib`, and must have the same
 version and the same configuration: its path, its text, and the environment variables that the text names.
 Otherwise, and with `--no-daemon` or `--debug`, the command starts servers itself. `Crib` and `SyncCrib`

@@ -1,9 +1,11 @@
 """A little MCP server on stdio that says what the command must show well: progress, odd texts, many tools."""
 
 import json
+import os
 import sys
 from typing import Any
 
+MIXED = "talk://mixed"
 TEXT = "Danger \x1b[31m\x1b]0;owned\x07 \u202e backwards \x9b1m"
 PROPERTIES = {
     "a\x1b[2J": {"description": TEXT},
@@ -33,6 +35,19 @@ ORDER = {
     },
     "required": ["to"],
     "$defs": {"person": PERSON},
+}
+GREETING = {"type": "text", "text": f"Greet {os.getpid()}."}
+CONTENT: dict[str, dict[str, Any]] = {
+    "resources/list": {"resources": [{"uri": MIXED, "name": "mixed"}]},
+    "resources/templates/list": {"resourceTemplates": []},
+    "resources/read": {
+        "contents": [
+            {"uri": MIXED, "text": f"process {os.getpid()}"},
+            {"uri": MIXED, "blob": "/wAK/w=="},
+        ]
+    },
+    "prompts/list": {"prompts": [{"name": "greet"}]},
+    "prompts/get": {"messages": [{"role": "user", "content": GREETING}]},
 }
 LISTED = [
     {"name": "hostile", "description": TEXT, "inputSchema": HOSTILE},
@@ -78,12 +93,14 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
             info = {"name": "talker", "version": "1"}
-            said = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
-            return {"result": said}
+            can: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
+            return {"result": {"protocolVersion": "2025-06-18", "capabilities": can, "serverInfo": info}}
         case "tools/list":
             return {"result": {"tools": LISTED}}
         case "tools/call":
             return {"result": count(params)}
+    if method in CONTENT and params.get("uri") in {None, MIXED} and params.get("name") in {None, "greet"}:
+        return {"result": CONTENT[method]}
     return {"error": {"code": -32601, "message": "no such method"}}
 
 

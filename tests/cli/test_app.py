@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli.app import LAZY, SECTIONS, app
+from toolcrib.cli.app import ALIASES, LAZY, SECTIONS, app
 
 
 def test_help_names_every_verb(toolcrib: Any) -> None:
@@ -23,8 +23,8 @@ def test_help_names_every_verb(toolcrib: Any) -> None:
 
 @pytest.mark.requirement("command.verbs")
 def test_the_promised_verbs_are_there() -> None:
-    promised = "serve search describe run chain exec list convert lint add remove doctor status eval"
-    assert set(promised.split()) - set(LAZY) == set()
+    promised = "serve search describe run chain code exec list convert lint add remove doctor status eval"
+    assert set(promised.split()) - {*LAZY, *ALIASES} == set()
 
 
 def test_help_loads_no_verb_and_nothing_heavy() -> None:

@@ -1,6 +1,8 @@
 """The verbs for other MCP clients: `import`, `export` and `install`."""
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,8 +42,49 @@ def test_the_servers_of_a_client_are_imported(toolcrib: Any, user: Path) -> None
     again = json.loads(toolcrib("import", "cursor", "--json").stdout)
     assert (again["changed"], again["same"], again["added"]) == (False, ["a"], [])
     twice = toolcrib("import", "cursor")
-    assert twice.stdout.startswith("imported nothing")
-    assert "note: a: in our configuration already\n" in twice.stderr
+    file = user / ".cursor" / "mcp.json"
+    assert twice.stdout == f"imported nothing: all servers of {file} are in our configuration already\n"
+
+
+def test_import_says_why_nothing_was_imported(toolcrib: Any, user: Path) -> None:
+    file = put(user / ".cursor" / "mcp.json", {"mcpServers": {}})
+    made = toolcrib("import", "cursor")
+    assert (made.exit_code, made.stdout) == (0, f"imported nothing: there are no servers in {file}\n")
+    assert f"there are no servers in {file}" in toolcrib("import", "cursor", "--dry-run").stderr
+    assert list(Path.cwd().iterdir()) == []
+    put(file, {"mcpServers": {"bad": {"args": 5}, "crib": {"command": "toolcrib", "args": ["serve"]}}})
+    made = toolcrib("import", "cursor")
+    assert made.stdout == f"imported nothing: no server of {file} can be taken over\n"
+    assert made.stderr.count("is left out") == 2
+    put(file, {"mcpServers": {"a": {"command": "y"}}})
+    put(Path.cwd() / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    shown = json.loads(toolcrib("import", "cursor", "--json").stdout)
+    assert shown["reason"] == "ours of the same names are other servers"
+
+
+def test_import_says_which_servers_it_renamed(toolcrib: Any, user: Path) -> None:
+    put(user / ".cursor" / "mcp.json", {"mcpServers": {"My Server": {"command": "x"}, "b": {"command": "x"}}})
+    shown = json.loads(toolcrib("import", "cursor", "--dry-run", "--json").stdout)
+    assert shown["renamed"] == {"My Server": "My-Server"}
+    moved = toolcrib("install", "cursor", "--replace", "--dry-run")
+    made = toolcrib("import", "cursor")
+    for each in (moved, made):
+        assert "note: 'My Server' is 'My-Server' here" in each.stderr
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_import_warns_of_a_token_in_clear_text_in_a_git_repository(toolcrib: Any, tmp_path: Path) -> None:
+    env = {"GITHUB_TOKEN": "ghp_0123456789abcdefghij0123456789abcdef", "REGION": "eu-central-1"}
+    file = put(tmp_path / "theirs.json", {"mcpServers": {"a": {"command": "x", "env": env}}})
+    subprocess.run(["git", "init", "-q"], check=True)
+    warning = f"{Path.cwd() / 'toolcrib.toml'}: GITHUB_TOKEN would be in clear text in a git repository"
+    assert warning in toolcrib("import", str(file), "--dry-run").stderr
+    Path(".gitignore").write_text("toolcrib.toml\n")
+    assert "git repository" not in toolcrib("import", str(file), "--dry-run").stderr
+    Path(".gitignore").unlink()
+    assert warning in toolcrib("import", str(file)).stderr
+    assert "git repository" not in toolcrib("add", "b", "--no-check", "-e", "A=${B}", "--", "x").stderr
+    assert "C_KEY would be" in toolcrib("add", "c", "--no-check", "-e", "C_KEY=sesame", "--", "x").stderr
 
 
 def test_what_is_taken_over_and_will_not_work_is_told(
@@ -174,11 +217,14 @@ def test_toolcrib_is_installed_shown_and_taken_back(toolcrib: Any, config: Any, 
     assert shown.exit_code == 0
     assert {f"+++ {file}", f"+++ {path}"} <= set(shown.stdout.splitlines())
     assert list(load(path).servers) == ["theirs"]
-    assert toolcrib(*args).stdout == f"changed {path}; restart cursor to see it\n"
-    assert toolcrib(*args).stdout == f"{path} is as it should be\n"
-    assert toolcrib(*args, "--dry-run").stdout == "nothing would change\n"
+    served = f"it serves {file}: 1 server\n"
+    assert toolcrib(*args).stdout == f"changed {path}; restart cursor to see it\n{served}"
+    assert toolcrib(*args).stdout == f"{path} is as it should be\n{served}"
+    shown = toolcrib(*args, "--dry-run")
+    assert (shown.stdout, shown.stderr) == ("nothing would change\n", f"note: {served}")
     facts = json.loads(toolcrib(*args, "--replace", "--json").stdout)
     assert facts["moved"]["added"] == ["theirs"]
+    assert facts["servers"] == ["ours", "theirs"]
     assert len(facts["backups"]) == 2
     assert list(load(path).servers) == ["toolcrib"]
     assert list(load(file).servers) == ["ours", "theirs"]
@@ -190,12 +236,45 @@ def test_an_installation_without_anything_to_serve_is_refused(toolcrib: Any) -> 
     made = toolcrib("install", "cursor", "--json")
     assert made.exit_code == 2
     assert "make one with `toolcrib add" in json.loads(made.stdout)["error"]["message"]
-    here = put(Path.cwd() / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
-    assert "--config, such as mcp.json of this folder" in toolcrib("install", "cursor").stderr
-    here.unlink()
     conflict = put(Path.cwd() / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     made = toolcrib("install", "claude", "--scope", "project")
     assert (made.exit_code, str(conflict) in made.stderr) == (2, True)
+
+
+def test_install_serves_the_file_of_the_folder_as_every_command_reads_it(toolcrib: Any, home: Path) -> None:
+    def served(*args: str) -> Path:
+        facts = json.loads(toolcrib("install", "cursor", "--json", *args).stdout)
+        assert facts["config"] in Path(facts["file"]).read_text()
+        return Path(facts["config"])
+
+    one = {"mcpServers": {"a": {"command": "x"}}}
+    own = put(home / "mcp.json", one)
+    assert served() == own
+    assert served("--scope", "project") == own
+    for name in (".mcp.json", "mcp.json"):
+        put(Path.cwd() / name, one)
+        assert served() == Path.cwd() / name
+    here = Path.cwd() / "toolcrib.toml"
+    here.write_text('[servers.a]\ncommand = "x"\n')
+    assert served() == here
+    assert served("--config", str(own)) == own
+    assert json.loads(toolcrib("list", "--json").stdout)["absent"][0]["name"] == "a"
+    assert toolcrib("install", "cursor").stdout.endswith(f"it serves {here}: 1 server\n")
+
+
+def test_install_counts_servers_that_are_enabled_and_apis(toolcrib: Any, tmp_path: Path) -> None:
+    document = put(tmp_path / "api.json", {"openapi": "3.1.0"})
+    here = Path("toolcrib.toml")
+    here.write_text(
+        '[servers.a]\ncommand = "x"\n[servers.b]\ncommand = "x"\n[servers.off]\ncommand = "x"\n'
+        f'disabled = true\n[openapi.shop]\ndocument = "{document}"\n'
+    )
+    told = f"it serves {here.absolute()}: 2 servers and 1 API; off disabled\n"
+    assert toolcrib("install", "cursor").stdout.endswith(told)
+    here.write_text("")
+    made = toolcrib("install", "cursor")
+    assert "0 servers" in made.stdout
+    assert "add` adds a server to it" in made.stderr
 
 
 def test_what_an_installation_could_not_do_is_told(toolcrib: Any, config: Any, user: Path) -> None:

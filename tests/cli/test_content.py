@@ -1,6 +1,7 @@
 """The verbs `resources`, `read`, `prompts` and `prompt`."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ def test_resources_are_listed_and_read(ask: Any) -> None:
 
 def test_bytes_are_written_as_they_are(ask: Any) -> None:
     assert ask("read", "library://main/cover").stdout_bytes == b"\x89PNG"
+
+
+def test_read_writes_text_and_bytes_in_their_order(toolcrib: Any, config: Any, talker: Any) -> None:
+    written = toolcrib("read", "talk://mixed", "--config", config(talk=talker)).stdout_bytes
+    assert re.fullmatch(rb"process \d+\n\xff\x00\n\xff", written)
 
 
 def test_prompts_are_listed_and_filled_in(ask: Any) -> None:

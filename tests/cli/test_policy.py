@@ -176,3 +176,11 @@ def test_policies_in_cedar_have_been_checked_when_they_are_read(toolcrib: Any, t
     config.write_text('policy = { cedar = "rules.cedar" }\n')
     checked = toolcrib("policy", "check", "--config", str(config), "--demo")
     assert (checked.exit_code, "Cedar" in checked.stderr) == (0, True)
+
+
+def test_explain_waits_for_the_server_of_the_tool(toolcrib: Any, little: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    rules = [{"name": "all", "effect": "allow", "tools": ["a:*"]}]
+    path.write_text(json.dumps({"mcpServers": {"a": little()}, "toolcrib": {"policy": rules}}))
+    explained = json.loads(toolcrib("policy", "explain", "a:shout", "--json", "--config", str(path)).stdout)
+    assert (explained["effect"], explained["rule"]) == ("allow", "all")

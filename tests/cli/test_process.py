@@ -270,6 +270,19 @@ def test_serving_over_http_says_where_and_what_to_try() -> None:
     assert "secret-of-the-house" not in said
 
 
+@pytest.mark.parametrize("surface", ["meta", "all"])
+def test_serving_names_the_servers_whose_tools_are_on_their_way(surface: str) -> None:
+    Path("toolcrib.toml").write_text('[servers.slow]\ncommand = "sleep"\nargs = ["600"]\n')
+    told = serve_over_http("--expose", surface)
+    assert re.fullmatch(
+        r"toolcrib serves the tools of slow at http:\S+/mcp, as soon as they are listed\n", told[0]
+    )
+    told = serve_over_http("--expose", surface, "--demo", "--config", "toolcrib.toml")
+    assert re.fullmatch(
+        r"toolcrib serves 12 tools at http:\S+/mcp, and those of slow when they are listed\n", told[0]
+    )
+
+
 def test_serving_with_named_tokens_shows_where_a_client_puts_its_own() -> None:
     Path("toolcrib.toml").write_text(f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\n')
     told = "".join(serve_over_http("--demo", "--config", "toolcrib.toml"))
@@ -317,7 +330,8 @@ def test_serving_with_json_says_the_addresses_in_one_line() -> None:
     assert health.status_code == 200
     assert told["tools"] > 0
     assert told["url"] == told["health"].replace("/health", "/mcp")
-    assert sorted(told) == ["health", "metrics", "ready", "tools", "toolsets", "transport", "url"]
+    assert told["pending"] == []
+    assert sorted(told) == ["health", "metrics", "pending", "ready", "tools", "toolsets", "transport", "url"]
 
 
 @pytest.mark.proof

@@ -110,12 +110,25 @@ def test_commands_use_the_servers_of_the_running_gateway_and_start_none(shared: 
     assert number(shared.out("exec", "-c", "__out = await good.get_pid()")) == first
     Path(shared.here, "steps.json").write_text('[{"toolId": "good:get_pid"}]')
     assert number(shared.run("chain", "steps.json").stdout) == first
+    assert number(shared.out("code", "-c", "__out = await good.get_pid()")) == first
     assert shared.server("--no-daemon") != first
     assert shared.server() == first
     assert alive(first)
 
 
+def test_resources_and_prompts_come_from_the_servers_of_the_running_gateway(shared: Desk) -> None:
+    first = number(shared.out("prompt", "talk:greet"))
+    assert number(shared.out("prompt", "greet")) == first
+    assert json.loads(shared.out("resources", "--json"))["resources"][0]["uri"] == "talk://mixed"
+    assert json.loads(shared.out("prompts", "--json"))["prompts"][0]["name"] == "greet"
+    with shared.start("read", "talk://mixed", text=False) as reading:
+        written, _ = reading.communicate(timeout=PATIENCE)
+    assert written == f"process {first}\n".encode() + b"\xff\x00\n\xff"
+    assert number(shared.out("prompt", "talk:greet", "--no-daemon")) != first
+
+
 FEW = (
+    ["read", "talk://nosuch"],
     ["search", "capital letters", "--json"],
     ["describe", "nosuch:tool"],
     ["run", "talk:count", "--stream"],
@@ -138,8 +151,17 @@ FEW = (
             ["run", "good:shout", "nothing"],
             ["run", "talk:count", "--stream"],
             ["run", "--nosuch"],
-            ["exec", "nosuch.py"],
-            ["exec", "-c", "x ="],
+            ["code", "nosuch.py"],
+            ["code", "-c", "x ="],
+            ["resources"],
+            ["prompts"],
+            ["prompt", "nosuch"],
+            ["read", "talk://nosuch"],
+            ["read", "talk://mixed", "--json", "--server", "nosuch"],
+            ["convert", "good:shout", "--to", "openai"],
+            ["convert", "--to", "nosuch"],
+            ["stubs", "good:shout"],
+            ["resume", "nosuch"],
             ["--toolset", "nosuch", "list"],
             ["run", "good:shout", "--args", "--demo"],
         )

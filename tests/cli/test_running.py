@@ -1,6 +1,7 @@
 """The verb `run`."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,65 @@ def test_a_tool_that_takes_too_long_exits_with_1(toolcrib: Any, config: Any, lit
 def test_a_tool_of_a_real_server_runs(toolcrib: Any, config: Any, little: Any) -> None:
     ran = toolcrib("run", "good:shout", "text=hello", "--config", config(good=little()))
     assert json.loads(ran.stdout) == {"result": "HELLO"}
+
+
+ONE_SERVER = (
+    ("run", "b:get_pid"),
+    ("run", "b:shout", "text=hello"),
+    ("run", "b:get_pid", "--stream"),
+    ("describe", "b:shout"),
+    ("chain", "steps.json"),
+    ("chain", "steps.json", "--dry-run"),
+    ("code", "-c", "__out = await b.get_pid()"),
+    ("stubs", "b:shout"),
+    ("stubs", "--namespace", "b"),
+    ("list", "--namespace", "b"),
+    ("convert", "b:shout", "--to", "openai"),
+)
+
+
+@pytest.fixture
+def noting(config: Any, little: Any, tmp_path: Path) -> tuple[str, Path]:
+    """Return a configuration of four servers, and the file in which each notes that it was started."""
+    started = tmp_path / "started"
+    note = f'echo "$0" >> {shlex.quote(str(started))}; exec "$@"'
+
+    def server(name: str) -> dict[str, Any]:
+        made = little()
+        return {"command": "/bin/sh", "args": ["-c", note, name, made["command"], *made["args"]]}
+
+    Path("steps.json").write_text('[{"toolId": "b:get_pid"}]')
+    return config(**{name: server(name) for name in "abcd"}), started
+
+
+@pytest.mark.parametrize("args", ONE_SERVER, ids=" ".join)
+def test_command_starts_only_the_server_of_the_tool_it_names(
+    toolcrib: Any, noting: tuple[str, Path], args: tuple[str, ...]
+) -> None:
+    path, started = noting
+    ran = toolcrib(*args, "--config", path)
+    assert (ran.exit_code, started.read_text()) == (0, "b\n"), ran.output
+    assert "has not answered" not in ran.stderr
+
+
+def test_command_starts_only_the_server_of_a_tool_whose_catalogue_is_kept(
+    toolcrib: Any, noting: tuple[str, Path]
+) -> None:
+    path, started = noting
+    toolcrib("list", "--config", path)
+    assert sorted(started.read_text().split()) == ["a", "b", "c", "d"]
+    started.unlink()
+    assert toolcrib("run", "c:get_pid", "--config", path).exit_code == 0
+    assert toolcrib("run", "wait_long", "--timeout", "0.1", "--config", path).exit_code == 3  # four have one
+    assert toolcrib("describe", "d:shout", "--config", path).exit_code == 0
+    assert started.read_text().split() == ["c"]
+
+
+def test_command_that_calls_no_tool_starts_no_server(toolcrib: Any, noting: tuple[str, Path]) -> None:
+    path, started = noting
+    for args in (["runs"], ["saved", "list"], ["run", "nosuch:tool"]):
+        toolcrib(*args, "--config", path)
+    assert not started.exists()
 
 
 def test_a_stream_ends_with_the_value(toolcrib: Any) -> None:

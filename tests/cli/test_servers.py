@@ -4,11 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from servers import launch
+from servers.webapi import WebApi, served
 
 from toolcrib.crib import load
 
@@ -202,3 +205,177 @@ def test_the_command_runs_as_a_module() -> None:
         [sys.executable, "-m", "toolcrib.cli", "--version"], capture_output=True, text=True, check=True
     )
     assert made.stdout.startswith("toolcrib ")
+
+
+DOCUMENT = {
+    "openapi": "3.1.0",
+    "servers": [{"url": "https://shop.example.com/v1"}],
+    "paths": {"/orders": {"get": {"operationId": "list_orders", "security": [{"key": []}]}}},
+    "components": {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}},
+}
+
+
+def put_document(name: str = "shop.json", **changes: Any) -> Path:
+    path = Path(name)
+    path.write_text(json.dumps({**DOCUMENT, **changes}))
+    return path
+
+
+@pytest.fixture
+def web_api() -> Iterator[str]:
+    """Return the address of a running API whose document names no host."""
+    with served(WebApi().app) as url:
+        yield url
+
+
+def test_api_is_added_from_a_file(toolcrib: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_KEY", "k")
+    put_document()
+    made = toolcrib("add", "shop", "--openapi", "shop.json", "--secret", "key=${SHOP_KEY}", "--required")
+    assert (made.exit_code, made.stderr) == (0, "")
+    assert made.stdout == (
+        f"added the API 'shop' to {Path('toolcrib.toml').absolute()}, which is new\nit works: 1 tool\n"
+    )
+    api = load("toolcrib.toml").openapi["shop"]
+    assert (api.secrets, api.required, api.base_url) == ({"key": "${SHOP_KEY}"}, True, None)
+    assert 'document = "shop.json"' in Path("toolcrib.toml").read_text()
+    assert json.loads(toolcrib("list", "--json").stdout)["tools"][0]["id"] == "shop:list_orders"
+    assert toolcrib("remove", "shop").exit_code == 0
+    assert load("toolcrib.toml").openapi == {}
+
+
+def test_api_is_added_to_the_file_of_a_client_and_to_the_users_own(toolcrib: Any, home: Path) -> None:
+    document = put_document().absolute()
+    Path("mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    assert toolcrib("add", "shop", "--openapi", "shop.json").exit_code == 0
+    assert json.loads(Path("mcp.json").read_text()) == {
+        "mcpServers": {"a": {"command": "x"}},
+        "toolcrib": {"openapi": {"shop": {"document": "shop.json"}}},
+    }
+    assert toolcrib("remove", "shop").exit_code == 0
+    toolcrib("add", "shop", "--user", "--openapi", "shop.json")
+    assert load(home / "toolcrib.toml").openapi["shop"].document == str(document)
+
+
+@pytest.mark.parametrize("how", ["--openapi", "--url", "command"])
+def test_api_is_added_from_a_url_and_called_where_its_document_is_from(
+    toolcrib: Any, web_api: str, how: str
+) -> None:
+    source = f"{web_api}/openapi.json"
+    made = toolcrib("add", "web", *([] if how == "command" else [how]), source)
+    assert made.exit_code == 0, made.output
+    kept = Path("web.openapi.json").absolute()
+    recognised = f"{source} is an OpenAPI document, so this is an HTTP API\n"
+    assert made.stdout == (
+        f"{'' if how == '--openapi' else recognised}downloaded {source} to {kept}\n"
+        f"added the API 'web' to {Path('toolcrib.toml').absolute()}, which is new\n"
+        f"it is called at {web_api}, a private address that is allowed; --base-url names another\n"
+        "it works: 6 tools\n"
+    )
+    assert load("toolcrib.toml").openapi["web"].allow_private == ("127.0.0.1",)
+    assert json.loads(toolcrib("run", "web:add", "a=1", "b=2").stdout) == {"sum": 3}
+
+
+def test_api_is_recognised_where_a_file_stands_for_the_command(toolcrib: Any) -> None:
+    put_document("shop.yaml")
+    made = toolcrib("add", "shop", "shop.yaml")
+    assert made.stdout.startswith("shop.yaml is an OpenAPI document, so this is an HTTP API\n")
+    shown = toolcrib("add", "other", "--dry-run", "--", "shop.yaml")
+    assert shown.stdout.endswith('+[openapi.other]\n+document = "shop.yaml"\n')
+    assert "shop.yaml is an OpenAPI document" in shown.stderr
+    facts = json.loads(toolcrib("add", "third", "--json", "shop.yaml").stdout)
+    assert (facts["recognised"], facts["check"]) == ("shop.yaml", {"ok": True, "tools": ["list_orders"]})
+
+
+def test_api_notes_say_which_options_a_document_needs(toolcrib: Any) -> None:
+    put_document(servers=[{"url": "http://10.0.0.1/v1"}])
+    made = toolcrib("add", "shop", "--openapi", "shop.json")
+    assert "10.0.0.1 is a private address: calls are refused unless --allow-private 10.0.0.1" in made.stderr
+    assert "the security schemes 'key': --secret key='${KEY}' fills one" in made.stderr
+    again = toolcrib(
+        "add",
+        "shop",
+        "--openapi",
+        "shop.json",
+        "--force",
+        "--allow-private",
+        "10.0.0.0/8",
+        "--secret",
+        "key=x",
+    )
+    assert again.exit_code == 0
+    assert load("toolcrib.toml").openapi["shop"].allow_private == ("10.0.0.0/8",)
+
+
+def test_api_that_is_not_there_offline_says_how_to_go_on(toolcrib: Any, web_api: str) -> None:
+    nowhere = "http://127.0.0.1:9/openapi.json"
+    for how in ("--openapi", "--url"):
+        made = toolcrib("add", "web", how, nowhere)
+        assert made.exit_code == 4
+        assert "Connection refused; download the document yourself" in made.stderr
+    assert "--transport http" in made.stderr
+    assert "it answers 404" in toolcrib("add", "web", "--openapi", f"{web_api}/nosuch.json").stderr
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_url_of_an_mcp_server_is_not_taken_for_a_document(toolcrib: Any, web_api: str) -> None:
+    for url in (f"{web_api}/mcp", f"{web_api}/openapi"):  # neither answers a GET with a document
+        made = toolcrib("add", "web", "--force", url)
+        assert (made.exit_code, "answered 404" in made.stderr) == (4, True)
+        assert load("toolcrib.toml").servers["web"].url == url
+    meant = toolcrib("add", "web", "--force", "--transport", "http", "--no-check", f"{web_api}/openapi.json")
+    assert (meant.exit_code, load("toolcrib.toml").openapi) == (0, {})
+
+
+def test_url_that_is_no_mcp_server_but_a_document_is_told(toolcrib: Any) -> None:
+    with served(FastAPI(openapi_url="/spec")) as url:
+        made = toolcrib("add", "web", "--url", f"{url}/spec")
+    assert made.exit_code == 4
+    assert "it is an OpenAPI document: `remove web`, and add it with --openapi" in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--openapi", "shop.json", "--url", "http://x/mcp"], "--openapi is instead of a command or --url"),
+        (["--openapi", "shop.json", "--disabled"], "--disabled are for MCP servers"),
+        (
+            ["--openapi", "shop.json", "--secret", "nosuch=1"],
+            "no scheme 'nosuch' that a secret fills; it has 'key'",
+        ),
+        (["--openapi", "nosuch.json"], "the file 'nosuch.json' cannot be read"),
+        (["--openapi", "old.json"], "only OpenAPI 3 is read, and this is '2.0'"),
+        (["--openapi", "bare.json"], "name the address with --base-url"),
+        (["--openapi", "other.json"], "other.json is no OpenAPI document: it has 'a', and no 'openapi'"),
+        (["--base-url", "https://x", "--url", "http://x/mcp"], "are for --openapi"),
+        (["nosuch.yaml"], "there is no file 'nosuch.yaml', and no program of that name"),
+        (["other.json"], "neither a program nor an OpenAPI document"),
+    ],
+)
+def test_api_that_cannot_be_added_is_refused(toolcrib: Any, args: list[str], message: str) -> None:
+    put_document()
+    put_document("bare.json", servers=[{"url": "/v1"}])
+    Path("old.json").write_text('{"swagger": "2.0", "host": "a.example"}')
+    Path("other.json").write_text('{"a": 1}')
+    made = toolcrib("add", "shop", *args)
+    assert made.exit_code == 2, made.output
+    assert message in made.stderr
+    assert not Path("toolcrib.toml").exists()
+
+
+def test_api_of_the_same_name_is_replaced_only_by_force(toolcrib: Any, web_api: str) -> None:
+    put_document()
+    toolcrib("add", "time", "--no-check", "--", "x")
+    assert (
+        "there is a server 'time' already"
+        in toolcrib("add", "time", "--force", "--openapi", "shop.json").stderr
+    )
+    toolcrib("add", "shop", "--openapi", "shop.json")
+    refused = toolcrib("add", "shop", "--openapi", "shop.json")
+    assert (refused.exit_code, "there is an API 'shop' already; --force" in refused.stderr) == (2, True)
+    assert "cannot be both a server and an API" in toolcrib("add", "shop", "--no-check", "--", "x").stderr
+    Path("web.openapi.json").write_text("mine")
+    refused = toolcrib("add", "web", "--openapi", f"{web_api}/openapi.json")
+    assert (refused.exit_code, "there is another document already" in refused.stderr) == (2, True)
+    assert Path("web.openapi.json").read_text() == "mine"
+    assert toolcrib("add", "web", "--force", "--openapi", f"{web_api}/openapi.json").exit_code == 0

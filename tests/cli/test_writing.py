@@ -14,6 +14,18 @@ def test_tools_are_written_for_a_provider(toolcrib: Any) -> None:
     assert "note: math:evaluate: definition /outputSchema" in written.stderr
 
 
+@pytest.mark.parametrize("target", ["openai", "anthropic", "gemini", "mcp", "a2a"])
+def test_convert_notes_do_not_speak_of_our_own_fields(
+    toolcrib: Any, config: Any, little: Any, target: str
+) -> None:
+    written = toolcrib("convert", "--to", target, "a:shout", "--config", config(a=little()))
+    assert written.exit_code == 0
+    for field in ("backend", "namespace", "tags", "version"):
+        assert f"/{field}," not in written.stderr
+    shown = toolcrib("convert", "--to", target, "a:shout", "--config", config(a=little()), "--json")
+    assert "backend" in {each["feature"] for each in json.loads(shown.stdout)["tools"][0]["warnings"]}
+
+
 def test_all_tools_are_written_where_none_is_named(toolcrib: Any) -> None:
     written = toolcrib("convert", "--to", "anthropic", "--demo")
     assert len(json.loads(written.stdout)) == 12

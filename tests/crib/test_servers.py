@@ -30,6 +30,24 @@ def ids(page: Any) -> list[str]:
     return [item.id if hasattr(item, "id") else item.summary.id for item in page]
 
 
+async def test_crib_on_demand_starts_the_servers_that_calls_need(little: Any) -> None:
+    servers = {name: little() for name in ("a", "b", "c", "d")}
+
+    async with Crib({"mcpServers": servers}, on_demand=True) as crib:
+
+        def started() -> list[str]:
+            return [name for name, status in crib.status().items() if status.starts]
+
+        with anyio.fail_after(PATIENCE):
+            assert started() == []
+            assert (await crib.run("b:shout", {"text": "a"})).structured == {"result": "A"}
+            assert "shout" in await crib.stubs(["b:shout"])
+            assert (await crib.session("openai", tools=["c:shout"])).tools
+            assert started() == ["b", "c"]
+            assert len(await crib.tools(limit=100)) == 20
+            assert started() == ["a", "b", "c", "d"]
+
+
 class Seen:
     """Notes the calls that were watched to their end."""
 

@@ -1,6 +1,7 @@
 """Persons who log in to servers with their own accounts, at the gateway: how they are asked, and every way in."""
 
 import hashlib
+import json
 import logging
 import re
 import time
@@ -20,8 +21,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from waiting import until
 
+from toolcrib.errors import ToolLoginRequiredError
 from toolcrib.execution import Principal
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
+from toolcrib.execution.principal import local_user
 from toolcrib.gateway import Gateway
 
 pytestmark = pytest.mark.anyio
@@ -38,22 +41,24 @@ def authority() -> Iterator[Accounts]:
 
 
 @asynccontextmanager
-async def gateway_of(authority: Accounts, **settings: Any) -> AsyncIterator[tuple[Gateway, str]]:
-    """Serve a gateway whose operator has logged in, so that the tools are known."""
-    LoginVault().put(
-        StoredLogin(
-            server="notes",
-            url=authority.url,
-            token_endpoint=f"{authority.issuer}/token",
-            client_id="someone",
-            access_token=authority.token_of("operator"),
-        )
+async def gateway_of(
+    authority: Accounts, *, operator: bool = True, **settings: Any
+) -> AsyncIterator[tuple[Gateway, str]]:
+    """Serve a gateway whose operator has logged in, so that the tools are known, or has not."""
+    login = StoredLogin(
+        server="notes",
+        url=authority.url,
+        token_endpoint=f"{authority.issuer}/token",
+        client_id="someone",
+        access_token=authority.token_of("operator"),
     )
+    if operator:
+        LoginVault().put(login)
     tokens = {
         name: {"hash": f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"}
         for name, token in TOKENS.items()
     }
-    shared = {"url": "http://127.0.0.1:1/mcp", "disabled": True}
+    shared = {"url": authority.url, "disabled": operator}
     server = {"url": authority.url, "auth": {"mode": "per_user"}}
     config = {"servers": {"notes": server, "shared": shared}, "gateway": {"tokens": tokens} | settings}
     async with Gateway(config) as gateway, serving(gateway) as url:
@@ -192,6 +197,43 @@ async def test_a_client_that_cannot_ask_gets_the_address_and_one_that_declines_t
             assert not (await client.call_tool("run_tool", RUN)).is_error
         async with client_of(url, era, "bob") as client:
             assert (await client.call_tool("run_tool", RUN)).is_error
+
+
+async def test_person_without_a_login_is_not_told_to_try_again_later(authority: Accounts) -> None:
+    async with gateway_of(authority) as (_, url), client_of(url, "stateless", "ann") as client:
+        ran = (await client.call_tool("run_tool", RUN)).structured_content or {}
+        chained = await client.call_tool(
+            "run_chain", {"steps": [{"toolId": RUN["tool_id"], "args": {"note": "x"}}]}
+        )
+    text = json.dumps([ran, chained.structured_content])
+    assert "/connect/notes?ticket=" in ran["error"]["message"]
+    assert "try again later" not in text.lower()
+    assert "toolcrib login" not in text
+
+
+async def test_person_is_not_sent_to_the_command_of_the_operator(authority: Accounts) -> None:
+    async with (
+        gateway_of(authority, operator=False) as (_, url),
+        client_of(url, "stateless", "ann") as client,
+    ):
+        calls = [
+            await client.call_tool("run_tool", RUN),
+            await client.call_tool("run_tool", {"tool_id": "shared:whoami", "args": {}}),
+            await client.call_tool("run_chain", {"steps": [{"toolId": RUN["tool_id"]}]}),
+            await client.call_tool("search_tools", {"query": "who am I"}),
+            await client.call_tool("describe_tool", {"tool_id": RUN["tool_id"]}),
+        ]
+    text = json.dumps([call.structured_content for call in calls])
+    assert text.count("only the operator of this gateway can log in") >= len(calls) - 1
+    assert "toolcrib login" not in text
+    assert "try again later" not in text.lower()
+
+
+async def test_operator_is_sent_to_the_command(authority: Accounts) -> None:
+    config = {"servers": {"notes": {"url": authority.url, "auth": {"mode": "per_user"}}}}
+    async with Gateway(config) as gateway:
+        with pytest.raises(ToolLoginRequiredError, match="it needs a login: toolcrib login notes"):
+            await gateway.crib.run("notes:whoami", {}, principal=local_user("cli"))
 
 
 async def test_a_link_is_good_for_one_login(authority: Accounts) -> None:

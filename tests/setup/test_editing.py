@@ -528,6 +528,21 @@ def test_a_secret_is_known_however_it_is_written() -> None:
     )
 
 
+def test_diff_shows_variables_and_headers_that_are_plainly_settings(tmp_path: Path) -> None:
+    plain = {
+        "REGION": "eu-central-1", "LOG_LEVEL": "info", "DATA_DIR": "/home/anna/data2", "LANG": "en_US.UTF-8",
+        "ENDPOINT": "https://api.example.com/v2", "MODEL": "gpt-4o", "AUTHOR": "Anna", "RETRIES": 3,
+    }  # fmt: skip
+    secret = {
+        "GITHUB_TOKEN": "sesame", "DB_PASS": "open", "AUTH": "please", "DATABASE_URL": "postgres://me:pw@db/x",
+        "HOOK": "https://hooks.example.com/services/T02/B7XYZ9Q4", "ID": "550e8400-e29b-41d4-a716-446655440000",
+        "PLAIN": "hunter2", "NUMBER": 123456,
+    }  # fmt: skip
+    edit = add_server(tmp_path / "toolcrib.toml", "a", {**UVX, "env": {**plain, **secret}})
+    assert [name for name, value in plain.items() if str(value) not in edit.diff] == []
+    assert [name for name, value in secret.items() if str(value) in edit.diff] == []
+
+
 def test_a_diff_hides_what_is_called_a_secret_wherever_it_stands(tmp_path: Path) -> None:
     text = """{"toolcrib": {"gateway": {"token": "k\\u00e4se"}}, "projects": {"x": {"mcpServers": {"a":
         {"url": "https://x", "headers": {"X": "hunter2"}, "bearer_token_env_var": "NAME"}}}}}"""

@@ -388,7 +388,9 @@ def test_a_clients_servers_move_behind_the_gateway_and_back(project: Path, user:
     before = json.loads(path.read_text().replace("// mine", ""))
     config = put(project / "toolcrib.toml", OURS)
     planned = install(CLIENTS["cursor"], config, replace=True)
-    assert planned.notes == ("'time' stays: ours of that name is another server",)
+    stays, renamed = planned.notes
+    assert stays == "'time' stays: ours of that name is another server"
+    assert renamed.startswith("'My Server' is 'My-Server' here")
     assert len(planned.write()) == 2
     assert load(config).servers["My-Server"].command == "x"
     assert list(load(path).servers) == ["time", "toolcrib"]
@@ -436,7 +438,7 @@ def test_what_is_a_users_stays_out_of_the_project(project: Path, user: Path) -> 
     assert load(planned.config).servers["a"].env == {"KEY": "s3cret"}
     assert [each.name for each in project.iterdir()] == [".mcp.json"]
     assert shared.read_text() == before
-    assert install(CLIENTS["zed"]).config == planned.config
+    assert install(CLIENTS["zed"]).config == shared  # nothing moves into it
 
 
 def test_what_a_project_shares_says_nothing_of_this_machine(

@@ -11,7 +11,7 @@ import toolcrib
 from toolcrib.cli.exits import exit_code, ignore_broken_pipe, report
 from toolcrib.cli.state import State, shared
 
-__all__ = ["LAZY", "SECTIONS", "Verbs", "app"]
+__all__ = ["ALIASES", "LAZY", "SECTIONS", "Verbs", "app"]
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Find tools": {
@@ -22,7 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Run tools": {
         "run": "Run a tool.",
         "chain": "Run the steps of a file one after another.",
-        "exec": "Run code that calls tools, in a sandbox.",
+        "code": "Run code that calls tools, in a sandbox.",
         "runs": "List the durable runs, the latest first.",
         "resume": "Go on with a durable run.",
         "saved": "List and delete tools that were made of runs.",
@@ -41,8 +41,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stubs": "Write tools as Python signatures.",
     },
     "Set up": {
-        "add": "Add a server to the configuration.",
-        "remove": "Remove a server from the configuration.",
+        "add": "Add a server or an HTTP API to the configuration.",
+        "remove": "Remove a server or an HTTP API from the configuration.",
         "import": "Take over the servers of an MCP client.",
         "export": "Write the servers in the format of an MCP client.",
         "install": "Make toolcrib a server of an MCP client.",
@@ -67,13 +67,13 @@ LAZY = {
     "add": "toolcrib.cli.commands.servers:add",
     "audit": "toolcrib.cli.commands.audit:audit",
     "chain": "toolcrib.cli.commands.chaining:chain",
+    "code": "toolcrib.cli.commands.code:code",
     "completion": "toolcrib.cli.commands.about:completion",
     "convert": "toolcrib.cli.commands.writing:convert",
     "describe": "toolcrib.cli.commands.describing:describe",
     "doctor": "toolcrib.cli.commands.doctor:doctor",
     "down": "toolcrib.cli.commands.resident:down",
     "eval": "toolcrib.cli.commands.measuring:eval_",
-    "exec": "toolcrib.cli.commands.code:exec_",
     "export": "toolcrib.cli.commands.clients:export",
     "import": "toolcrib.cli.commands.clients:import_",
     "install": "toolcrib.cli.commands.clients:install",
@@ -101,6 +101,8 @@ LAZY = {
     "version": "toolcrib.cli.commands.about:version",
 }
 """Where each verb is."""
+ALIASES = {"exec": "code"}
+"""Other names of verbs, which `--help` does not list."""
 _OTHER_WORDS = {
     "auth": ("login",),
     "call": ("run",),
@@ -122,9 +124,10 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         """Return a verb, loading its module; None where there is none of that name."""
-        if cmd_name not in LAZY:
+        place = LAZY.get(ALIASES.get(cmd_name, cmd_name))
+        if place is None:
             return None
-        module, _, name = LAZY[cmd_name].partition(":")
+        module, _, name = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
@@ -132,7 +135,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the verb that arguments begin with, or say which may have been meant."""
-        if args and args[0] not in LAZY and not args[0].startswith("-"):
+        if args and args[0] not in {**LAZY, **ALIASES} and not args[0].startswith("-"):
             from toolcrib.model.suggest import did_you_mean  # noqa: PLC0415 - only for who mistypes
 
             meant = next((verb for verb in _OTHER_WORDS.get(args[0], ()) if verb in LAZY), None)

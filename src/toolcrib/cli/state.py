@@ -87,7 +87,7 @@ class State:
         config = self.source()
         from toolcrib.crib import Crib  # noqa: PLC0415 - heavy, and not needed to ask for help
 
-        crib = Crib(config)
+        crib = Crib(config, on_demand=True)
         async with self.opened(crib, crib):
             yield crib
 

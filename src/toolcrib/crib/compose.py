@@ -71,6 +71,7 @@ class Hooks:
     run_store: RunStore | None = None
     sandboxes: Sequence[Sandbox] = ()
     adapters: "Sequence[Adapter]" = ()
+    on_demand: bool = False
 
     def __post_init__(self) -> None:
         problems: list[Problem] = []

@@ -73,6 +73,7 @@ class Crib(View, SavedTools):
         run_store: RunStore | None = None,
         sandboxes: Sequence[Sandbox] = (),
         adapters: "Sequence[Adapter]" = (),
+        on_demand: bool = False,
     ) -> None:
         """Read a configuration; nothing is started.
 
@@ -91,6 +92,9 @@ class Crib(View, SavedTools):
             run_store: keeps durable runs, instead of a file; whoever gives it closes it, after the crib.
             sandboxes: run code, each in place of the built-in one of its kind.
             adapters: formats for `convert`, each in place of the built-in one of its name.
+            on_demand: start a server when a call needs it, and not all of them in the background: for a
+                program that makes a few calls and ends. A search or a list needs those of which nothing is
+                kept.
 
         Raises:
             ConfigError: with every problem found.
@@ -109,6 +113,7 @@ class Crib(View, SavedTools):
             run_store=run_store,
             sandboxes=sandboxes,
             adapters=adapters,
+            on_demand=on_demand,
         )
         self._engine = Engine(load(config), hooks, self._way_in)
         self._saved = set()

@@ -267,6 +267,7 @@ class Engine:
             take=lambda origin, tools: catalogue.replace(origin.key, tools, origin.identity),
             miss=lambda origin: catalogue.miss(origin.key, origin.identity),
             drop=lambda origin: catalogue.drop(origin.key),
+            on_demand=self.hooks.on_demand,
         )
         await stack.enter_async_context(self._apis)
         await stack.enter_async_context(servers)

@@ -324,8 +324,17 @@ class View(ContentVerbs, RunVerbs):
         Of those named, or of what a search found; else of a namespace, or of all. `budget` is how many
         tokens the text may take, as for `Runtime.stubs`. `toolcrib.runtime.GUIDE` says the rest to a model.
         """
-        await self._waiting.for_listing({"namespace": namespace})
-        return self._code.stubs(tools, namespace, budget)
+        named = None if tools is None else [id_of(named_by(tool)) for tool in tools]
+        await self._wait_for_named(named, namespace)
+        return self._code.stubs(named, namespace, budget)
+
+    async def _wait_for_named(self, tools: list[str | ToolId] | None, namespace: str | None = None) -> None:
+        """Wait for the servers of tools that are named; where none are, of a namespace or all."""
+        waiting = self._waiting
+        if tools is None:
+            await waiting.for_listing({"namespace": namespace})
+        for tool_id in tools or ():
+            await waiting.for_tool(tool_id)
 
     def convert(
         self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any
@@ -372,8 +381,8 @@ class View(ContentVerbs, RunVerbs):
             ConversionError: there is no such format, or a tool cannot be written in it.
             ToolNotFoundError: a named tool is not there.
         """
-        await self._waiting.for_listing({})
         named = None if tools is None else [id_of(named_by(tool)) for tool in tools]
+        await self._wait_for_named(named)
         run = partial(self.run, timeout=timeout, principal=principal)
         return ToolSession(self.convert(target, tools=named, **options), run, target, options)
 

@@ -439,7 +439,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         ("[servers]\na = 5", "toolcrib.toml", "/servers/a", "must be an object"),
         ('[search]\nmodel = ""', "toolcrib.toml", "/search/model", "must not be empty"),
         ('[servers.a]\ncommand="x"\n[openapi.a]\ndocument="x"', "toolcrib.toml", "", "'a' cannot be both a server and an API"),
-        ('[openapi.a]\ndocument = "https://x.org/openapi.json"', "toolcrib.toml", "/openapi/a/document", "a document is a file; download it first"),
+        ('[openapi.a]\ndocument = "https://x.org/openapi.json"', "toolcrib.toml", "/openapi/a/document", "a document is a file; `toolcrib add NAME --openapi URL` downloads it"),
         ('store = "postgresql://db.test/tools"', "toolcrib.toml", "/store", "give the path of a file: no store is known for postgresql://"),
         ('store = "sqlite:///tools.db"', "toolcrib.toml", "/store", "give the path of a file: no store is known for sqlite://"),
         ('[audit]\npaht = "x"', "toolcrib.toml", "/audit/paht", "is not a setting; did you mean 'path'?"),

@@ -113,6 +113,44 @@ async def test_those_that_are_known_are_asked_in_the_end() -> None:
         await until(lambda: len(asked.names) == 5, "the others are asked")
 
 
+async def test_lister_on_demand_asks_those_alone_that_somebody_waits_for() -> None:
+    asked = Asked()
+    asked.may_answer.set()
+    origins = [asked.origin(name) for name in "abcd"]
+    listing = ToolLister([*origins, asked.origin("kept", kept=True)], lambda *_: None, on_demand=True)
+    async with running(listing):
+        assert asked.names == []
+        await listing.wait(["b"], first=True)
+        await listing.wait_again("kept")
+        assert asked.names == ["b", "kept"]
+        await listing.swap(["b"], [asked.origin("b", identity="other")]).wait()
+        await listing.wait(["b"], first=True)
+        assert asked.names == ["b", "kept", "b"]
+        await listing.wait_all(None)
+        assert asked.names == ["b", "kept", "b", "a", "c", "d"]
+
+
+async def test_lister_on_demand_asks_all_that_are_waited_for_at_once() -> None:
+    asked = Asked()
+    listing = ToolLister([asked.origin(name) for name in "abc"], lambda *_: None, on_demand=True)
+    async with running(listing), anyio.create_task_group() as waiters:
+        waiters.start_soon(listing.wait, ["a", "b"])
+        await anyio.wait_all_tasks_blocked()
+        assert asked.names == ["a", "b"]
+        asked.may_answer.set()
+
+
+async def test_lister_on_demand_asks_one_that_was_waited_for_before_it_ran() -> None:
+    asked = Asked()
+    asked.may_answer.set()
+    listing = ToolLister([asked.origin("a"), asked.origin("b")], lambda *_: None, on_demand=True)
+    async with anyio.create_task_group() as waiters:
+        waiters.start_soon(listing.wait, ["b"])
+        await anyio.wait_all_tasks_blocked()
+        async with running(listing):
+            await until(lambda: asked.names == ["b"])
+
+
 async def test_nobody_waits_for_one_that_is_gone() -> None:
     asked = Asked()
     listing = ToolLister([asked.origin("a"), asked.origin("b", kept=True)], lambda *_: None)

@@ -243,6 +243,30 @@ def test_the_argument_that_may_take_what_the_step_before_gave_is_named(
 
 
 @pytest.mark.parametrize(
+    ("gives", "args", "problems"),
+    [
+        (TEXT, {}, ["/1/args: required property 'text' is missing; {\"text\": {\"$ref\": \"previous\"}} takes what the step before gave"]),
+        ({"type": "integer"}, {}, ["/1/args: required property 'text' is missing"]),
+        (TEXT, {"text": "a", "previous": 1}, ["/1/args: unexpected property 'previous'; remove it; {\"$ref\": \"previous\"} takes what the step before gave"]),
+        (TEXT, {"text": "a", "other": 1}, ["/1/args: unexpected property 'other'; remove it"]),
+    ],
+    ids=["missing", "unfit", "named", "other"],
+)  # fmt: skip
+def test_step_without_an_argument_is_told_how_to_take_what_the_step_before_gave(
+    gives: Any, args: Any, problems: list[str]
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"text": TEXT},
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+    tools = Tool(name="use", input_schema=schema), tool_of("make", gives=gives)
+    assert faults([{"toolId": "make"}, {"toolId": "use", "args": args}], *tools) == problems
+    assert faults([{"toolId": "use"}], *tools) == ["/0/args: required property 'text' is missing"]
+
+
+@pytest.mark.parametrize(
     ("args", "said"),
     [
         ({"title": 5, "n": {"$ref": "previous"}}, ["/1/args/title: must be a string, not 5"]),

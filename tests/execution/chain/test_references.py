@@ -37,8 +37,8 @@ def give(args: dict[str, Any]) -> Any:
         ("previous.name", "'previous.name' is no reference; write 'previous/name'"),
         ("item", "'item' is known only to a step with forEach"),
         ("steps.find/a~2", "'steps.find/a~2' is no reference: in a JSON Pointer '~' is written '~0', and '/' in a key '~1'"),
-        ("#/$defs/x", "'#/$defs/x' is no reference; write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it, or {'$literal': ...} around a plain value"),
-        ("steps.", "'steps.' is no reference; write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it, or {'$literal': ...} around a plain value"),
+        ("#/$defs/x", "'#/$defs/x' is no reference; write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it, as in {\"$ref\": \"previous\"}, or {'$literal': ...} around a plain value"),
+        ("steps.", "'steps.' is no reference; write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it, as in {\"$ref\": \"previous\"}, or {'$literal': ...} around a plain value"),
     ],
 )  # fmt: skip
 def test_a_reference_that_cannot_lead_anywhere_is_told_of_before_anything_runs(

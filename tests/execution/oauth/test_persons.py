@@ -165,18 +165,17 @@ async def test_a_login_is_taken_up_by_the_very_next_call_however_many_failed(
         assert await whoami(servers, ANN) == "ann: hello"
 
 
-async def test_a_login_to_a_shared_server_is_asked_for_by_its_command() -> None:
+async def test_login_to_a_shared_server_is_asked_of_the_operator_alone() -> None:
     with authorities() as authority:
         async with McpServers(
             {"one": {"url": authority.url}}, environ={"TOOLCRIB_HOME": "/nonexistent"}
         ) as servers:
-            with (
-                anyio.fail_after(PATIENCE),
-                pytest.raises(
-                    ToolLoginRequiredError, match="it needs a login: toolcrib login one"
-                ) as refused,
-            ):
-                await servers.call(call_of(ANN, tool="echo"))
+            for who, advice in ((local_user("cli"), "toolcrib login one"), (ANN, "only the operator")):
+                with (
+                    anyio.fail_after(PATIENCE),
+                    pytest.raises(ToolLoginRequiredError, match=f"it needs a login: {advice}") as refused,
+                ):
+                    await servers.call(call_of(who, tool="echo"))
     assert explain(refused.value)["details"] == {"backend": "mcp:one", "login": "one"}
 
 

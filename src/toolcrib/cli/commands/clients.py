@@ -16,6 +16,7 @@ from toolcrib.cli.state import State, common, this_command
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
+    from toolcrib.crib import Settings
     from toolcrib.execution.mcp.config import ServerConfig
     from toolcrib.setup.installing.clients import Client, Scope
     from toolcrib.setup.installing.imports import Found, Merge
@@ -99,18 +100,23 @@ def import_(state: State, source: str | None, force: bool, user: bool, dry_run: 
       toolcrib import cursor --dry-run
       toolcrib import ~/Downloads/mcp.json
     """
-    from toolcrib.setup.installing.imports import merge  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.installing.imports import merge, renamed  # noqa: PLC0415 - not needed to ask for help
 
     if source is None:
         raise click.UsageError(f"say from which client, or from which file; {_clients_here()}")
     found = _found(source)
     merged = merge(own_file(state, user=user), found.servers, force=force)
     facts = {"from": [str(path) for path in found.files], **_merged(merged)}
-    facts |= carry_out(merged.edit, dry_run=dry_run, notes=found.notes)
+    facts["renamed"] = renamed(found, merged.servers)
+    if merged.servers:
+        facts |= carry_out(merged.edit, dry_run=dry_run, notes=found.notes)
+    else:  # a file that is not there is not made to hold nothing
+        facts |= {"file": str(merged.edit.path), "changed": False, "dryRun": dry_run, "notes": found.notes}
+        facts["reason"] = _why_nothing(found, merged)
     if state.json:
         show_json(facts)
         return
-    _tell_merge(merged, dry_run=dry_run)
+    _tell_merge(merged, facts, dry_run=dry_run)
     tell_notes(facts)
     _tell_outlook(facts, merged.edit.path)
 
@@ -143,13 +149,33 @@ def _tell_outlook(facts: dict[str, Any], config: Path) -> None:
         note(f"`{this_command()} doctor{named}` starts each of them, and says what is wrong")
 
 
-def _tell_merge(merged: "Merge", *, dry_run: bool) -> None:
+def _why_nothing(found: "Found", merged: "Merge") -> str:
+    """Return why no server is taken over."""
+    files = ", ".join(map(str, found.files))
+    if merged.conflicts:
+        return "ours of the same names are other servers"
+    if merged.same:
+        return f"all servers of {files} are in our configuration already"
+    if found.itself or found.notes:
+        return f"no server of {files} can be taken over"
+    return f"there are no servers in {files}"
+
+
+def _tell_merge(merged: "Merge", facts: dict[str, Any], *, dry_run: bool) -> None:
+    from toolcrib.setup.installing.imports import renamed_note  # noqa: PLC0415 - not needed to ask for help
+
     taken = [*merged.added, *merged.replaced]
     if dry_run:
-        show_text(merged.edit.diff or "nothing would change")
+        show_text(merged.edit.diff if taken else "nothing would change")
+        if not taken:
+            note(facts["reason"])
+    elif taken:
+        click.echo(clean(f"imported {', '.join(taken)} into {merged.edit.path}"))
     else:
-        click.echo(clean(f"imported {', '.join(taken) or 'nothing'} into {merged.edit.path}"))
-    if merged.same:
+        click.echo(clean(f"imported nothing: {facts['reason']}"))
+    for written, name in facts["renamed"].items():
+        note(renamed_note(written, name))
+    if merged.same and (taken or merged.conflicts):
         note(f"{', '.join(merged.same)}: in our configuration already")
     for name in merged.conflicts:
         note(f"{name!r} is left out: ours of that name is another server; --force replaces it")
@@ -222,8 +248,10 @@ def _portable(server: "ServerConfig", source: Path, output: Path | None) -> "Ser
 def install(state: State, /, client: str, **options: Any) -> None:
     """Make toolcrib a server of an MCP client.
 
-    The gateway serves the user's own configuration, or in a project the one of its folder; --config names
-    another. What the client's file was is kept in the state folder; installing twice changes nothing.
+    The gateway serves the configuration of this folder, else the user's own; --config names another. With
+    --replace a user's servers move into the user's own, and a project's into that of its folder. The path is
+    written into the client's file, so that the same is served wherever the client starts it. What that file
+    was is kept in the state folder; installing twice changes nothing.
 
     Examples:
       toolcrib install cursor --dry-run
@@ -242,7 +270,8 @@ def install(state: State, /, client: str, **options: Any) -> None:
         known, config, scope=asked.scope, name=asked.name, replace=asked.replace, force=asked.force
     )
     facts: dict[str, Any] = {"file": str(planned.edit.path), "changed": planned.changes}
-    facts |= {"config": str(planned.config), "dryRun": asked.dry_run, "notes": list(planned.notes)}
+    facts |= {"config": str(planned.config), **_served(planned.served)}
+    facts |= {"dryRun": asked.dry_run, "notes": list(planned.notes)}
     facts |= {} if planned.taken is None else {"moved": _merged(planned.taken)}
     if asked.dry_run:
         edits = [*([planned.taken.edit] if planned.taken else []), planned.edit]
@@ -250,6 +279,24 @@ def install(state: State, /, client: str, **options: Any) -> None:
     else:
         facts["backups"] = [str(path) for path in planned.write()]
     _show(state, client, facts)
+
+
+def _served(settings: "Settings") -> dict[str, Any]:
+    """Return what a gateway with some settings serves: its servers and APIs, by name."""
+    enabled = [name for name, server in settings.servers.items() if not server.disabled]
+    disabled = [name for name, server in settings.servers.items() if server.disabled]
+    return {"servers": enabled, "disabled": disabled, "apis": list(settings.openapi)}
+
+
+def _tell_served(facts: dict[str, Any]) -> None:
+    """Tell people which configuration is served, and how many servers that is."""
+    counts = [counted(len(facts["servers"]), "server")]
+    counts += [counted(len(facts["apis"]), "API")] if facts["apis"] else []
+    off = f"; {', '.join(facts['disabled'])} disabled" if facts["disabled"] else ""
+    text = clean(f"it serves {facts['config']}: {' and '.join(counts)}{off}")
+    note(text) if facts["dryRun"] else click.echo(text)
+    if not facts["servers"] and not facts["apis"]:
+        note(f"`{this_command()} add` adds a server to it, and --config names another file")
 
 
 def _show(state: State, client: str, facts: dict[str, Any]) -> None:
@@ -266,6 +313,8 @@ def _show(state: State, client: str, facts: dict[str, Any]) -> None:
         click.echo(clean(f"changed {facts['file']}; restart {client} to see it"))
     else:
         click.echo(clean(f"{facts['file']} is as it should be"))
+    if "config" in facts:
+        _tell_served(facts)
     tell_notes(facts)
     if "moved" in facts:
         _tell_outlook(facts["moved"], Path(facts["config"]))

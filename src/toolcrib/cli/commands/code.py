@@ -1,4 +1,4 @@
-"""The verbs of code that calls tools: `exec`, `runs`, `resume`, `saved` for tools of runs, and `sandbox`."""
+"""The verbs of code that calls tools: `code`, `runs`, `resume`, `saved` for tools of runs, and `sandbox`."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from toolcrib.runtime.docker.engine import Image
 
 _BEGIN = (
-    "`toolcrib exec --durable` and `chain --durable` begin them, and --config names another configuration,"
+    "`toolcrib code --durable` and `chain --durable` begin them, and --config names another configuration,"
     " which has runs of its own"
 )
 
-__all__ = ["exec_", "resume", "runs", "sandbox", "saved"]
+__all__ = ["code", "resume", "runs", "sandbox", "saved"]
 
 
-@click.command("exec")
+@click.command()
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("-c", "--code", metavar="CODE", help="The code itself, instead of a file.")
 @click.option("--backend", metavar="KIND", help="The kind of sandbox, such as monty or process.")
@@ -41,7 +41,7 @@ __all__ = ["exec_", "resume", "runs", "sandbox", "saved"]
 @YES
 @shared
 @click.pass_obj
-def exec_(  # noqa: PLR0913, PLR0917 - click gives them by name
+def code(  # noqa: PLR0913, PLR0917 - click gives them by name
     state: State,
     file: str | None,
     code: str | None,
@@ -54,9 +54,9 @@ def exec_(  # noqa: PLR0913, PLR0917 - click gives them by name
 
     FILE holds Python; `-` reads it from standard input, and -c takes it as an argument. Each namespace is a
     name in it, and what it leaves in `__out` is the value: `__out = await math.evaluate(expression="6 *
-    7")`. What the code prints comes first, then the value.
+    7")`. What the code prints comes first, then the value. `toolcrib exec` is the same.
 
-    Example: toolcrib exec -c '__out = await math.evaluate(expression="6 * 7")' --demo
+    Example: toolcrib code -c '__out = await math.evaluate(expression="6 * 7")' --demo
     """
     if file is not None and code is not None:
         raise click.UsageError("give either a FILE or -c CODE, not both")

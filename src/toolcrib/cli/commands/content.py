@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.completing import server_names
-from toolcrib.cli.naming import note_absent
+from toolcrib.cli.naming import why_failed
 from toolcrib.cli.screen import note, show_json, show_table, show_text, waiting
 from toolcrib.cli.state import State, shared, wait_for
 
@@ -49,10 +49,10 @@ def resources(state: State) -> None:
 
 
 def _note_failed(view: "View") -> None:
-    """Say which servers do not answer; those that have yet to list their tools may have answered here."""
-    for each in view.absent():
-        if each.state == "failed":
-            note_absent(view, each.name)
+    """Report the servers that failed, whose resources and prompts are missing."""
+    for server in view.status().values():
+        if server.state == "failed" and server.transport != "openapi":
+            note(f"server {server.name!r} is unavailable: {why_failed(server)}; what it has is missing")
 
 
 @click.command()
@@ -95,6 +95,7 @@ def _write(contents: "ResourceContents") -> None:
         kind = contents.mime_type or "application/octet-stream"
         note(f"{contents.uri} is {len(data):,} bytes of {kind}: send the output to a file or a pipe")
     else:
+        sys.stdout.flush()  # text before it waits in another buffer
         sys.stdout.buffer.write(data)
 
 

@@ -136,6 +136,7 @@ def explain(
     async def work() -> dict[str, Any]:
         async with state.view() as view:
             (meant,) = await resolve_ids(view, [tool_id])
+            await view.describe(meant, "summary")  # waits for its server
             tool, rules = view.index.resolve(meant), view.rules
             if rules is None:
                 return {"toolId": meant, "effect": "allow", "rule": None, "reason": None, "rules": []}

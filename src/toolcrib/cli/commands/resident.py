@@ -41,10 +41,10 @@ _EVERY = 0.02
 def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 - click gives it by name
     """Keep a gateway running in the background, for quick commands.
 
-    `search`, `list`, `describe`, `run`, `chain`, `exec`, `saved` and `status` of the same user and the same
-    configuration are then run by it, so that no server has to be started. Servers keep the folder and the
-    environment of this command. A gateway whose configuration has changed since is replaced. `toolcrib serve
-    --transport http` runs such commands too.
+    Verbs that find, describe, run, read and write tools, resources and prompts, for the same user and the
+    same configuration, are then run by it, so that no server has to be started. Servers keep the folder and
+    the environment of this command. A gateway whose configuration has changed since is replaced. `toolcrib
+    serve --transport http` runs such commands too.
 
     Example: toolcrib up && toolcrib run github:list_issues
     """

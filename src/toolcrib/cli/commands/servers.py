@@ -1,8 +1,9 @@
 """The verbs about which servers there are, and access to them: `add`, `remove`, `login` and `logout`."""
 
+import shutil
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from toolcrib.execution.oauth.vault import StoredLogin
     from toolcrib.setup.doctor.probe import Probe
     from toolcrib.setup.editing.edit import Edit
+    from toolcrib.setup.openapi import ApiDocument
 
 __all__ = ["add", "carry_out", "login", "login_facts", "logout", "own_file", "remove", "tell_notes", "until"]
 
@@ -31,6 +33,10 @@ class _Asked:
     """The options of `add` beside the name and the command."""
 
     url: str | None
+    openapi: str | None
+    base_url: str | None
+    secret: tuple[str, ...]
+    allow_private: tuple[str, ...]
     env: tuple[str, ...]
     header: tuple[str, ...]
     cwd: str | None
@@ -88,7 +94,10 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     url = asked.url
     if bool(command) == bool(url):
         problem = "both a command and --url" if url else "neither a command after `--` nor --url"
-        raise click.UsageError(f"a server is started or reached, and there is {problem}")
+        also = "" if url else "; --openapi names the document of an HTTP API"
+        raise click.UsageError(f"a server is started or reached, and there is {problem}{also}")
+    if asked.base_url or asked.secret or asked.allow_private:
+        raise click.UsageError("--base-url, --secret and --allow-private are for --openapi")
     env, headers = _pairs("--env", "=", asked.env), _pairs("--header", ":", asked.header)
     if url and (env or asked.cwd):
         raise click.UsageError("--env and --cwd are for a command that is started; --header is for a --url")
@@ -107,6 +116,16 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @click.argument("command", nargs=-1)
 @click.option("--url", help="Where the server is, instead of a command that starts it.")
 @click.option(
+    "--openapi", metavar="FILE|URL", help="The OpenAPI document of an HTTP API, instead of an MCP server."
+)
+@click.option("--base-url", metavar="URL", help="Where the API is, instead of what its document says.")
+@click.option(
+    "--secret", multiple=True, metavar="SCHEME=VALUE", help="For a security scheme of the API; '${VAR}' too."
+)
+@click.option(
+    "--allow-private", multiple=True, metavar="HOST", help="A private host or network that the API may be at."
+)
+@click.option(
     "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for it; VALUE may be '${VAR}'."
 )
 @click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="A header for it; '${VAR}' likewise.")
@@ -121,7 +140,7 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @common
 @click.pass_obj
 def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) -> None:
-    """Add a server to the configuration.
+    """Add a server or an HTTP API to the configuration.
 
     It goes into the configuration of this folder, which is made where there is none; --user is for the user's
     own. It runs in the folder of that file, unless --cwd names another. Everything else in the file stays as
@@ -131,30 +150,30 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     Then it is started and asked for its tools, which the catalogue keeps. Where that fails the server stays
     in the file, and the exit code is 4.
 
+    The operations of an HTTP API become tools. Its OpenAPI document is a file, or is downloaded once and put
+    beside the configuration. A document that is given as --url, or in place of the command, is recognised;
+    --transport says that it is an MCP server after all.
+
     Examples:
       toolcrib add time -- uvx mcp-server-time
       toolcrib add github --url https://api.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+      toolcrib add shop --openapi https://shop.example.com/openapi.json --secret api_key='${SHOP_KEY}'
     """
-    from toolcrib.crib.config.dialects import project_folder  # noqa: PLC0415
-    from toolcrib.setup.editing import add_server  # noqa: PLC0415 - not needed to ask for help
-
     asked = _Asked(**options)
-    entry = _entry(command, asked)
+    first, *others = command or ("",)
+    if not others and asked.url is None and first.lower().startswith(("http://", "https://")):
+        command, asked = (), replace(asked, url=first)
     path = own_file(state, user=asked.user)
-    edit = add_server(path, name, entry, replace=asked.force)
-    facts = {"name": name, **carry_out(edit, dry_run=asked.dry_run)}
-    if not (asked.url or asked.cwd):
-        facts["cwd"] = str(project_folder(path.parent))
+    document = _document(command, asked)
+    if document is not None:
+        facts = _add_api(path, name, document, asked)
+    else:
+        facts = _add_server(path, name, command, asked)
     if asked.dry_run:
         _tell(state, facts)
         return
     if not state.json:
-        made = ", which is new" if edit.before is None else ""
-        text = f"added {name!r} to {path}{made}" if edit.changes else f"{name!r} is in {path} already"
-        click.echo(clean(text))
-        if "cwd" in facts and edit.changes:
-            click.echo(clean(f"it runs in {facts['cwd']}; --cwd names another folder"))
-        tell_notes(facts)
+        _tell_added(path, facts)
     probed = None if asked.no_check or asked.disabled else _check(path, name)
     if (
         probed is not None
@@ -169,7 +188,114 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     if state.json:
         show_json(facts if probed is None else {**facts, "check": _probe_json(probed)})
     if probed is not None:
+        if probed.error is not None and not _wants_login(probed) and asked.url and _is_document(asked.url):
+            note(f"it is an OpenAPI document: `remove {name}`, and add it with --openapi instead of --url")
         _judge(probed, quiet=state.json)
+
+
+def _document(command: tuple[str, ...], asked: _Asked) -> "ApiDocument | None":
+    """Return the OpenAPI document that is to be added, named as such or not; None for an MCP server."""
+    from toolcrib.errors import InvalidToolError, ServerUnavailableError  # noqa: PLC0415 - as above
+    from toolcrib.setup.openapi import has_suffix, is_url, names_document, read_api  # noqa: PLC0415
+
+    if asked.openapi is not None:
+        if command or asked.url:
+            raise click.UsageError("--openapi is instead of a command or --url; keep one of them")
+        return read_api(asked.openapi)
+    given = asked.url or (command[0] if len(command) == 1 else None)
+    if given is None or asked.transport is not None or not names_document(given):
+        return None
+    if not is_url(given) and not Path(given).is_file():
+        if shutil.which(given):
+            return None
+        raise click.UsageError(f"there is no file {given!r}, and no program of that name")
+    try:
+        return read_api(given)
+    except InvalidToolError as error:
+        if is_url(given):
+            return None
+        raise click.UsageError(f"{given!r} is neither a program nor an OpenAPI document: {error}") from error
+    except ServerUnavailableError as error:
+        if not has_suffix(given):  # such as an MCP server, which answers no GET
+            return None
+        advice = "; with --transport http it is added as an MCP server, unseen"
+        raise ServerUnavailableError(error.server, f"{error.reason}{advice}") from error
+
+
+def _is_document(url: str) -> bool:
+    """Return whether a URL that is no MCP server's has an OpenAPI document, whatever it is called."""
+    from toolcrib.errors import ToolcribError  # noqa: PLC0415 - as above
+    from toolcrib.setup.openapi import read_api  # noqa: PLC0415
+
+    try:
+        read_api(url)
+    except ToolcribError:
+        return False
+    return True
+
+
+def _add_api(path: Path, name: str, document: "ApiDocument", asked: _Asked) -> dict[str, Any]:
+    """Write an API into a configuration, with its document where that was downloaded; return its summary."""
+    from toolcrib.setup.openapi import add_api  # noqa: PLC0415 - not needed to ask for help
+
+    if asked.env or asked.header or asked.cwd or asked.transport or asked.disabled:
+        reason = "--env, --header, --cwd, --transport and --disabled are for MCP servers"
+        raise click.UsageError(f"{reason}; --secret fills a security scheme of an API")
+    made = add_api(
+        path,
+        name,
+        document,
+        base_url=asked.base_url,
+        secrets=_pairs("--secret", "=", asked.secret),
+        allow_private=asked.allow_private,
+        required=asked.required,
+        force=asked.force,
+    )
+    if not asked.dry_run:
+        made.write_document()
+    facts: dict[str, Any] = {"name": name, "document": str(made.file)}
+    facts |= {"downloaded": document.url} if document.url else {}
+    facts |= {"recognised": document.source} if asked.openapi is None else {}
+    facts |= {"baseUrl": made.settings["base_url"]} if "base_url" in made.settings else {}
+    facts |= {"allowPrivate": made.settings["allow_private"]} if "allow_private" in made.settings else {}
+    return {
+        **facts,
+        **carry_out(made.edit, dry_run=asked.dry_run, notes=made.notes),
+        "new": made.edit.before is None,
+    }
+
+
+def _add_server(path: Path, name: str, command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
+    """Write an MCP server into a configuration, and return its summary."""
+    from toolcrib.crib.config.dialects import project_folder  # noqa: PLC0415
+    from toolcrib.setup.editing import add_server  # noqa: PLC0415 - not needed to ask for help
+
+    edit = add_server(path, name, _entry(command, asked), replace=asked.force)
+    facts = {"name": name, **carry_out(edit, dry_run=asked.dry_run), "new": edit.before is None}
+    return facts if asked.url or asked.cwd else {**facts, "cwd": str(project_folder(path.parent))}
+
+
+def _recognition(facts: dict[str, Any]) -> str:
+    return f"{facts['recognised']} is an OpenAPI document, so this is an HTTP API"
+
+
+def _tell_added(path: Path, facts: dict[str, Any]) -> None:
+    """Tell people what was added to a configuration."""
+    name = facts["name"]
+    if "recognised" in facts:
+        click.echo(clean(_recognition(facts)))
+    if "downloaded" in facts:
+        click.echo(clean(f"downloaded {facts['downloaded']} to {facts['document']}"))
+    made = ", which is new" if facts["new"] else ""
+    what = f"the API {name!r}" if "document" in facts else repr(name)
+    text = f"added {what} to {path}{made}" if facts["changed"] else f"{name!r} is in {path} already"
+    click.echo(clean(text))
+    if "baseUrl" in facts:
+        private = ", a private address that is allowed" if facts.get("allowPrivate") else ""
+        click.echo(clean(f"it is called at {facts['baseUrl']}{private}; --base-url names another"))
+    if "cwd" in facts and facts["changed"]:
+        click.echo(clean(f"it runs in {facts['cwd']}; --cwd names another folder"))
+    tell_notes(facts)
 
 
 def _tell(state: State, facts: dict[str, Any]) -> None:
@@ -178,20 +304,24 @@ def _tell(state: State, facts: dict[str, Any]) -> None:
         return
     if "diff" in facts:
         show_text(facts["diff"] or "nothing would change")
+    if "recognised" in facts:
+        note(_recognition(facts))
     tell_notes(facts)
 
 
 def _check(path: Path, name: str) -> "Probe":
     """Ask a server for its tools, in a crib of the whole configuration, so that its catalogue keeps them."""
     from toolcrib.crib import Crib  # noqa: PLC0415 - not needed to ask for help
-    from toolcrib.setup.doctor.probe import probe  # noqa: PLC0415
+    from toolcrib.setup.doctor.probe import probe, probe_apis  # noqa: PLC0415
 
     async def work() -> "Probe":
         with waiting(f"starting {name}"):
-            async with Crib(path) as crib:
+            async with Crib(path, on_demand=True) as crib:
                 await crib.tools(namespace=name, limit=1)
                 if not crib.status()[name].kept:
                     return _asked(crib, name)
+            if name in crib.settings.openapi:
+                return next(each for each in await probe_apis(crib.settings) if each.name == name)
             return await probe(name, crib.settings.servers[name])  # what is kept says nothing of today
 
     return wait_for(work)
@@ -247,7 +377,7 @@ def _judge(probed: "Probe", *, quiet: bool) -> None:
 @common
 @click.pass_obj
 def remove(state: State, name: str, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
-    """Remove a server from the configuration.
+    """Remove a server or an HTTP API from the configuration.
 
     Everything else in the file stays as it is, and what it was is kept in the state folder.
 

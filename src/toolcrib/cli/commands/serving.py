@@ -33,6 +33,8 @@ toolcrib serves MCP on standard input and output, for a client that starts it:
   claude mcp add toolcrib -- {program} serve{more}
 For clients that connect: {here} serve --transport http. Ctrl-C stops it."""
 
+_NAMED = 5
+"""How many servers are named whose tools are on their way."""
 _FURTHER = "for another name, such as that of a proxy or a container's host, set gateway.allowed_hosts"
 
 
@@ -169,7 +171,7 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
     header = f' --header "Authorization: Bearer {_named(token)}"' if token else ""
     asked = '--demo search "how many days until christmas"' if state.demo else 'search "what you want to do"'
     lines = (
-        f"toolcrib serves {counted(len(gateway.crib.index), 'tool')} at {url}/mcp",
+        _headline(gateway, f"{url}/mcp"),
         *also,
         *_names(url, settings.gateway),
         "",
@@ -183,9 +185,25 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
     click.echo(clean("\n".join(lines)), err=True)
 
 
+def _pending(gateway: "Gateway") -> list[str]:
+    """Return the servers and APIs that have yet to list their tools."""
+    return [each.name for each in gateway.crib.absent() if each.state != "failed" and not each.kept]
+
+
+def _headline(gateway: "Gateway", address: str) -> str:
+    """Return how many tools are served where, and whose are on their way."""
+    known, pending = len(gateway.crib.index), _pending(gateway)
+    if not pending:
+        return f"toolcrib serves {counted(known, 'tool')} at {address}"
+    names = f"{', '.join(pending[:_NAMED])}{', ...' if len(pending) > _NAMED else ''}"
+    if not known:
+        return f"toolcrib serves the tools of {names} at {address}, as soon as they are listed"
+    return f"toolcrib serves {counted(known, 'tool')} at {address}, and those of {names} when they are listed"
+
+
 def _tell_json(gateway: "Gateway", addresses: dict[str, Any]) -> None:
     """Say the same to a program, in one line and where the protocol is not."""
-    line = json.dumps({**addresses, "tools": len(gateway.crib.index)})
+    line = json.dumps({**addresses, "tools": len(gateway.crib.index), "pending": _pending(gateway)})
     click.echo(line, err=addresses["transport"] == "stdio")
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["convert", "stubs"]
 
+_OWN = frozenset({"backend", "namespace", "tags", "version"})
+"""Fields that toolcrib adds to a tool, which no provider is expected to have."""
 _SHOWN = 20
 """How many warnings are printed one by one."""
 
@@ -51,7 +53,8 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
     """Write tools in the format of a model provider.
 
     All tools, or those named, as a JSON list on standard output; what the format cannot express is reported
-    on standard error. With --json each comes with its id and its warnings.
+    on standard error, except fields of our own, such as the namespace. With --json each comes with its id and
+    all its warnings.
 
     Example: toolcrib convert --to openai --strict github:create_issue
     """
@@ -62,7 +65,8 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
         async with state.seen() as view:
             with waiting("asking the servers"):
                 found = await _be_there(view, ids)
-            _show(state, view, view.convert(target, tools=found or None, **chosen))
+            conversions = view.convert(target, tools=found or None, **chosen)
+            _show(state, conversions, {} if found else tell_absent(view))
 
     wait_for(work)
 
@@ -75,13 +79,17 @@ def _check_target(target: str) -> None:
         raise click.UsageError(f"there is no format {target!r}{choose(target, known)}")
 
 
-async def _be_there(view: "View", ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Wait for the servers of tools, or of all, and return their ids; refuse tools that are not there."""
+async def _be_there(view: "View", ids: tuple[str, ...], namespace: str | None = None) -> tuple[str, ...]:
+    """Wait for the servers of tools, else of a namespace or all; return the ids of these tools.
+
+    Raises:
+        ToolNotFoundError: a tool is not there.
+    """
     found = await resolve_ids(view, ids)
     for each in found:
         await view.describe(each, "summary")
     if not found:
-        await view.tools(limit=1)
+        await view.tools(namespace=namespace, limit=1)
     return found
 
 
@@ -98,13 +106,17 @@ def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _show(state: State, view: "View", conversions: "list[Conversion]") -> None:
-    absent = tell_absent(view)
+def _show(state: State, conversions: "list[Conversion]", absent: dict[str, Any]) -> None:
     if state.json:
         show_json({"tools": [_flat(each) for each in conversions], **absent})
         return
     show_json([each.payload for each in conversions])
-    warnings = [f"{each.tool_id}: {warning}" for each in conversions for warning in each.warnings]
+    warnings = [
+        f"{each.tool_id}: {warning}"
+        for each in conversions
+        for warning in each.warnings
+        if warning.part != "definition" or warning.feature not in _OWN
+    ]
     for warning in warnings[:_SHOWN]:
         note(warning)
     if len(warnings) > _SHOWN:
@@ -133,7 +145,7 @@ def _flat(conversion: "Conversion") -> dict[str, Any]:
 def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int | None) -> None:
     """Write tools as Python signatures.
 
-    They are what a model that writes code for `exec` should see: all tools, those named, or a namespace.
+    They are what a model that writes code for `code` should see: all tools, those named, or a namespace.
 
     Example: toolcrib stubs --namespace github --budget 2000
     """
@@ -141,11 +153,11 @@ def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int
     async def work() -> None:
         async with state.seen() as view:
             with waiting("asking the servers"):
-                found = await _be_there(view, ids)
+                found = await _be_there(view, ids, namespace)
                 text = await view.stubs(found or None, namespace=namespace, budget=budget)
             if unknown := not_there(view, {"namespace": namespace}):
                 note(unknown.removeprefix("; "))
-            absent = tell_absent(view, namespace)
+            absent = {} if found else tell_absent(view, namespace)
             if state.json:
                 show_json({"stubs": text, **absent})
             else:

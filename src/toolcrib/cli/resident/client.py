@@ -1,8 +1,8 @@
 """Hands a command to the gateway that runs already: raw JSON lines over its socket, without loading the rest.
 
 The gateway begins with a line that shows that it works. The first line to it is the request. Each line of the
-answer has one key: `out` and `err` are text to write, `read` asks for a file or standard input, `exit` is the
-exit code, and `refused` says that nothing was run.
+answer has one key: `out` and `err` are text to write, `outBytes` and `errBytes` are bytes as Latin-1 text,
+`read` asks for a file or standard input, `exit` is the exit code, and `refused` says that nothing was run.
 """
 
 import json
@@ -23,7 +23,12 @@ from toolcrib.places import find_config
 
 __all__ = ["relay"]
 
-_VERBS = frozenset({"chain", "describe", "exec", "list", "run", "saved", "search", "status"})
+_VERBS = frozenset(
+    {
+        *("chain", "code", "convert", "describe", "exec", "list", "prompt", "prompts", "read", "resources"),
+        *("resume", "run", "saved", "search", "status", "stubs"),
+    }
+)
 _HERE = frozenset({"--debug", "--help", "--no-daemon", "--version", "-h"})
 """Options of commands that do their work in their own process."""
 _SCREEN = ("COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERM", "TTY_COMPATIBLE")
@@ -127,6 +132,8 @@ class _Relay:
             for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
                 if name in answer:
                     self._write(stream, answer[name])
+                if f"{name}Bytes" in answer:
+                    self._write(stream, answer[f"{name}Bytes"].encode("latin-1"))
             found = _parsed(lines.readline())
             if found is None:
                 sys.stderr.write("error: the gateway that ran this has ended\n")
@@ -155,12 +162,15 @@ class _Relay:
             self._is_reading = False
         return {"content": content.decode("latin-1")}
 
-    def _write(self, stream: TextIO, text: str) -> None:
+    def _write(self, stream: TextIO, output: str | bytes) -> None:
         """Write output; when nobody reads it any more, the command is cancelled."""
         if self._is_unread and stream is sys.stdout:
             return
         try:
-            stream.write(text)
+            if isinstance(output, bytes):
+                stream.buffer.write(output)
+            else:
+                stream.write(output)
             stream.flush()
         except OSError:
             nowhere = os.open(os.devnull, os.O_WRONLY)

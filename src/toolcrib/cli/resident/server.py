@@ -256,7 +256,8 @@ class _Call:
 
     def _command(self) -> None:
         streams: Any = [
-            RemoteStream(partial(self.write, name), self._request[name]) for name in ("out", "err")
+            RemoteStream(partial(self.write, name), self._request[name], partial(self._write_bytes, name))
+            for name in ("out", "err")
         ]
         self.out, self.err = streams
         self.environ = {str(name): str(value) for name, value in self._request["environ"].items()}
@@ -321,6 +322,9 @@ class _Call:
         self._queue.put((name, text))
         if self._unread > _MAX_UNREAD:
             self.hang_up()
+
+    def _write_bytes(self, name: str, data: bytes) -> None:
+        self.write(f"{name}Bytes", data.decode("latin-1"))
 
     def read(self, path: str) -> bytes:
         """Return the content of a file, which the process reads where it is."""

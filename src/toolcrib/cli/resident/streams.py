@@ -16,10 +16,14 @@ class RemoteStream(io.TextIOBase):
 
     errors = "backslashreplace"
 
-    def __init__(self, send: Callable[[str], None], known: Mapping[str, Any]) -> None:
-        """Take what sends text there, and what is known of the output."""
+    def __init__(
+        self, send: Callable[[str], None], known: Mapping[str, Any], send_bytes: Callable[[bytes], None]
+    ) -> None:
+        """Take what sends text and bytes there, and what is known of the output."""
         super().__init__()
         self._send = send
+        self.buffer = _RemoteBuffer(send_bytes)
+        """Takes bytes, as the one of `sys.stdout` does."""
         self._is_terminal = bool(known["terminal"])
         self._encoding = str(known["encoding"] or "utf-8")
 
@@ -42,6 +46,23 @@ class RemoteStream(io.TextIOBase):
             raise TypeError(f"text is written here, not {type(text).__name__}")
         self._send(text)
         return len(text)
+
+
+class _RemoteBuffer(io.RawIOBase):
+    """The bytes of an output of a process that asks."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def writable(self) -> bool:
+        """Return that it can be written to."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Send bytes to be written there."""
+        self._send(bytes(data))
+        return len(data)
 
 
 class _RoutedStream:

@@ -44,7 +44,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 def _file(path: str) -> str:
     if path.lower().startswith(("http://", "https://")):
-        raise PydanticCustomError("document", "a document is a file; download it first")
+        raise PydanticCustomError(
+            "document", "a document is a file; `toolcrib add NAME --openapi URL` downloads it"
+        )
     return path
 
 

@@ -42,7 +42,7 @@ class ToolLister:
     """Keeps the catalogue as the origins say; one that fails or is slow holds up nobody else for long.
 
     Those whose tools are known from an earlier run are asked later, and fewer of them at once. One that
-    somebody needs is asked out of turn.
+    somebody needs is asked out of turn. A lister `on_demand` asks those alone that somebody waits for.
 
     Answers are put into the catalogue by a worker thread, one after the other. Of several answers of one
     origin that wait for their turn, the last counts.
@@ -56,6 +56,7 @@ class ToolLister:
         drop: Callable[[Origin], object] = lambda _: None,
         *,
         courtesy: float = _COURTESY,
+        on_demand: bool = False,
     ) -> None:
         """Prepare to ask origins.
 
@@ -74,6 +75,7 @@ class ToolLister:
         self._unknown, self._known = PriorityLimiter(_AT_ONCE), PriorityLimiter(0)
         self._is_hurried = False
         self._courtesy = courtesy
+        self._on_demand = on_demand
         self._waits: dict[anyio.CancelScope, tuple[Origin, frozenset[str]]] = {}
         """Who waits for an origin that is only one of several; the time left is less once one is there."""
 
@@ -104,8 +106,9 @@ class ToolLister:
             else:
                 self._leaving.append((gone, anyio.Event()))
         self.origins |= coming
-        for origin in coming.values():
-            self._begin(origin)
+        if not self._on_demand:
+            for origin in coming.values():
+                self._begin(origin)
         if not self._leaving:
             done = anyio.Event()
             done.set()
@@ -114,12 +117,13 @@ class ToolLister:
         return self._leaving[-1][1]
 
     async def run(self) -> None:
-        """Ask all origins, and again those that failed, until cancelled."""
+        """Ask the origins, all or those that are needed, and again those that failed, until cancelled."""
         try:
             async with anyio.create_task_group() as self._tasks:
                 self._tasks.start_soon(self._take_answers)
                 for origin in self.origins.values():
-                    self._begin(origin)
+                    if origin.needed or not self._on_demand:
+                        self._begin(origin)
                 await anyio.sleep(_REST)
                 self._known.widen(_REFRESHED_AT_ONCE)
         finally:
@@ -127,7 +131,10 @@ class ToolLister:
             self._end()
 
     def _begin(self, origin: Origin) -> None:
-        if self._tasks is not None:
+        """Ask an origin from now on, or as soon as `run` does; a second time does nothing."""
+        origin.needed = True
+        if self._tasks is not None and not origin.begun:
+            origin.begun = True
             # In a context of its own: what a caller has in its, such as a span, is not the server's.
             Context().run(self._tasks.start_soon, self._ask_until_answered, origin)
 
@@ -150,9 +157,13 @@ class ToolLister:
         before all others, and waits for each of them in any case.
         """
         among = frozenset() if first else frozenset(names)
+        for unknown in [self.origins[name] for name in names if name in self.origins]:
+            if not unknown.kept:  # all of them before the first is waited for
+                self._begin(unknown)
         for name in names:
             origin = self.origins.get(name)
             while origin is not None and not origin.kept and not origin.answered.is_set():
+                self._begin(origin)  # it may have come in the place of another meanwhile
                 if first:
                     self._turns(origin).hasten(origin)
                 await self._answer_of(origin, among)
@@ -190,6 +201,7 @@ class ToolLister:
         if origin is None:
             return
         if not origin.answered.is_set():
+            self._begin(origin)
             self._turns(origin).hasten(origin)
             await self._answer_of(origin)
         elif origin.error is not None:
@@ -212,6 +224,8 @@ class ToolLister:
         if not self._is_hurried:
             self._is_hurried = True
             self._known.widen(_AT_ONCE - _REFRESHED_AT_ONCE)
+        for origin in self.origins.values():
+            self._begin(origin)
         with anyio.move_on_after(timeout):
             while late := [each for each in self.origins.values() if not each.answered.is_set()]:
                 await late[0].answered.wait()

@@ -39,6 +39,10 @@ class Origin:
     """Whether the catalogue has its tools from an earlier run."""
     missed: bool = False
     """Whether it did not answer in an earlier run that the catalogue has others from."""
+    needed: bool = False
+    """Whether somebody has waited for it, so that it is to be asked."""
+    begun: bool = False
+    """Whether the task that asks it was started."""
     asked: anyio.Event = field(default_factory=anyio.Event)
     """Set when it is asked for the first time."""
     since: float = 0.0

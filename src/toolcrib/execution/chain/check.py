@@ -232,9 +232,28 @@ class _Check:
             yield Problem(node.at("use_previous"), "use_previous", _unwanted(tool, node, taken))
             args = _with_previous(node, taken)
         if isinstance(args, dict):
-            yield from self._plain(tool, args, node)
+            yield from self._advised(self._plain(tool, args, node), tool, node, checker)
         else:
             yield from checker.misfits(args, self._root(tool.input_schema), f"{node.path}/args")
+
+    def _advised(
+        self, problems: Iterable[Problem], tool: Tool, node: StepNode, checker: TemplateChecker
+    ) -> list[Problem]:
+        """Return problems of arguments without references; the first that one may solve says how."""
+        found = list(problems)
+        own = [place for place, each in enumerate(found) if each.path == f"{node.path}/args"]
+        missing = [place for place in own if found[place].keyword == "required"]
+        named = [place for place in own if "'previous'" in found[place].message]
+        if node.top == 0 or node.step.use_previous or not (missing or named):
+            return found
+        taker = self._taker(tool, node, checker)
+        if named or taker or len(missing) > 1:  # else what the step before gave does not fit
+            place = (missing or named)[0]
+            first = found[place]
+            shown = json.dumps({"$ref": "previous"} if taker is None else {taker: {"$ref": "previous"}})
+            message = f"{first.message}; {shown} takes what the step before gave"
+            found[place] = Problem(first.path, first.keyword, message[:500])
+        return found
 
     def _taker(self, tool: Tool, node: StepNode, checker: TemplateChecker) -> str | None:
         """Return the one required argument that is not given and may take what the step before gave."""

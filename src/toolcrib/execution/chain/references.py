@@ -20,7 +20,10 @@ _BAD_ESCAPE = re.compile(r"~(?![01])")
 _WORD = re.compile(r"[^./\[\]]+")
 _MAX_MEANT = 200
 _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
-_WRITE = "write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it"
+_WRITE = (
+    "write 'steps.<id or place>', 'previous', 'item' or 'index', and a JSON Pointer after it, "
+    'as in {"$ref": "previous"}'
+)
 
 Root = Literal["step", "previous", "item", "index"]
 _ROOTS: Final[tuple[Root, ...]] = ("previous", "item", "index")

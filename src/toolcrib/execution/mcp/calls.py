@@ -33,6 +33,7 @@ from toolcrib.execution.mcp.relays import LOG_LEVELS, TASKS, RelayedCall
 from toolcrib.execution.mcp.results import TASK, describe_failure, result_size, result_value, task_ttl_ms
 from toolcrib.execution.mcp.tool_watcher import own_name
 from toolcrib.execution.mcp.upstream import Upstream
+from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.execution.records import Answer, Call
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import hide_secrets
@@ -248,6 +249,7 @@ def unsent(call: Call, error: ServerUnavailableError) -> ToolError:
     """Return the error for a call that its server could not be reached for."""
     backend, reason = f"mcp:{error.server}", hide_secrets(error.reason)
     if isinstance(error, LoginRequiredError):
+        reason = login_reason(reason, call.principal)
         return ToolLoginRequiredError(
             tool_id=call.tool_id, backend=backend, reason=reason, server=error.server
         )

@@ -23,6 +23,7 @@ from toolcrib.errors import (
     ToolLoginRequiredError,
 )
 from toolcrib.errors.base import shown
+from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.execution.records import Call
 
 __all__ = [
@@ -131,7 +132,8 @@ def call_failure(error: MCPError, call: Call, backend: str) -> ToolError:
     sent = _may_have_run(error)
     if needs_login(error):
         server = getattr(call.backend, "server_name", "")
-        return ToolLoginRequiredError(tool_id=call.tool_id, backend=backend, reason=message, server=server)
+        reason = login_reason(message, call.principal)
+        return ToolLoginRequiredError(tool_id=call.tool_id, backend=backend, reason=reason, server=server)
     if sent is not None:
         return BackendUnavailableError(tool_id=call.tool_id, backend=backend, reason=message, sent=sent)
     reason = f"{message} ({shown(error.data)})" if error.data else message

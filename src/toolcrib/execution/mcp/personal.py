@@ -55,10 +55,10 @@ class PersonalUpstreams:
             ServerUnavailableError: too many persons call at once.
         """
         if principal is None or not principal.issuer or not principal.subject:
-            reason = (
-                "it wants a login of each person, and nobody says who calls: give clients their own tokens"
+            reason = "it wants a login of each person, and nobody says who calls: the operator has to give"
+            raise LoginRequiredError(
+                name, f"{reason} clients their own tokens (gateway.tokens), or a login (gateway.auth)"
             )
-            raise LoginRequiredError(name, f"{reason} (toolcrib token add), or a login (gateway.auth)")
         is_exchanged = _is_exchanged(config)
         token = _subject_token(principal) if is_exchanged else None
         if is_exchanged and token is None:

@@ -10,7 +10,7 @@ from toolcrib.errors import ConfigError, StoreError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.errors import LOGIN, NotAuthorizedError, missing_scopes
 from toolcrib.execution.oauth.exchange import ExchangedTokens
-from toolcrib.execution.oauth.persons import Person
+from toolcrib.execution.oauth.persons import Person, login_command
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.tokens import RefusedError, ServerTokens
 from toolcrib.execution.oauth.vault import LoginVault
@@ -113,7 +113,7 @@ def bearer_auth(
     tokens: _Tokens = ServerTokens(vault, server, config.url, auth, owner=owner)
     if person is not None and auth.mode == "exchange":
         tokens = ExchangedTokens(person, server, config.url, auth)
-    advice = f"toolcrib login {server}" if owner is None else _OWN
+    advice = login_command(server) if owner is None else _OWN
     return BearerAuth(advice, config.url, tokens, is_personal=person is not None)
 
 

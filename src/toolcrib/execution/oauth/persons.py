@@ -1,5 +1,6 @@
 """Persons whose own access is used at servers that answer each of them for themselves."""
 
+import re
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,7 +10,10 @@ from toolcrib.execution.principal import Principal, local_user
 if TYPE_CHECKING:
     from toolcrib.execution.oauth.vault import Owner, StoredLogin
 
-__all__ = ["SUBJECT_TOKEN", "Person", "SubjectToken", "login_owner"]
+__all__ = ["SUBJECT_TOKEN", "Person", "SubjectToken", "login_command", "login_owner", "login_reason"]
+
+_COMMAND = re.compile(r"toolcrib login [\w.-]+")
+_OPERATOR = "only the operator of this gateway can log in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +52,20 @@ def login_owner(principal: Principal) -> "Owner | None":
     if principal.issuer == "local" and principal.subject == local_user("").subject:
         return None
     return principal.issuer, principal.subject
+
+
+def login_command(server: str) -> str:
+    """Return the command by which whoever runs toolcrib logs in to a server."""
+    return f"toolcrib login {server}"
+
+
+def login_reason(reason: str, principal: Principal | None) -> str:
+    """Return why a server wants a login, in words for a principal: others than the operator have no command.
+
+    >>> ann = Principal(issuer="tokens", subject="ann")
+    >>> login_reason("it needs a login: toolcrib login notes", ann)
+    'it needs a login: only the operator of this gateway can log in'
+    """
+    if principal is None or not principal.issuer or login_owner(principal) is None:
+        return reason
+    return _COMMAND.sub(_OPERATOR, reason)

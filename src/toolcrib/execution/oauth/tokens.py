@@ -22,6 +22,7 @@ from toolcrib.execution.oauth.discovery import (
     oauth_client,
     secret_method,
 )
+from toolcrib.execution.oauth.persons import login_command
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin, login_id
 from toolcrib.places import locked
@@ -167,7 +168,7 @@ class ServerTokens:
             return f"{reason}; check the client_id and its secret or key in the configuration"
         if self._owner is not None:
             return f"{reason}; log in again"
-        return f"{reason}; log in again: toolcrib login {self._server}"
+        return f"{reason}; log in again: {login_command(self._server)}"
 
     async def _renewed(self, stale: str | None) -> str:
         async with self._lock:

@@ -26,6 +26,7 @@ from toolcrib.execution.mcp.config import ContentChange, OnContent
 from toolcrib.execution.mcp.content import ContentKind
 from toolcrib.execution.mcp.relays import CLIENT
 from toolcrib.execution.mcp.tool_watcher import mend_name
+from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.gateway.clients.input_requests import passed_error
 from toolcrib.gateway.clients.login import LoginRequests
 from toolcrib.gateway.content.lists import addressed, page, route, written
@@ -335,7 +336,8 @@ async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
             raise passed_error(cause) from error
         raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(str(error))) from error
     except LoginRequiredError as error:
-        shown = LoginRequiredError(error.server, hide_secrets(error.reason), url=error.url)
+        reason = login_reason(hide_secrets(error.reason), PRINCIPAL.get())
+        shown = LoginRequiredError(error.server, reason, url=error.url)
         raise MCPError(mcp_types.INTERNAL_ERROR, str(shown), explain(shown)) from error
     except PromptNotFoundError as error:
         raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error

@@ -7,13 +7,17 @@ from toolcrib.errors import (
     ChainError,
     CodeError,
     InvalidCursorError,
+    LoginRequiredError,
     OutputValidationError,
     RuntimeUnavailableError,
     ServerUnavailableError,
     ToolcribError,
     ToolExecutionError,
+    ToolLoginRequiredError,
     explain,
 )
+from toolcrib.execution.oauth.persons import login_reason
+from toolcrib.gateway.identity.principals import PRINCIPAL
 from toolcrib.gateway.results import encoded, sendable
 from toolcrib.model import ToolCallRecord
 from toolcrib.redaction import hide_secrets
@@ -34,6 +38,7 @@ _NEXT = {
     "stream_not_supported": "use run_tool",
 }
 """What to do next, by code."""
+_NEXT_WITHOUT_LOGIN = "tell the user, or find another tool with search_tools"
 
 
 def failure(error: Exception, *, ran: bool = False, advise: bool = True) -> dict[str, Any]:
@@ -51,7 +56,17 @@ def failure(error: Exception, *, ran: bool = False, advise: bool = True) -> dict
     if advise:
         payload["message"] = _advised(payload["message"], _calls_made(payload) or _advice(error, payload))
     details = payload.pop("details", {}) | _more(error)
-    return payload | {"details": details} if details else payload
+    worded: dict[str, Any] = _worded(payload | {"details": details} if details else payload)
+    return worded
+
+
+def _worded(value: Any) -> Any:
+    """Return what is told of an error without commands that only the operator of the gateway can run."""
+    if isinstance(value, str):
+        return login_reason(value, PRINCIPAL.get())
+    if isinstance(value, dict):
+        return {key: _worded(member) for key, member in value.items()}
+    return [_worded(member) for member in value] if isinstance(value, list) else value
 
 
 def _internal(error: Exception, *, ran: bool) -> dict[str, Any]:
@@ -80,15 +95,21 @@ def _calls_made(payload: dict[str, Any]) -> str:
 
 def _advice(error: ToolcribError, payload: dict[str, Any]) -> str:
     """Return what to do next."""
-    code: str = payload["code"]
-    if isinstance(error, ChainError):
-        return ""
-    if isinstance(error, InvalidCursorError):
-        return "cursors end when the catalogue changes"
-    if isinstance(error, RuntimeUnavailableError):
-        return "use run_tool or run_chain" if error.retry_after is None else ""
-    if isinstance(error, CodeError):
-        return "correct the code and run it again"
+    match error:
+        case ChainError():
+            return ""
+        case LoginRequiredError() | ToolLoginRequiredError():
+            return "" if error.url else _NEXT_WITHOUT_LOGIN
+        case InvalidCursorError():
+            return "cursors end when the catalogue changes"
+        case RuntimeUnavailableError():
+            return "use run_tool or run_chain" if error.retry_after is None else ""
+        case CodeError():
+            return "correct the code and run it again"
+    return _advice_for(payload["code"], payload)
+
+
+def _advice_for(code: str, payload: dict[str, Any]) -> str:
     if code == "validation_input" and "tool_id" in payload:
         return f"call describe_tool with tool_id {payload['tool_id']!r} to see what it takes"
     return _NEXT.get(code, "")

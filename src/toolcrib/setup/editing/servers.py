@@ -6,6 +6,7 @@ is offered; where anything but the servers meant would differ, it is refused.
 
 import copy
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ from typing import Any
 from toolcrib.crib.config.dialects import carried_name
 from toolcrib.crib.config.files import load_text
 from toolcrib.crib.config.reading import BOM, file_refusal, is_toml, parse, read_text
-from toolcrib.crib.config.sections import OPENCODE, Place, places_in, section_of, servers_in
+from toolcrib.crib.config.sections import OPENCODE, OURS, Place, places_in, section_of, servers_in
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import choose
 from toolcrib.model.toolid import name_fault
 from toolcrib.setup.editing.edit import Edit
 from toolcrib.setup.editing.jsonc import remove_json, set_json
-from toolcrib.setup.editing.secrets import secrets_in
+from toolcrib.setup.editing.secrets import named_secrets, secrets_in
 from toolcrib.setup.editing.toml import remove_toml, set_toml
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Edit",
     "Place",
     "add_server",
+    "api_place",
     "document_of",
     "edit_servers",
     "edit_text",
@@ -36,6 +38,7 @@ __all__ = [
     "remove_server",
 ]
 
+_GIT_TIME = 5.0
 ABSENT = "absent"
 """The keyword of the problem that a file has no such server."""
 Changes = Mapping[str, Mapping[str, Any] | None]
@@ -66,6 +69,11 @@ def add_server(path: Path, name: str, server: Mapping[str, Any], *, replace: boo
         raise file_refusal(path, message, "name")
     changes = {written or name: own_entry(path, server, place)}
     return edit_servers(path, changes, place=place, check=load_text)
+
+
+def api_place(path: Path) -> Place:
+    """Return the keys under which a configuration file of ours has its HTTP APIs."""
+    return ("openapi",) if is_toml(path) else (OURS, "openapi")
 
 
 def own_entry(path: Path, server: Mapping[str, Any], place: Place | None = None) -> dict[str, Any]:
@@ -104,16 +112,19 @@ def _of_opencode(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove_server(path: Path, name: str) -> Edit:
-    """Return the change that takes a server out of a configuration file of ours.
+    """Return the change that takes a server or an API out of a configuration file of ours.
 
     Raises:
-        ConfigError: there is no such server, which a problem with the keyword `ABSENT` says; or the file is
-            broken, or cannot be edited safely.
+        ConfigError: there is none of that name, which a problem with the keyword `ABSENT` says; or the file
+            is broken, or cannot be edited safely.
     """
     document = document_of(path, read_text(path))
-    found = find_server(path, document, name)
+    apis = api_place(path)
+    found = find_server(path, document, name) or (
+        (apis, name) if name in servers_in(document, apis) else None
+    )
     if found is None:
-        places = places_in(document, toml=is_toml(path))
+        places = [*places_in(document, toml=is_toml(path)), apis]
         known = [each for place in places for each in servers_in(document, place)]
         there = choose(name, known) if known else "; there is none at all"
         raise file_refusal(path, f"there is no server {name!r}{there}", ABSENT)
@@ -164,12 +175,18 @@ def edit_servers(
     if before is not None and document == wanted:
         return Edit(path, before, before)
     known = tuple(secrets_in(document))
-    private = not set(known).issuperset(secrets_in(wanted))
-    notes = (f"{path}: {_CLOSED}",) if private and _is_open(path) else ()
-    return Edit(path, before, made, private, notes, (*known, *secrets_in(wanted)), again)
+    fresh = list(dict.fromkeys(name for name, value in named_secrets(wanted) if value not in known))
+    notes = [f"{path}: {_CLOSED}"] if fresh and _is_open(path) else []
+    if fresh and _may_be_committed(path):
+        notes.append(f"{path}: {', '.join(fresh)} {_COMMITTED}")
+    return Edit(path, before, made, bool(fresh), tuple(notes), (*known, *secrets_in(wanted)), again)
 
 
 _CLOSED = "only its owner may read it from here on, because secrets are written into it"
+_COMMITTED = (
+    "would be in clear text in a git repository: write '${NAME}' and set it in the environment, or have git "
+    "ignore the file"
+)
 
 
 def _touched(document: Mapping[str, Any], place: Place, changes: Changes) -> dict[str, Any]:
@@ -183,6 +200,23 @@ def _is_open(path: Path) -> bool:
         return os.name == "posix" and bool(path.stat().st_mode & 0o077)
     except OSError:
         return False
+
+
+def _may_be_committed(path: Path) -> bool:
+    """Return whether a file is in a git repository that does not ignore it."""
+    try:
+        place = path.resolve()
+        if not any((folder / ".git").exists() for folder in place.parents):
+            return False
+        asked = ["git", "-C", str(_existing(place.parent)), "check-ignore", "--quiet", str(place)]
+        ignored = subprocess.run(asked, capture_output=True, timeout=_GIT_TIME, check=False)  # noqa: S603 - no shell
+    except (OSError, subprocess.SubprocessError):
+        return True  # without git nobody knows what is ignored
+    return ignored.returncode != 0
+
+
+def _existing(folder: Path) -> Path:
+    return folder if folder.exists() else _existing(folder.parent)
 
 
 def edit_text(path: Path, before: str, changes: Changes, place: Place) -> tuple[str, dict[str, Any]]:

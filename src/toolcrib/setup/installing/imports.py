@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,17 @@ from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, find_server, own_entry
 from toolcrib.setup.installing.clients import CLIENTS, ITSELF, Client, is_toolcrib
 
-__all__ = ["Found", "Merge", "lost_note", "merge", "read_servers", "servers_of", "written"]
+__all__ = [
+    "Found",
+    "Merge",
+    "lost_note",
+    "merge",
+    "read_servers",
+    "renamed",
+    "renamed_note",
+    "servers_of",
+    "written",
+]
 
 _INPUT = re.compile(r"\$\{input:([^}]+)\}")
 _BARE_VARIABLE = re.compile(r"(?<!\$)\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -252,6 +262,16 @@ def _note_lost(name: str, server: ServerConfig, found: Found) -> None:
         found.notes.append(lost_note(name, lost))
     if not _CONSENT.issuperset(lost):
         found.lossy[name] = lost
+
+
+def renamed(found: Found, taken: Iterable[str]) -> dict[str, str]:
+    """Return the servers among those taken over that have another name here, by the name that they had."""
+    return {found.names[name]: name for name in taken if found.names.get(name, name) != name}
+
+
+def renamed_note(written: str, name: str) -> str:
+    """Return the note about a server that has another name here."""
+    return f"{written!r} is {name!r} here: the ids of its tools begin with that, and allow fewer characters"
 
 
 def lost_note(name: str, keys: tuple[str, ...]) -> str:

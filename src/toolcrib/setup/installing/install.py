@@ -9,18 +9,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.files import load
+from toolcrib.crib.config.files import load, load_text
 from toolcrib.crib.config.reading import read_text
 from toolcrib.crib.config.sections import servers_in
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.places import HOME, anchored, project_config, user_config
+from toolcrib.places import HOME, anchored, find_config, project_config, user_config
 from toolcrib.setup.editing.edit import backups
 from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, edit_text
 from toolcrib.setup.editing.toml import set_toml
 from toolcrib.setup.installing.clients import CLIENTS, ITSELF, Client, Scope, is_toolcrib, shape
-from toolcrib.setup.installing.imports import Found, Merge, lost_note, merge, servers_of
+from toolcrib.setup.installing.imports import (
+    Found,
+    Merge,
+    lost_note,
+    merge,
+    renamed,
+    renamed_note,
+    servers_of,
+)
 
 __all__ = ["CLIENTS", "Export", "Installation", "export", "gateway_server", "install", "undo"]
 
@@ -45,6 +53,8 @@ class Installation:
     """The change of the client's file."""
     config: Path
     """The configuration that the gateway reads."""
+    served: Settings
+    """What that configuration says once this is written."""
     taken: Merge | None = None
     """The servers that move behind the gateway, where that is wanted."""
     notes: tuple[str, ...] = ()
@@ -93,8 +103,9 @@ def install(  # noqa: PLR0913 - options, by name
 
     Args:
         client: who gets it.
-        config: the configuration that the gateway reads. None takes the user's own, or for a project the one
-            in its folder; where there is none, `replace` makes it.
+        config: the configuration that the gateway reads. None takes the one of the folder, else the user's
+            own. With `replace` it is the user's own, or for a project the one in its folder, and is made
+            where there is none.
         scope: whether it is for the user, or for the project in the folder.
         folder: the project; None for the current folder.
         name: what the client calls it.
@@ -107,7 +118,7 @@ def install(  # noqa: PLR0913 - options, by name
     """
     folder = anchored("." if folder is None else folder, "folder")
     path = client.file(scope, folder=folder)
-    config = _served(config, path, scope, folder, replace=replace)
+    config = _served(client, config, scope, folder, replace=replace)
     port = _port(config)
     entry, notes = shape(client, gateway_server(config, scope, folder))
     found = servers_of(client, folder, only=path, port=port)
@@ -119,7 +130,8 @@ def install(  # noqa: PLR0913 - options, by name
     changes |= {raw: None for raw in moving.leaving if raw != name}
     edit = edit_servers(path, changes, place=client.place)
     all_notes = (*moving.notes, *_shared_notes(config, scope, folder), *edit.notes)
-    return Installation(edit, config, moving.taken, (*notes, *all_notes))
+    after = moving.taken.edit.after if moving.taken else read_text(config)
+    return Installation(edit, config, load_text(config, after or ""), moving.taken, (*notes, *all_notes))
 
 
 def _port(config: Path) -> int:
@@ -149,7 +161,8 @@ def _moving(config: Path, found: Found) -> _Moving:
     unmentioned = {lost_note(each, keys) for each, keys in found.lossy.items()}
     shown = (each for each in found.notes if not each.endswith(ITSELF) and each not in unmentioned)
     left = (f"{each!r} stays: {why}" for each, why in stays.items())
-    return _Moving(taken, leaving, (*shown, *left, *taken.edit.notes))
+    other_names = (renamed_note(raw, each) for raw, each in renamed(found, taken.servers).items())
+    return _Moving(taken, leaving, (*shown, *left, *other_names, *taken.edit.notes))
 
 
 def _staying(found: Found) -> dict[str, str]:
@@ -167,28 +180,33 @@ def _taken(name: str) -> str:
     )
 
 
-def _served(config: Path | None, path: Path, scope: Scope, folder: Path, *, replace: bool) -> Path:
+def _served(client: Client, config: Path | None, scope: Scope, folder: Path, *, replace: bool) -> Path:
     """Return the configuration that the gateway is to read."""
-    meant = _own(scope, folder) if config is None else config
-    is_theirs = meant.resolve() == path.resolve()
+    if config is not None:
+        meant = config
+    elif replace:
+        meant = _receiving(scope, folder)
+    else:
+        meant = find_config(folder) or _made(scope, folder)
+    is_theirs = meant.resolve() == client.file(scope, folder=folder).resolve()
     if replace:
         return _made(scope, folder) if is_theirs else meant
     if meant.exists() and not is_theirs:
         return meant
-    user = " --user" if scope == "user" else ""
-    here = project_config(folder) if config is None else None
-    named = f", such as {here.name} of this folder" if here is not None else ""
     reason = (
         "it is the client's own file, and the gateway would serve itself; --replace moves its servers out"
         if meant.exists()
-        else f"there is no configuration to serve; make one with `toolcrib add{user}` or --replace, or name "
-        f"one with --config{named}"
+        else "there is no configuration to serve; make one with `toolcrib add` or --replace, or name one "
+        "with --config"
     )
     raise ConfigError(str(meant), (Problem("", "install", reason),))
 
 
-def _own(scope: Scope, folder: Path) -> Path:
-    """Return the configuration that is used where none is named."""
+def _receiving(scope: Scope, folder: Path) -> Path:
+    """Return the configuration that the servers of a client move into where none is named.
+
+    A user's stay out of a project, which others may share, and a project's stay in it.
+    """
     return user_config() if scope == "user" else project_config(folder) or _made(scope, folder)
 
 
