@@ -126,7 +126,7 @@ class Page(Record, Generic[Item]):
     total: int = 0
     """How many items all pages together hold."""
 
-    def __iter__(self) -> Any:  # the items, where pydantic would give pairs of fields
+    def __iter__(self) -> Iterator[Item]:  # type: ignore[override]  # pydantic gives pairs of fields
         return iter(self.items)
 
     def __len__(self) -> int:

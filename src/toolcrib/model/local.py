@@ -126,7 +126,7 @@ class LocalTool(Generic[P, R]):
 
 
 @overload
-def tool(function: Callable[P, R], /) -> LocalTool[P, R]: ...
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> LocalTool[P, R]: ...
 
 
 @overload

@@ -22,7 +22,9 @@ __all__ = [
     "Limits",
     "LimitsEnforced",
     "Output",
+    "ProfileName",
     "Readiness",
+    "SandboxKind",
     "SecurityProfile",
     "Stream",
 ]
@@ -35,6 +37,10 @@ _Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 _Bytes = Annotated[int, Field(strict=True, ge=0, le=64 << 30)]
 _Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
 Stream = Literal["stdout", "stderr"]
+SandboxKind = Literal["monty", "process", "docker", "gvisor", "wasm", "unsafe"]
+"""The built-in kinds of sandboxes."""
+ProfileName = Literal["dev", "standard", "hardened"]
+"""A `SecurityProfile` as text."""
 
 
 class SecurityProfile(StrEnum):

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from toolcrib.discovery import facts
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
@@ -23,10 +23,12 @@ from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["DetailLevel", "DocStore", "Learnt"]
+__all__ = ["DetailLevel", "DetailName", "DocStore", "Learnt"]
 
 _MAX_GLANCES = 2048
 _MAX_SUGGESTIONS = 3
+DetailName = Literal["summary", "schema", "full"]
+"""A `DetailLevel` as text."""
 
 
 class DetailLevel(StrEnum):
@@ -196,7 +198,9 @@ class DocStore:
         """Write to `texts` what was observed since it was last written; call it before leaving."""
         self._learnt.flush()
 
-    def describe(self, tool_id: str | ToolId, level: DetailLevel | str = DetailLevel.SUMMARY) -> ToolDoc:
+    def describe(
+        self, tool_id: str | ToolId, level: DetailLevel | DetailName = DetailLevel.SUMMARY
+    ) -> ToolDoc:
         """Return what is known of a tool, at the depth asked for.
 
         Raises:
