@@ -4,7 +4,8 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from toolcrib.concurrency.loop import LoopEndedError, LoopThread
@@ -27,7 +28,7 @@ from toolcrib.discovery import (
     Summary,
 )
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import CribStateError
+from toolcrib.errors import CribStateError, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import (
@@ -55,7 +56,12 @@ __all__ = ["SyncCrib"]
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 _WITHIN = "this is the event loop of the crib, which would wait for itself; use Crib and await, or a thread"
+_CARRIERS = frozenset({"toolcrib", "anyio", "asyncio", "concurrent", "contextlib", "threading"})
+"""Packages whose frames say nothing to whoever made a call: they carry it to its tool, and the error back."""
+_RAISING = frozenset({"__init__", "__enter__", "__getitem__", "_ask"})
+"""Methods that raise errors, beside the public ones."""
 _ENDED = {
     "closed": "this crib is closed already; make another",
     "closed meanwhile": "this crib was closed before the answer was there",
@@ -64,6 +70,51 @@ _ENDED = {
 }
 
 
+def _foreign_part(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the first frame on that is not toolcrib's or of what carries its calls."""
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _CARRIERS:
+        trace = trace.tb_next
+    return trace
+
+
+def _shorten(error: ToolcribError) -> ToolcribError:
+    """Take toolcrib's own frames out of the tracebacks of an error and of its causes.
+
+    What a handler or a hook of the program raised keeps the frames of the program. An exception that is not
+    one of toolcrib's and has no other frames than its own is a defect of toolcrib, and keeps all.
+    """
+    pending: BaseException | None = error
+    seen: set[int] = set()
+    while pending is not None and id(pending) not in seen:
+        seen.add(id(pending))
+        kept = _foreign_part(pending.__traceback__)
+        if kept is not None or isinstance(pending, ToolcribError):
+            pending.__traceback__ = kept
+        pending = pending.__cause__ or (None if pending.__suppress_context__ else pending.__context__)
+    return error
+
+
+def _raise_in_callers(cls: type[C]) -> type[C]:
+    """Have the methods of a class raise toolcrib's errors as if the line that called them did."""
+
+    def shortening(method: Callable[P, R]) -> Callable[P, R]:
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            __tracebackhide__ = True  # pytest and IPython leave this frame out, too
+            try:
+                return method(*args, **kwargs)
+            except ToolcribError as error:
+                raise _shorten(error)  # noqa: B904 - it is the same error
+
+        return call
+
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and (not name.startswith("_") or name in _RAISING):
+            setattr(cls, name, shortening(method))
+    return cls
+
+
+@_raise_in_callers
 class SyncCrib:
     """A `Crib` whose every verb returns when it is done; its event loop runs in a thread of its own.
 

@@ -29,6 +29,7 @@ from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.content import ServerContent
+from toolcrib.execution.mcp.server_health import ServerTable
 from toolcrib.execution.policy import Rules
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress
@@ -433,7 +434,7 @@ class View(ContentVerbs, RunVerbs):
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
-        return self._part.status()
+        return ServerTable(self._part.status())
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment.

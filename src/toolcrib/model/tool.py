@@ -19,6 +19,7 @@ from toolcrib.errors import InvalidSchemaError, InvalidToolError, Problem, Toolc
 from toolcrib.model.argschema import ArgSchema
 from toolcrib.model.argschema.parse import is_argument_map
 from toolcrib.model.backend import AnyBackend
+from toolcrib.model.display import one_line
 from toolcrib.model.record import JsonObject, OpenRecord, Text
 from toolcrib.model.schema.source import read_schema
 from toolcrib.model.toolid import ToolId, name_fault
@@ -198,3 +199,8 @@ class Tool(OpenRecord):
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def __repr__(self) -> str:
+        return one_line(f"<Tool {self.id}: {self.description or self.title or ''}".rstrip(": ")) + ">"
+
+    __str__ = __repr__

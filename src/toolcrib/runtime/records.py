@@ -8,9 +8,11 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import Problem, ToolcribError, ValidationError
+from toolcrib.errors.base import counted
 from toolcrib.execution.chain import ChainStep
 from toolcrib.execution.chain.from_code import read_steps
 from toolcrib.model import ToolCallRecord
+from toolcrib.model.display import brief
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import choose
 
@@ -183,6 +185,12 @@ class ExecuteResult(Record):
     """The durable run that this was, which `resume` takes."""
     code: str = Field(default="", repr=False)
     """The code, where it ran to its end; not part of the JSON form."""
+
+    def __repr__(self) -> str:
+        calls = counted(len(self.tool_calls), "call")
+        return f"<ExecuteResult {brief(self.value)}, {calls}, {self.duration * 1000:.1f} ms>"
+
+    __str__ = __repr__
 
     def to_chain(self) -> tuple[ChainStep, ...]:
         """Return the steps of a chain that makes the same calls, where the code just makes one after another.
