@@ -402,6 +402,15 @@ def test_a_tool_does_not_change(field: str) -> None:
         setattr(tool, field, "x")
     with pytest.raises(ValueError, match="frozen"):
         delattr(tool, field)
+    rich = make(input_schema={"required": ["a"]}, meta={"a": {"b": [1]}}, unknown={"c": [2]})
+    before = rich.to_json()
+    rich.input_schema["required"].append("b")
+    rich.input_schema.clear()
+    rich.meta["a"]["b"].append(2)  # type: ignore[index]
+    rich.model_extra["unknown"]["c"].clear()  # type: ignore[index]
+    rich.model_extra["more"] = 1  # type: ignore[index]
+    rich.unknown["c"].append(3)  # type: ignore[attr-defined]
+    assert rich.to_json() == before
 
 
 def test_tools_are_equal_when_every_field_is() -> None:

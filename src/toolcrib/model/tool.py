@@ -147,7 +147,7 @@ class Tool(OpenRecord):
     """A tool: what it is called, what it takes, what it gives back.
 
     The constructor checks the shape and copies what it is given; whether the schemas can be used is checked
-    by a `SchemaValidator`. Treat the schemas as read-only.
+    by a `SchemaValidator`. Nothing changes a tool: what is read of its schemas is a copy.
 
     >>> Tool(name="add", input_schema={"type": "object"}, namespace="math", version="1.0.0").id
     ToolId(namespace='math', name='add', version='1.0.0')

@@ -118,7 +118,7 @@ def _type(schema: Any) -> str:
 
 
 def _show_parameters(tool: "Tool") -> None:
-    rows = list(islice(_rows(tool.input_schema, tool.input_schema), _MAX_ROWS + 1))
+    rows = list(islice(_rows(schema := tool.input_schema, schema), _MAX_ROWS + 1))
     if not rows:
         return
     heading("Parameters", before=1)

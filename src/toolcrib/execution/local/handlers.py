@@ -356,7 +356,7 @@ class Chunks:
 
     def __init__(self, call: Call, *, heard: bool) -> None:
         self._call = call
-        self._may_drop = heard and call.tool.output_schema is None
+        self._may_drop = heard and call.tool.shared("output_schema") is None
         self._kept: list[Any] | None = []
         self._nodes = self._chars = 0
 

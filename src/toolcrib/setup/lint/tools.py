@@ -177,13 +177,13 @@ def _listed(names: list[str]) -> str:
 
 
 def _properties(tool: Tool) -> dict[str, Any]:
-    found = tool.input_schema.get("properties")
+    found = tool.shared("input_schema").get("properties")
     return found if isinstance(found, dict) else {}
 
 
 def _parameters(tool: Tool) -> Iterator[LintFinding]:
     path = "/inputSchema/properties"
-    references = LocalReferences(tool.input_schema)
+    references = LocalReferences(tool.shared("input_schema"))
     silent = [name for name, schema in _properties(tool).items() if not _says(schema, references)]
     if silent:
         message = f"nothing describes {_listed(silent)}; describe each parameter"
