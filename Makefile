@@ -50,7 +50,7 @@ check: .venv/dev-installed  ## Format, lint, layers, types and the house rules.
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_house.py
+	$(BIN)/python -m pytest -q tests/test_house.py tests/crib/test_types.py
 
 format: .venv/dev-installed  ## Rewrite the sources in the house format.
 	$(BIN)/ruff format .

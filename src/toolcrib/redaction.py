@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from toolcrib.errors import Problem, ToolcribError
+from toolcrib.model.display import HIDDEN
 from toolcrib.model.plain import walk
 
 __all__ = ["HIDDEN", "error_text", "hide_secrets", "host_of", "is_public", "scrub"]
@@ -78,20 +79,6 @@ _SCHEME = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]?[a-z]*[.,]?")
 _LEAST = 6
 """Characters of a secret that is known only by the word before it."""
-HIDDEN = re.compile(
-    "["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # steer a terminal; a carriage return lets a line be written over
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # turn the direction of text
-    "\u2028\u2029"  # end a line where nobody expects it
-    "\u00ad\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3"  # no width
-    "\U000e0000-\U000e007f\U000e0100-\U000e01ef"  # tags and variations, which a model reads
-    "]"
-)
-"""What steers a terminal, turns the direction of text or hides in it.
-
-Some scripts and emoji need a few of these, and files of Windows the carriage return: whoever complains of
-them rather than replaces them has to let those pass.
-"""
 
 
 def error_text(error: BaseException, args: Any = None) -> str:

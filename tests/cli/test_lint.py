@@ -39,3 +39,19 @@ def test_an_empty_catalogue_is_told(toolcrib: Any, config: Any) -> None:
 
 def test_there_is_nothing_to_complain_about_in_the_demonstration(toolcrib: Any) -> None:
     assert toolcrib("--demo", "lint").stdout.endswith("12 tools: 0 errors, 0 warnings, 0 notes\n")
+
+
+def test_light_schemas_of_servers_are_found_whether_or_not_they_can_be_served(
+    toolcrib: Any, config: Any, little: Any
+) -> None:
+    file = config(little=little("light"))
+    for _ in range(2):  # the second time, with what is kept of the first
+        made = toolcrib("lint", "--config", file, "--json")
+        assert made.exit_code == 1
+        found = [each for each in json.loads(made.stdout)["findings"] if each["severity"] == "error"]
+        assert [(each["toolId"], each["rule"]) for each in found] == [
+            ("little:tag", "light-schema"),
+            ("little:price", "refused"),
+        ]
+        assert "'float' is not a JSON Schema type" in found[1]["message"]
+    assert toolcrib("lint", "--config", file, "little:shout").exit_code == 0

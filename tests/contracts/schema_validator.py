@@ -91,6 +91,19 @@ class SchemaValidatorContract:
                 validate(changed, {})
         assert [each.input_schema.get("required") for each in (tool, changed)] == [None, ["q"]]
 
+    def test_a_tool_whose_schema_was_read_and_changed_is_enforced_as_it_was(
+        self, validator: SchemaValidator
+    ) -> None:
+        tool = Tool(name="t", input_schema=OBJECT, output_schema=OBJECT)
+        validator.validate_input(tool, {"q": "drill"})
+        tool.input_schema["required"] = ["other"]
+        tool.output_schema["required"] = ["other"]  # type: ignore[index]
+        assert tool.input_schema == tool.output_schema == OBJECT
+        for check in (validator.validate_input, validator.validate_output):
+            check(tool, {"q": "drill"})
+            with pytest.raises(ValidationError):
+                check(tool, {"other": 1})
+
     def test_threads_may_share_it(self, validator: SchemaValidator) -> None:
         def check(number: int) -> bool:
             try:

@@ -1,5 +1,6 @@
 """Backends: three kinds, their JSON, and what is said of a binding that is not one."""
 
+import json
 from typing import Any
 
 import pytest
@@ -133,3 +134,41 @@ def test_a_tool_says_where_its_backend_is_wrong(backend: Any, problems: list[tup
     with pytest.raises(InvalidToolError) as caught:
         Tool.from_json({"name": "a", "inputSchema": {}, "backend": backend})
     assert [(problem.path, problem.message) for problem in caught.value.problems] == problems
+
+
+@pytest.mark.parametrize(("backend", "data"), KINDS, ids=["mcp", "provider", "local"])
+def test_the_base_reads_a_backend_of_any_kind(backend: ToolBackend, data: dict[str, str]) -> None:
+    for source in (data, json.dumps(data), json.dumps(data).encode(), backend):
+        read = ToolBackend.from_json(source)
+        assert read == backend
+        assert type(read) is type(backend)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ({"serverName": "github"}, "invalid backend: tool backend: /kind: is required"),
+        ({}, "invalid backend: tool backend: /kind: is required"),
+        (
+            {"kind": "docker", "image": "x"},
+            "invalid backend: docker backend: /kind: must be 'mcp', 'provider' or 'local'",
+        ),
+        ({"kind": ["mcp"]}, "invalid backend: tool backend: /kind: must be 'mcp', 'provider' or 'local'"),
+        ({"kind": "mcp"}, "invalid backend: mcp backend: /serverName: is required"),
+        (
+            {"kind": "local", "name": "x", "serverName": "y"},
+            "invalid backend: local backend: /serverName: is not a field of this record",
+        ),
+        (
+            {"kind": "mcp", "server_name": "x"},
+            "invalid backend: mcp backend: /serverName: is required; /server_name",
+        ),
+        ("{", "invalid backend: tool backend: it is not JSON"),
+        ("[]", "invalid backend: tool backend: it must be a JSON object, not list"),
+    ],
+    ids=["no kind", "empty", "unknown", "no text", "missing", "foreign", "python name", "no json", "list"],
+)
+def test_the_base_refuses_what_is_no_backend(source: Any, text: str) -> None:
+    with pytest.raises(InvalidBackendError) as caught:
+        ToolBackend.from_json(source)
+    assert str(caught.value).startswith(text)

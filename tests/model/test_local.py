@@ -140,7 +140,7 @@ def test_an_async_generator_streams_and_has_no_output_schema() -> None:
             Annotated[str, Field(min_length=2, description="D")],
             {"type": "string", "minLength": 2, "description": "D"},
         ),
-        (Annotated[str, "a note"], {"type": "string"}),
+        (Annotated[str, "a note"], {"type": "string", "description": "a note"}),
         ("int", {"type": "integer"}),
     ],
     ids=str,
@@ -536,3 +536,32 @@ def test_a_lambda_needs_a_name() -> None:
 def test_what_cannot_be_called_is_refused() -> None:
     with pytest.raises(InvalidToolError, match="made of a function, not 5"):
         tool(5)  # type: ignore[call-overload]  # that is the point
+
+
+def test_texts_in_annotations_describe_parameters_and_the_result() -> None:
+    def forecast(
+        city: Annotated[str, "Where."],
+        days: Annotated[int, Field(ge=1), "How many."] = 1,
+        unit: Annotated[str, "C or F."] | None = None,
+        hours: Annotated[int, Field(description="By pydantic."), "Not this."] = 0,
+        place: str = "",
+    ) -> Annotated[float, "The mean temperature."]:
+        """Forecast the weather.
+
+        Args:
+            city: not this.
+            place: By the docstring.
+        """
+        return float(len(f"{city}{days}{unit}{hours}{place}"))
+
+    made = tool(forecast).tool
+    described = {name: schema.get("description") for name, schema in made.input_schema["properties"].items()}
+    assert described == {
+        "city": "Where.",
+        "days": "How many.",
+        "unit": "C or F.",
+        "hours": "By pydantic.",
+        "place": "By the docstring.",
+    }
+    assert made.input_schema["properties"]["days"]["minimum"] == 1
+    assert made.output_schema == {"description": "The mean temperature.", "type": "number"}

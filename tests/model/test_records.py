@@ -1,6 +1,7 @@
 """The records that several floors share: made, frozen, written, read, refused."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -327,3 +328,61 @@ def test_whoever_has_the_methods_keeps_the_protocol() -> None:
     assert isinstance(Hatch(), ToolGateway)
     assert not isinstance(Hatch(), Resolver)
     assert not isinstance(Shelf(), ToolGateway)
+
+
+def containers_in(value: Any) -> Iterator[Any]:
+    """Yield every dict and list that can be reached from a record by reading it."""
+    if isinstance(value, Record):
+        names = [*type(value).model_fields, *(value.model_extra or {})]
+        for part in (*(getattr(value, name) for name in names), value.model_extra):
+            yield from containers_in(part)
+    elif isinstance(value, dict | list | tuple):
+        if not isinstance(value, tuple):
+            yield value
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from containers_in(member)
+
+
+def spoil(container: Any) -> None:
+    container.clear()
+    if isinstance(container, dict):
+        container["spoilt"] = True
+    else:
+        container.append("spoilt")
+
+
+DEFINITIONS: list[Record] = [
+    Tool.from_json(
+        {
+            "name": "add",
+            "inputSchema": {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]},
+            "outputSchema": {"type": "object", "properties": {"b": {}}},
+            "annotations": {"readOnlyHint": True, "x-costs": {"money": [3]}},
+            "icons": [{"src": "a.png", "sizes": ["any"], "x-more": {"a": [1]}}],
+            "_meta": {"a": {"b": [1]}},
+            "x-unknown": {"a": [1]},
+        }
+    ),
+    *(record for record, _ in PAIRS if not isinstance(record, RunResult)),
+]
+
+
+@pytest.mark.parametrize("record", DEFINITIONS, ids=lambda record: type(record).__name__)
+def test_a_record_does_not_change_with_what_was_read_from_it(record: Record) -> None:
+    before = json.dumps(record.to_json())
+    for container in list(containers_in(record)):
+        spoil(container)
+    assert json.dumps(record.to_json()) == before
+    assert type(record).from_json(json.loads(before)) == record
+
+
+def test_a_class_of_records_has_no_values_of_fields() -> None:
+    assert not hasattr(Tool, "input_schema")
+    with pytest.raises(AttributeError):
+        object.__setattr__(DEFINITIONS[0], "input_schema", {})
+
+
+def test_a_shared_field_is_the_value_itself() -> None:
+    tool = DEFINITIONS[0]
+    assert tool.shared("input_schema") is tool.shared("input_schema")
+    assert tool.shared("input_schema") == tool.input_schema  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import re
 from collections import ChainMap
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolcrib.errors import InvalidToolError
-from toolcrib.model import Icon, McpBackend, Tool, ToolAnnotations, ToolId, parse_arg_schema
+from toolcrib.model import DefaultValidator, Icon, McpBackend, Tool, ToolAnnotations, ToolId, parse_arg_schema
 
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
 ONLY = "may contain only letters, digits, '_', '.' and '-', not"
@@ -402,6 +403,15 @@ def test_a_tool_does_not_change(field: str) -> None:
         setattr(tool, field, "x")
     with pytest.raises(ValueError, match="frozen"):
         delattr(tool, field)
+    rich = make(input_schema={"required": ["a"]}, meta={"a": {"b": [1]}}, unknown={"c": [2]})
+    before = rich.to_json()
+    rich.input_schema["required"].append("b")
+    rich.input_schema.clear()
+    rich.meta["a"]["b"].append(2)  # type: ignore[index]
+    rich.model_extra["unknown"]["c"].clear()  # type: ignore[index]
+    rich.model_extra["more"] = 1  # type: ignore[index]
+    rich.unknown["c"].append(3)  # type: ignore[attr-defined]
+    assert rich.to_json() == before
 
 
 def test_tools_are_equal_when_every_field_is() -> None:
@@ -445,3 +455,59 @@ def test_a_replaced_field_is_checked_like_a_new_one() -> None:
 def test_a_field_given_under_both_its_names_is_refused() -> None:
     with pytest.raises(InvalidToolError, match="/input_schema: is given under both its names"):
         Tool(name="add", input_schema={}, inputSchema={"x": 1})  # type: ignore[call-arg]
+
+
+LIGHT = [
+    ({"properties": {"tags": {"type": "string", "isArray": True}}}, "/properties/tags/isArray"),
+    ({"type": "object", "properties": {"q": {"type": "string", "required": True}}}, "/properties/q/required"),
+    ({"type": "object", "properties": {"q": {"required": False}}, "required": []}, "/properties/q/required"),
+    ({"type": "object", "properties": {"price": {"type": "float"}}}, "/properties/price/type"),
+    ({"properties": {"state": {"type": "enum", "enum": ["open"]}}}, "/properties/state/type"),
+    (
+        {"properties": {"prices": {"type": "array", "items": {"type": "float"}}}},
+        "/properties/prices/items/type",
+    ),
+    ({"properties": {"o": {"properties": {"a": {"isArray": False}}}}}, "/properties/o/properties/a/isArray"),
+    ({"type": "string", "isArray": True}, "/isArray"),
+]
+NOT_LIGHT: list[dict[str, Any]] = [
+    {
+        "properties": {"isArray": {"type": "boolean"}, "required": {"type": "boolean"}},
+        "required": ["isArray"],
+    },
+    {"properties": {"q": {"default": {"isArray": True, "required": True, "type": "float"}}}},
+    {"properties": {"q": {"enum": [{"type": "float"}], "examples": [{"required": True}]}}},
+    {"properties": {"q": {"type": ["number", "null"], "x-required": True}}},
+    {"type": "dict", "properties": {"price": {"type": "float"}}},
+    {"$defs": {"float": {"type": "number"}}, "properties": {"q": {"$ref": "#/$defs/float"}}},
+]
+
+
+@pytest.mark.parametrize(("schema", "place"), LIGHT, ids=[place for _, place in LIGHT])
+@pytest.mark.parametrize("field", ["input_schema", "output_schema"])
+def test_a_light_schema_in_the_json_like_shape_is_refused(
+    schema: dict[str, Any], place: str, field: str
+) -> None:
+    for given in (schema, json.dumps(schema)):
+        with pytest.raises(
+            InvalidToolError, match=rf"at {re.escape(place)}: pass parse_arg_schema\("
+        ) as caught:
+            make(**{field: given})
+        assert "ArgSchema" in str(caught.value)
+    with pytest.raises(InvalidToolError, match="ArgSchema"):
+        make().replace(**{field: schema})
+
+
+@pytest.mark.parametrize(("schema", "_place"), LIGHT[:-1], ids=[place for _, place in LIGHT[:-1]])
+def test_a_light_schema_is_taken_as_an_argument_schema_and_kept_from_the_wire(
+    schema: dict[str, Any], _place: str
+) -> None:
+    DefaultValidator().validate_input(make(input_schema=parse_arg_schema(schema)), {"q": "a", "price": 1.5})
+    listed = Tool.from_json({"name": "a", "inputSchema": schema})
+    assert listed.to_json()["inputSchema"] == schema
+    assert listed.replace(version="1.0.0").input_schema == schema
+
+
+@pytest.mark.parametrize("schema", NOT_LIGHT, ids=str)
+def test_a_json_schema_that_only_resembles_a_light_one_is_taken(schema: dict[str, Any]) -> None:
+    assert make(input_schema=schema).input_schema == schema

@@ -329,4 +329,4 @@ def test_the_deepest_tool_can_still_be_compared_printed_and_written() -> None:
     assert tool.to_json() == deepest
     assert json.loads(json.dumps(tool.to_json())) == deepest
     assert deepcopy(tool) == tool
-    assert len(repr(tool)) > 256
+    assert repr(tool) == "<Tool a>"

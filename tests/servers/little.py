@@ -16,6 +16,15 @@ tools: dict[str, tuple[str, dict[str, Any]]] = {
     "learn": ("Learn another tool, and say so.", NOTHING),
     "crash": ("Say goodbye, and end the server.", NOTHING),
 }
+LIST, FLOAT = {"tags": {"type": "string", "isArray": True}}, {"price": {"type": "float"}}
+MORE: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
+    "holding": {"hold": ("Wait until there is a file.", TEXT)},
+    "odd": {"odd": ("", ODD)},
+    "light": {  # as in the light argument schema
+        "tag": ("Tag.", {"type": "object", "properties": LIST}),
+        "price": ("Price.", {"type": "object", "properties": FLOAT}),
+    },
+}
 
 
 def say(**message: Any) -> None:
@@ -87,12 +96,9 @@ def main(how: str = "well", *rest: str) -> None:
         sys.exit(rest[0] if rest else "the licence has expired")
     if how == "unless" and not os.path.exists(rest[0]):  # noqa: PTH110 - pathlib would double the start
         sys.exit("the switch is off")
-    if how == "holding":
-        tools["hold"] = ("Wait until there is a file.", TEXT)
     if how == "deep":
         tools["deep"] = ("", nested(int(rest[0])))
-    if how == "odd":
-        tools["odd"] = ("", ODD)
+    tools.update(MORE.get(how, {}))
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message and (said := answer(message["method"], message.get("params") or {})) is not None:

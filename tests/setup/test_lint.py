@@ -293,3 +293,26 @@ def test_a_map_of_arguments_from_the_wire_is_an_error() -> None:
     listed = {"name": "shout", "description": "Write in capitals.", "inputSchema": {"text": TEXT}}
     [finding] = lint_tools([Tool.from_json(listed)])
     assert (finding.severity, finding.rule, finding.path) == ("error", "argument-map", "/inputSchema")
+
+
+@pytest.mark.parametrize(
+    ("described", "path", "remedy"),
+    [
+        ({"type": "string", "isArray": True}, "isArray", '"type": "array"'),
+        ({"type": "string", "required": True}, "required", "a list of names"),
+        ({"type": "float"}, "type", "'number'"),
+    ],
+    ids=["isArray", "required", "float"],
+)
+def test_a_light_schema_from_the_wire_is_an_error(described: dict[str, Any], path: str, remedy: str) -> None:
+    text = {"description": "A text.", **described}
+    listed = {
+        "name": "shout",
+        "description": "Write in capitals.",
+        "inputSchema": {"properties": {"text": text}},
+    }
+    found = [each for each in lint_tools([Tool.from_json(listed)]) if each.rule == "light-schema"]
+    assert [(each.severity, each.path) for each in found] == [
+        ("error", f"/inputSchema/properties/text/{path}")
+    ]
+    assert remedy in found[0].message

@@ -9,7 +9,14 @@ from toolcrib.adapter.conversion import Conversion, ToolCall
 from toolcrib.adapter.loss import FeatureLossWarning, Losses
 from toolcrib.adapter.names import NameRule
 from toolcrib.adapter.portability import Report, portability
-from toolcrib.adapter.protocol import Adapter, SchemaFeature, Translator
+from toolcrib.adapter.protocol import (
+    Adapter,
+    ConversionOptions,
+    SchemaFeature,
+    SessionTarget,
+    Target,
+    Translator,
+)
 from toolcrib.adapter.providers.a2a import A2AAdapter
 from toolcrib.adapter.providers.agent_card import CardConversion, card_from_provider, provider_from_card
 from toolcrib.adapter.providers.anthropic import AnthropicAdapter
@@ -32,6 +39,7 @@ __all__ = [
     "CanonicalTool",
     "CardConversion",
     "Conversion",
+    "ConversionOptions",
     "FeatureLossWarning",
     "GeminiAdapter",
     "Losses",
@@ -41,6 +49,8 @@ __all__ = [
     "PayloadError",
     "Report",
     "SchemaFeature",
+    "SessionTarget",
+    "Target",
     "ToolCall",
     "ToolOutput",
     "Translator",

@@ -1,13 +1,41 @@
 """The adapter protocol, and the features that adapters support."""
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.names import NameRule
 from toolcrib.model.canonical import CanonicalTool
+from toolcrib.model.docs import ToolExample
 
-__all__ = ["Adapter", "SchemaFeature", "Translator"]
+__all__ = ["Adapter", "ConversionOptions", "SchemaFeature", "SessionTarget", "Target", "Translator"]
+
+Target = Literal["a2a", "anthropic", "gemini", "mcp", "openai"]
+"""The built-in formats of tool definitions."""
+SessionTarget = Literal["anthropic", "gemini", "openai"]
+"""The formats whose conversations with a model are known."""
+
+
+class ConversionOptions(TypedDict, total=False):
+    """Options of the built-in formats; one that a format does not have is refused."""
+
+    api: Literal["chat", "responses"]
+    """OpenAI's API that the definition is for; `chat` unless given."""
+    strict: bool
+    """Whether the model is held to the schema, which is rewritten for it (OpenAI, Anthropic)."""
+    defer_loading: bool
+    """Whether the model finds the tool by search (OpenAI's responses, Anthropic)."""
+    namespace: bool
+    """Whether the tool stands in its namespace (OpenAI's responses)."""
+    output_schema: bool
+    """Whether the output schema is sent along (OpenAI's responses, Gemini)."""
+    cache_control: dict[str, Any] | bool | None
+    """Where the prompt cache ends: True for the plain form, or the object itself (Anthropic)."""
+    examples: Iterable[ToolExample | Mapping[str, Any]]
+    """Calls to show (Anthropic)."""
+    style: Literal["json-schema", "openapi"]
+    """How Gemini gets the schema; `json-schema` unless given."""
 
 
 class SchemaFeature(StrEnum):

@@ -6,18 +6,24 @@ from typing import Any
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import (
     BackendUnavailableError,
+    InvalidConstraintError,
+    InvalidToolIdError,
     LoginRequiredError,
     ServerUnavailableError,
     ToolLoginRequiredError,
     ToolNotFoundError,
 )
+from toolcrib.errors.base import either
+from toolcrib.execution import LocalHandlers
 from toolcrib.model import LocalTool, Resolver, Tool, ToolId
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["AvailabilityResolver", "Ref", "Why", "id_of"]
+__all__ = ["UNKNOWN", "AvailabilityResolver", "Ref", "Why", "id_of"]
 
-Ref = str | ToolId | Tool | LocalTool[..., Any]
-"""What a verb takes for a tool: its id, or the tool that `add` has returned."""
+Ref = str | ToolId | Tool | Callable[..., Any]
+"""What a verb takes for a tool: its id, the tool, or the function that `add` was given or has returned."""
+UNKNOWN = (InvalidToolIdError, InvalidConstraintError, ToolNotFoundError, BackendUnavailableError)
+"""Errors by which no tool is known here by a reference."""
 Why = Callable[[str], tuple[str, ServerUnavailableError] | None]
 """Says of a namespace which server or API does not answer, and why; None where nothing is amiss."""
 
@@ -63,8 +69,25 @@ class AvailabilityResolver:
             ) from failure
 
 
-def id_of(ref: Ref) -> str | ToolId:
-    """Return the id of what stands for a tool."""
-    if isinstance(ref, LocalTool):
-        ref = ref.tool
-    return ref.id if isinstance(ref, Tool) else ref
+def id_of(ref: Ref, handlers: LocalHandlers) -> str | ToolId:
+    """Return the id of what stands for a tool; functions are those that have handlers.
+
+    Raises:
+        ToolNotFoundError: it is a function that was not added.
+        InvalidToolIdError: it is a function that was added as several tools.
+    """
+    if isinstance(ref, Tool):
+        return ref.id
+    if isinstance(ref, str | ToolId) or not callable(ref):
+        return ref
+    names = handlers.names_of(ref)
+    if isinstance(ref, LocalTool) and not names:
+        return ref.tool.id
+    called = str(getattr(ref, "__qualname__", type(ref).__qualname__))
+    if not names:
+        raise ToolNotFoundError(
+            called, reason="this function was not added; add it first: crib.add(function)"
+        )
+    if len(names) > 1:
+        raise InvalidToolIdError(called, f"this function was added as {either(names)}; name one of them")
+    return names[0]

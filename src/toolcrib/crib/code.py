@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from toolcrib.crib.availability import Ref, id_of
+from toolcrib.crib.availability import Ref
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Index, IndexView, Result, Summary
@@ -25,7 +25,6 @@ __all__ = [
     "CribCatalogue",
     "Named",
     "Sandboxes",
-    "named_by",
 ]
 
 CODE = Principal(client="code")
@@ -210,7 +209,7 @@ class CodeMode:
         async with self._sandboxes.new_runtime(gateway) as runtime:
             return await self._serving(runtime, gateway).execute(request, journal=journal)
 
-    def stubs(self, tools: "Iterable[Named] | None", namespace: str | None, budget: int | None) -> str:
+    def stubs(self, tools: Iterable[str | ToolId] | None, namespace: str | None, budget: int | None) -> str:
         """Return the signatures of tools: those named, those of a namespace, or all."""
         spaces = self._catalogue.namespaces() if namespace is None else (namespace,)
         refs = (
@@ -220,7 +219,7 @@ class CodeMode:
                 for name in self._catalogue.names(space)
             ]
             if tools is None
-            else [str(id_of(named_by(tool))) for tool in tools]
+            else [str(tool_id) for tool_id in tools]
         )
         found = named_tools(self._catalogue, refs)
         return render(
@@ -252,9 +251,3 @@ def _opened(schema: Any) -> Any:
         return schema
     opened = {name: _opened(member) for name, member in schema.items()}
     return {"additionalProperties": True, **opened} if "properties" in opened else opened
-
-
-def named_by(tool: "Named") -> Ref:
-    """Return what stands for a tool, of what a search found too."""
-    summary = tool.summary if isinstance(tool, Result) else tool
-    return summary.id if isinstance(summary, Summary) else summary

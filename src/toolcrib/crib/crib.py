@@ -221,7 +221,7 @@ class Crib(View, SavedTools):
         await self._waiting.for_all(timeout)
         return self.status()
 
-    async def reload(self, config: Config, *, on_switched: Callable[[], object] = lambda: None) -> Reload:
+    async def reload(self, config: Config, *, on_switched: Callable[[], object] | None = None) -> Reload:
         """Take up another configuration without dropping calls, and return what is different.
 
         Servers and APIs that differ are stopped when their calls are done; the others are not touched. Views
@@ -232,7 +232,7 @@ class Crib(View, SavedTools):
             ConfigError: it cannot be used, and nothing is changed.
         """
         self._check_open()
-        return await self._engine.reload(load(config), on_switched)
+        return await self._engine.reload(load(config), on_switched or (lambda: None))
 
     def view(self, toolset: str | ToolsetSettings | Scope) -> View:
         """Return the part of this crib that a toolset admits: one of the settings by its name, or any other.

@@ -86,13 +86,13 @@ class Engine:
         self._life: Background | None = None
         self._failure: BaseException | None = None
         self._set_catalogue(hooks.store)
-        self.runner = self.runner_for(self._resolver)
+        self.runner = self.runner_for(self.resolver)
 
     def _set_catalogue(self, store: Store | None) -> None:
         index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
-        self._resolver: Resolver = AvailabilityResolver(index, self.why_absent)
+        self.resolver: Resolver = AvailabilityResolver(index, self.why_absent)
         owned = None if store is self.hooks.store else store  # whoever gave a store closes it
-        self.discovery = Discovery(index, DocStore(self._resolver, texts=store), store=owned)
+        self.discovery = Discovery(index, DocStore(self.resolver, texts=store), store=owned)
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
 
@@ -185,7 +185,7 @@ class Engine:
         self.names, self.rules = names_of(settings), make_rules(self.settings, self.hooks, self.validator)
         self._apis = Apis(settings, self.hooks.environ)
         self._observers, self._middleware = observers, make_middleware(settings)
-        self.runner = self.runner_for(self._resolver)
+        self.runner = self.runner_for(self.resolver)
 
     def _take_up(
         self, settings: Settings, reload: Reload, listing: ToolLister, servers: McpServers
@@ -207,7 +207,7 @@ class Engine:
             servers.replace(name, config)
         gone_servers, fresh_servers = replaced(before, settings)
         gone_apis, fresh_apis = self._apis.change(settings)
-        self.runner = self.runner_for(self._resolver)
+        self.runner = self.runner_for(self.resolver)
         origins = self._origins(servers)
         fresh = fresh_servers | fresh_apis
         for name, known in listing.origins.items():
@@ -277,16 +277,16 @@ class Engine:
         tasks.start_soon(self._learning.run)
 
     def _open_catalogue(self, origins: Collection[Origin]) -> CatalogueWriter:
-        before = self.discovery, self._resolver, self._learning
+        before = self.discovery, self.resolver, self._learning
         try:
             kept, missed = self._read_or_rebuild({origin.key: origin.identity for origin in origins})
         except StoreError as error:
             if self._is_store_named:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
-            self.discovery, self._resolver, self._learning = before
+            self.discovery, self.resolver, self._learning = before
             kept, missed = {}, frozenset()
-        self.runner = self.runner_for(self._resolver)
+        self.runner = self.runner_for(self.resolver)
         for origin in origins:
             origin.kept = origin.key in kept
             origin.missed = bool(kept) and origin.key in missed

@@ -43,7 +43,7 @@ class ShapeLearning:
             self._runs[outcome.tool_id] += 1
             runs = self._runs[outcome.tool_id]
         is_looked_at = runs <= _FIRST or runs % _EVERY == 0
-        if is_looked_at and outcome.request.tool.output_schema is None:
+        if is_looked_at and outcome.request.tool.shared("output_schema") is None:
             try:
                 self._docs.observe(outcome.request.tool.id, outcome.answer.structured)
             except (ToolNotFoundError, BackendUnavailableError):

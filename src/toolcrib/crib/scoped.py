@@ -18,7 +18,7 @@ from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution import Principal, Runner
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.policy import Grants, Rules
-from toolcrib.model import ToolId
+from toolcrib.model import Resolver, ToolId
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["EnginePart", "ScopedEngine", "scope_of"]
@@ -35,6 +35,11 @@ class EnginePart(Protocol):
     @property
     def index(self) -> Index | IndexView:
         """The catalogue."""
+        ...
+
+    @property
+    def resolver(self) -> Resolver:
+        """The catalogue as a resolver that knows which servers are not there."""
         ...
 
     @property

@@ -2,24 +2,35 @@
 
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from functools import partial, wraps
+from types import FunctionType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from toolcrib.concurrency.loop import LoopEndedError, LoopThread
-from toolcrib.crib.availability import Ref
+from toolcrib.crib.availability import UNKNOWN, Ref
 from toolcrib.crib.code import Named
 from toolcrib.crib.config.files import Config
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.crib import Crib
 from toolcrib.crib.reload import Reload
 from toolcrib.crib.session import SyncToolSession
-from toolcrib.discovery import DetailLevel, Discovery, Page, Result, Summary
+from toolcrib.discovery import (
+    DetailLevel,
+    DetailName,
+    Discovery,
+    Embedder,
+    Page,
+    Result,
+    Searcher,
+    Store,
+    Summary,
+)
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import CribStateError
-from toolcrib.execution import RunResult, StreamEvent
-from toolcrib.execution.chain import ChainResult, Steps
+from toolcrib.errors import CribStateError, ToolcribError
+from toolcrib.execution import Middleware, Observer, Policy, RunResult, StreamEvent
+from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import (
     Completion,
     Prompt,
@@ -29,19 +40,28 @@ from toolcrib.execution.mcp import (
     ResourceTemplate,
     ServerStatus,
 )
+from toolcrib.execution.mcp.config import OnInput
+from toolcrib.execution.policy import Approver
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress
-from toolcrib.model import Tool, ToolDoc, ToolExample, ToolId, ToolOptions
-from toolcrib.runs import RunRecord
-from toolcrib.runtime import ExecuteResult, Limits, SecurityProfile
+from toolcrib.model import LocalTool, SchemaValidator, Tool, ToolDoc, ToolExample, ToolOptions
+from toolcrib.runs import RunRecord, RunStore
+from toolcrib.runtime import ExecuteResult, Limits, ProfileName, Sandbox, SandboxKind, SecurityProfile
 
 if TYPE_CHECKING:
-    from toolcrib.adapter import Conversion
+    from toolcrib.adapter import Adapter, Conversion, ConversionOptions, SessionTarget, Target
 
 __all__ = ["SyncCrib"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C")
 _WITHIN = "this is the event loop of the crib, which would wait for itself; use Crib and await, or a thread"
+_CARRIERS = frozenset({"toolcrib", "anyio", "asyncio", "concurrent", "contextlib", "threading"})
+"""Packages whose frames say nothing to whoever made a call: they carry it to its tool, and the error back."""
+_RAISING = frozenset({"__init__", "__enter__", "__getitem__", "_ask"})
+"""Methods that raise errors, beside the public ones."""
 _ENDED = {
     "closed": "this crib is closed already; make another",
     "closed meanwhile": "this crib was closed before the answer was there",
@@ -50,6 +70,51 @@ _ENDED = {
 }
 
 
+def _foreign_part(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the first frame on that is not toolcrib's or of what carries its calls."""
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _CARRIERS:
+        trace = trace.tb_next
+    return trace
+
+
+def _shorten(error: ToolcribError) -> ToolcribError:
+    """Take toolcrib's own frames out of the tracebacks of an error and of its causes.
+
+    What a handler or a hook of the program raised keeps the frames of the program. An exception that is not
+    one of toolcrib's and has no other frames than its own is a defect of toolcrib, and keeps all.
+    """
+    pending: BaseException | None = error
+    seen: set[int] = set()
+    while pending is not None and id(pending) not in seen:
+        seen.add(id(pending))
+        kept = _foreign_part(pending.__traceback__)
+        if kept is not None or isinstance(pending, ToolcribError):
+            pending.__traceback__ = kept
+        pending = pending.__cause__ or (None if pending.__suppress_context__ else pending.__context__)
+    return error
+
+
+def _raise_in_callers(cls: type[C]) -> type[C]:
+    """Have the methods of a class raise toolcrib's errors as if the line that called them did."""
+
+    def shortening(method: Callable[P, R]) -> Callable[P, R]:
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            __tracebackhide__ = True  # pytest and IPython leave this frame out, too
+            try:
+                return method(*args, **kwargs)
+            except ToolcribError as error:
+                raise _shorten(error)  # noqa: B904 - it is the same error
+
+        return call
+
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and (not name.startswith("_") or name in _RAISING):
+            setattr(cls, name, shortening(method))
+    return cls
+
+
+@_raise_in_callers
 class SyncCrib:
     """A `Crib` whose every verb returns when it is done; its event loop runs in a thread of its own.
 
@@ -67,9 +132,41 @@ class SyncCrib:
     Ctrl-C, cancels the tool. For views of a part of the tools there is `Crib.view`.
     """
 
-    def __init__(self, config: Config = None, **hooks: Any) -> None:
-        """Read a configuration; nothing is started. What is taken is what `Crib` takes."""
-        self._crib = Crib(config, **hooks)
+    def __init__(  # noqa: PLR0913 - as for a crib
+        self,
+        config: Config = None,
+        *,
+        policy: Policy | None = None,
+        approve: Approver | None = None,
+        middleware: Sequence[Middleware] = (),
+        observers: Sequence[Observer] = (),
+        environ: Mapping[str, str] | None = None,
+        on_input: OnInput | None = None,
+        validator: SchemaValidator | None = None,
+        searcher: Searcher | None = None,
+        embedder: Embedder | None = None,
+        store: Store | None = None,
+        run_store: RunStore | None = None,
+        sandboxes: Sequence[Sandbox] = (),
+        adapters: "Sequence[Adapter]" = (),
+    ) -> None:
+        """Read a configuration; nothing is started. The arguments are those of `Crib`."""
+        self._crib = Crib(
+            config,
+            policy=policy,
+            approve=approve,
+            middleware=middleware,
+            observers=observers,
+            environ=environ,
+            on_input=on_input,
+            validator=validator,
+            searcher=searcher,
+            embedder=embedder,
+            store=store,
+            run_store=run_store,
+            sandboxes=sandboxes,
+            adapters=adapters,
+        )
         self._loop = LoopThread()
         self._is_open = False
         self._opening = threading.Lock()
@@ -120,7 +217,37 @@ class SyncCrib:
             self._end.detach()
         _close(self._crib, self._loop)
 
-    def add(self, function: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
+    def __contains__(self, tool_id: object) -> bool:
+        """Return whether there is a tool by this id, as `crib[id]` finds it."""
+        try:
+            self[tool_id]  # type: ignore[index]
+        except UNKNOWN:
+            return False
+        return True
+
+    def __getitem__(self, tool_id: Ref) -> Tool:
+        """Return the tool that an id or a function means, once its server has listed its tools.
+
+        An id without a version means the highest one, as for `run`. Raises as `Crib.describe` does.
+        """
+        self.describe(tool_id, "summary")  # which waits for the server
+        return self._crib[tool_id]
+
+    __iter__ = None
+    """As for `Crib`."""
+
+    @overload
+    def add(self, function: Tool, /, **options: Unpack[ToolOptions]) -> Tool: ...
+
+    @overload
+    def add(self, function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> LocalTool[P, R]: ...
+
+    @overload
+    def add(
+        self, function: None = None, /, **options: Unpack[ToolOptions]
+    ) -> Callable[[Callable[P, R]], LocalTool[P, R]]: ...
+
+    def add(self, function: Any = None, /, **options: Any) -> Any:
         """Add a typed function or a tool, as `Crib.add` does; a coroutine runs in the loop of the crib."""
         return self._crib.add(function, **options)
 
@@ -136,7 +263,7 @@ class SyncCrib:
         """Return the namespaces in order."""
         return self._ask(self._crib.namespaces)
 
-    def describe(self, tool_id: Ref, level: DetailLevel | str = "schema") -> ToolDoc:
+    def describe(self, tool_id: Ref, level: DetailLevel | DetailName = "schema") -> ToolDoc:
         """Return what is known about a tool."""
         return self._ask(partial(self._crib.describe, tool_id, level))
 
@@ -179,9 +306,42 @@ class SyncCrib:
             with suppress(RuntimeError):  # an interrupt closes it already, or the loop has ended
                 self._ask(events.aclose)
 
-    def run_chain(self, steps: Steps, **options: Any) -> Any:
-        """Run tools one after another and return what each gave."""
-        return self._ask(partial(self._crib.run_chain, steps, **options))
+    @overload
+    def run_chain(
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,
+        progress: ChainProgress | None = None,
+        dry_run: Literal[False] = False,
+        principal: Principal | None = None,
+        limits: ChainLimits | None = None,
+        around: Around | None = None,
+        durable: bool = False,
+    ) -> ChainResult: ...
+
+    @overload
+    def run_chain(
+        self, steps: Steps, *, dry_run: Literal[True], limits: ChainLimits | None = None
+    ) -> Plan: ...
+
+    def run_chain(  # noqa: PLR0913 - as for a crib
+        self,
+        steps: Steps,
+        *,
+        timeout: float | None = None,
+        progress: ChainProgress | None = None,
+        dry_run: bool = False,
+        principal: Principal | None = None,
+        limits: ChainLimits | None = None,
+        around: Around | None = None,
+        durable: bool = False,
+    ) -> ChainResult | Plan:
+        """Run steps one after another and return what each gave, as `Crib.run_chain` does."""
+        if dry_run:
+            return self._ask(partial(self._crib.run_chain, steps, dry_run=True, limits=limits))
+        run = partial(self._crib.run_chain, timeout=timeout, progress=progress, limits=limits)
+        return self._ask(partial(run, steps, principal=principal, around=around, durable=durable))
 
     def stubs(
         self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
@@ -193,20 +353,38 @@ class SyncCrib:
         self,
         code: str,
         *,
-        backend: str | None = None,
-        profile: SecurityProfile | str | None = None,
+        backend: SandboxKind | str | None = None,
+        profile: SecurityProfile | ProfileName | None = None,
         timeout: float | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
+        principal: Principal | None = None,
         durable: bool = False,
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Crib.execute` does."""
         run = partial(self._crib.execute, backend=backend, profile=profile, timeout=timeout, limits=limits)
-        return self._ask(partial(run, code, language_fallback=language_fallback, durable=durable))
+        more = partial(run, language_fallback=language_fallback, principal=principal, durable=durable)
+        return self._ask(partial(more, code))
 
-    def save_as_tool(self, result: ExecuteResult | ChainResult, **options: Any) -> Tool:
+    def save_as_tool(
+        self,
+        result: ExecuteResult | ChainResult,
+        *,
+        name: str,
+        version: str = "1.0.0",
+        namespace: str | None = None,
+        description: str = "",
+        parameters: Collection[str] | Mapping[str, str] | None = None,
+    ) -> Tool:
         """Make a tool of a run that went well, as `Crib.save_as_tool` does."""
-        return self._crib.save_as_tool(result, **options)
+        return self._crib.save_as_tool(
+            result,
+            name=name,
+            version=version,
+            namespace=namespace,
+            description=description,
+            parameters=parameters,
+        )
 
     def saved_tools(self) -> tuple[Tool, ...]:
         """Return the tools that were made with `save_as_tool`."""
@@ -220,12 +398,34 @@ class SyncCrib:
         """Return the durable runs, the latest first."""
         return self._ask(partial(self._crib.runs, principal=principal))
 
-    def resume(self, run_id: str, **options: Any) -> ExecuteResult | ChainResult:
+    def resume(
+        self,
+        run_id: str,
+        *,
+        repeat: bool = False,
+        answers: Mapping[str, Any] | None = None,
+        principal: Principal | None = None,
+    ) -> ExecuteResult | ChainResult:
         """Go on with a durable run, as `Crib.resume` does."""
-        return self._ask(partial(self._crib.resume, run_id, **options))
+        resume = partial(self._crib.resume, repeat=repeat, answers=answers, principal=principal)
+        return self._ask(partial(resume, run_id))
+
+    @overload
+    def convert(
+        self,
+        target: "Target",
+        *,
+        tools: Iterable[Named] | None = None,
+        **options: "Unpack[ConversionOptions]",
+    ) -> "list[Conversion]": ...
+
+    @overload
+    def convert(
+        self, target: str, *, tools: Iterable[Named] | None = None, **options: Any
+    ) -> "list[Conversion]": ...
 
     def convert(
-        self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any
+        self, target: str, *, tools: Iterable[Named] | None = None, **options: Any
     ) -> "list[Conversion]":
         """Return tools in the format of a provider, once the servers and APIs have listed theirs."""
         self.namespaces()
@@ -258,24 +458,30 @@ class SyncCrib:
         return self._ask(partial(self._crib.complete, ref, argument, value, args=args))
 
     def session(
-        self, target: str, *, tools: Iterable[Named] | None = None, **options: Any
+        self,
+        target: "SessionTarget",
+        *,
+        tools: Iterable[Named] | None = None,
+        timeout: float | None = None,
+        principal: Principal | None = None,
+        **options: "Unpack[ConversionOptions]",
     ) -> SyncToolSession:
         """Return tools for a conversation with a model, as `Crib.session` does."""
-        made = self._ask(partial(self._crib.session, target, tools=tools, **options))
-        return SyncToolSession(made, self._ask)
+        session = partial(self._crib.session, tools=tools, timeout=timeout, principal=principal)
+        return SyncToolSession(self._ask(partial(session, target, **options)), self._ask)
 
     def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:
         """Wait until all servers and APIs have listed their tools or failed."""
         return self._ask(partial(self._crib.ready, timeout))
 
-    def reload(self, config: Config) -> Reload:
+    def reload(self, config: Config, *, on_switched: Callable[[], object] | None = None) -> Reload:
         """Take up another configuration without dropping calls, and return what is different."""
-        return self._ask(partial(self._crib.reload, config))
+        return self._ask(partial(self._crib.reload, config, on_switched=on_switched))
 
-    def status(self) -> Mapping[str, ServerStatus]:
+    def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing."""
 
-        async def status() -> Mapping[str, ServerStatus]:
+        async def status() -> dict[str, ServerStatus]:
             return self._crib.status()
 
         return self._ask(status) if self._is_open else self._crib.status()

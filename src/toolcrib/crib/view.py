@@ -2,15 +2,15 @@
 
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from anyio import to_thread
 
-from toolcrib.crib.availability import Ref, id_of
-from toolcrib.crib.code import CodeMode, Named, Sandboxes, named_by
+from toolcrib.crib.availability import UNKNOWN, Ref, id_of
+from toolcrib.crib.code import CodeMode, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
 from toolcrib.crib.content import ContentLists, ViewContent
 from toolcrib.crib.content_verbs import ContentVerbs
@@ -21,23 +21,31 @@ from toolcrib.crib.scoped import EnginePart, ScopedEngine
 from toolcrib.crib.session import ToolSession
 from toolcrib.crib.sources.origins import Absence
 from toolcrib.crib.sources.waiting import Waiting
-from toolcrib.discovery import DetailLevel, Index, IndexView, Page, Result, Scope, Summary
+from toolcrib.discovery import DetailLevel, DetailName, Index, IndexView, Page, Result, Scope, Summary
 from toolcrib.discovery.facade import ListOptions, SearchOptions
-from toolcrib.errors import CribStateError
+from toolcrib.errors import CribStateError, ToolNotFoundError
 from toolcrib.errors.base import counted
 from toolcrib.execution import RunResult, StreamEvent
 from toolcrib.execution.chain import Around, ChainLimits, ChainProgress, ChainResult, Plan, Steps
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.mcp.content import ServerContent
+from toolcrib.execution.mcp.server_health import ServerTable
 from toolcrib.execution.policy import Rules
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.progress import Progress
 from toolcrib.model import SchemaValidator, Tool, ToolDoc, ToolExample, ToolId
 from toolcrib.runs.journal import RunJournal
-from toolcrib.runtime.records import ExecuteRequest, ExecuteResult, Limits, SecurityProfile
+from toolcrib.runtime.records import (
+    ExecuteRequest,
+    ExecuteResult,
+    Limits,
+    ProfileName,
+    SandboxKind,
+    SecurityProfile,
+)
 
 if TYPE_CHECKING:
-    from toolcrib.adapter import Conversion
+    from toolcrib.adapter import Conversion, ConversionOptions, SessionTarget, Target
 
 __all__ = ["SharedState", "View"]
 
@@ -114,6 +122,30 @@ class View(ContentVerbs, RunVerbs):
         """The catalogue; entering a crib replaces it where it is kept in a file."""
         return self._part.index
 
+    def __contains__(self, tool_id: object) -> bool:
+        """Return whether a tool is known already by this id, as `crib[id]` finds it."""
+        try:
+            self[tool_id]  # type: ignore[index]
+        except UNKNOWN:
+            return False
+        return True
+
+    def __getitem__(self, tool_id: Ref) -> Tool:
+        """Return the tool that an id or a function means, if it is known already: nobody is waited for.
+
+        An id without a version means the highest one, as for `run`.
+
+        Raises:
+            ToolNotFoundError: there is no such tool, with suggestions.
+            InvalidToolIdError: it is no id.
+            BackendUnavailableError: it may be one of a server that has not listed its tools.
+        """
+        self._check_open()
+        return self._part.resolver.resolve(self._id_of(tool_id))
+
+    __iter__ = None
+    """Ids are no numbers: without this, Python would ask for the tools 0, 1, 2, ..."""
+
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> Page[Result]:
         """Return the tools that fit a question, best first, as `Index.search` does.
 
@@ -137,24 +169,24 @@ class View(ContentVerbs, RunVerbs):
         await self._waiting.for_listing({})
         return self.index.namespaces()
 
-    async def describe(self, tool_id: Ref, level: DetailLevel | str = "schema") -> ToolDoc:
+    async def describe(self, tool_id: Ref, level: DetailLevel | DetailName = "schema") -> ToolDoc:
         """Return what is known about a tool: `summary`, `schema` or `full`.
 
         Raises:
             ToolNotFoundError: there is no such tool, with suggestions.
             BackendUnavailableError: it may be one of a server that has not listed its tools.
         """
-        tool_id = id_of(tool_id)
+        tool_id = self._id_of(tool_id)
         await self._waiting.for_tool(tool_id)
         return self.known(tool_id, level)
 
     async def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
         """Return the examples of a tool."""
-        tool_id = id_of(tool_id)
+        tool_id = self._id_of(tool_id)
         await self._waiting.for_tool(tool_id)
         return self._part.docs_for(tool_id).examples(tool_id, max)
 
-    def known(self, tool_id: str | ToolId, level: DetailLevel | str = "schema") -> ToolDoc:
+    def known(self, tool_id: str | ToolId, level: DetailLevel | DetailName = "schema") -> ToolDoc:
         """Return what `describe` does, of what is known already: nobody is waited for.
 
         Raises:
@@ -183,7 +215,7 @@ class View(ContentVerbs, RunVerbs):
             ToolNotFoundError: no tool answers to the reference.
             ToolError: one of its leaves says what went wrong, on which backend, doing what.
         """
-        tool_id = id_of(tool_id)
+        tool_id = self._id_of(tool_id)
         self._check_open()
         self._part.waiting.check(tool_id)
         return await self._part.runner.run(
@@ -205,7 +237,7 @@ class View(ContentVerbs, RunVerbs):
         defaults: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield what a tool tells while it runs; the last event is one `done` or one `error`."""
-        tool_id = id_of(tool_id)
+        tool_id = self._id_of(tool_id)
         self._check_open()
         self._part.waiting.check(tool_id)
         who = principal or self._principal
@@ -266,8 +298,8 @@ class View(ContentVerbs, RunVerbs):
         self,
         code: str,
         *,
-        backend: str | None = None,
-        profile: SecurityProfile | str | None = None,
+        backend: SandboxKind | str | None = None,
+        profile: SecurityProfile | ProfileName | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the code's, distinct from the caller's
         limits: Limits | Mapping[str, Any] | None = None,
         language_fallback: bool | None = None,
@@ -323,9 +355,16 @@ class View(ContentVerbs, RunVerbs):
 
         Of those named, or of what a search found; else of a namespace, or of all. `budget` is how many
         tokens the text may take, as for `Runtime.stubs`. `toolcrib.runtime.GUIDE` says the rest to a model.
+        Tools that are not there are left out.
+
+        Raises:
+            InvalidToolIdError: one is named by what is no id.
         """
-        named = None if tools is None else [id_of(named_by(tool)) for tool in tools]
+        named = None if tools is None else [self._id_of(tool) for tool in tools]
         await self._wait_for_named(named, namespace)
+        for tool_id in named or ():
+            with suppress(ToolNotFoundError):
+                self.index.resolve(tool_id)
         return self._code.stubs(named, namespace, budget)
 
     async def _wait_for_named(self, tools: list[str | ToolId] | None, namespace: str | None = None) -> None:
@@ -336,13 +375,27 @@ class View(ContentVerbs, RunVerbs):
         for tool_id in tools or ():
             await waiting.for_tool(tool_id)
 
+    @overload
     def convert(
-        self, target: str, *, tools: Iterable[str | ToolId | Tool] | None = None, **options: Any
+        self,
+        target: "Target",
+        *,
+        tools: Iterable[Named] | None = None,
+        **options: "Unpack[ConversionOptions]",
+    ) -> "list[Conversion]": ...
+
+    @overload
+    def convert(
+        self, target: str, *, tools: Iterable[Named] | None = None, **options: Any
+    ) -> "list[Conversion]": ...
+
+    def convert(
+        self, target: str, *, tools: Iterable[Named] | None = None, **options: Any
     ) -> "list[Conversion]":
         """Return tools in the format of a provider, each under a name of its own: all, or those named.
 
         The options are those of the format, such as `strict=True`. A model's call is read back with the
-        `decode_call` of its tool.
+        `decode_call` of its tool. A `Tool` is converted as it is given.
 
         Raises:
             ConversionError: there is no such format, or a tool cannot be written in it.
@@ -350,7 +403,8 @@ class View(ContentVerbs, RunVerbs):
         """
         self._check_open()
         formats = make_formats(self._shared.engine.hooks.adapters)
-        return convert(formats, self.index, target, tools, **options)
+        named = None if tools is None else [self._given(tool) for tool in tools]
+        return convert(formats, self.index, target, named, **options)
 
     @property
     def content(self) -> ViewContent:
@@ -365,12 +419,12 @@ class View(ContentVerbs, RunVerbs):
 
     async def session(
         self,
-        target: str,
+        target: "SessionTarget",
         *,
         tools: Iterable[Named] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - of each call, as for run
         principal: Principal | None = None,
-        **options: Any,
+        **options: "Unpack[ConversionOptions]",
     ) -> ToolSession:
         """Return tools for talks with a model of `openai`, `anthropic` or `gemini`: all, or those named.
 
@@ -381,14 +435,14 @@ class View(ContentVerbs, RunVerbs):
             ConversionError: there is no such format, or a tool cannot be written in it.
             ToolNotFoundError: a named tool is not there.
         """
-        named = None if tools is None else [id_of(named_by(tool)) for tool in tools]
+        named = None if tools is None else [self._id_of(tool) for tool in tools]
         await self._wait_for_named(named)
         run = partial(self.run, timeout=timeout, principal=principal)
-        return ToolSession(self.convert(target, tools=named, **options), run, target, options)
+        return ToolSession(self.convert(target, tools=named, **options), run, target, {**options})
 
     def status(self) -> dict[str, ServerStatus]:
         """Return how the servers and APIs are doing, by name, without asking them anything."""
-        return self._part.status()
+        return ServerTable(self._part.status())
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment.
@@ -397,6 +451,15 @@ class View(ContentVerbs, RunVerbs):
         not those that are switched off.
         """
         return self._part.absent()
+
+    def _id_of(self, tool: Named) -> str | ToolId:
+        """Return the id of what stands for a tool."""
+        summary = tool.summary if isinstance(tool, Result) else tool
+        named = summary.id if isinstance(summary, Summary) else summary
+        return id_of(named, self._shared.engine.handlers)
+
+    def _given(self, tool: Named) -> str | ToolId | Tool:
+        return tool if isinstance(tool, Tool) else self._id_of(tool)
 
     @property
     def _waiting(self) -> Waiting:

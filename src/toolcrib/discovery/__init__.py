@@ -1,6 +1,6 @@
 """Keep the catalogue of tools, find the right one, and explain it at the depth asked for."""
 
-from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
+from toolcrib.discovery.docs import DetailLevel, DetailName, DocEntry, DocStore
 from toolcrib.discovery.facade import Discovery
 from toolcrib.discovery.facts import document_of, summarize
 from toolcrib.discovery.index import Change, Index, IndexView, Scope
@@ -36,6 +36,7 @@ __all__ = [
     "CanonicalProvider",
     "Change",
     "DetailLevel",
+    "DetailName",
     "Discovery",
     "DocEntry",
     "DocStore",

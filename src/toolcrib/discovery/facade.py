@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, Unpack
 
-from toolcrib.discovery.docs import DetailLevel, DocEntry, DocStore
+from toolcrib.discovery.docs import DetailLevel, DetailName, DocEntry, DocStore
 from toolcrib.discovery.index import Change, FilterOptions, Index
 from toolcrib.discovery.index.arguments import AnyTool, pairs, read_pair
 from toolcrib.discovery.keys import key_of
@@ -130,7 +130,9 @@ class Discovery:
         """Return the tools in the order of their ids, as `Index.tools` does."""
         return self.index.tools(**options)
 
-    def describe(self, tool_id: str | ToolId, level: DetailLevel | str = DetailLevel.SUMMARY) -> ToolDoc:
+    def describe(
+        self, tool_id: str | ToolId, level: DetailLevel | DetailName = DetailLevel.SUMMARY
+    ) -> ToolDoc:
         """Return what is known about a tool, at the depth asked for."""
         return self.docs.describe(tool_id, level)
 

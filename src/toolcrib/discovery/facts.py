@@ -12,15 +12,12 @@ from typing import Any, TypeVar
 
 from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.records import MAX_SHORT_DESCRIPTION_LEN, Document, Summary
-from toolcrib.model.plain import copy_json
-from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
 
 __all__ = [
     "aliases",
     "category",
     "cut",
-    "deep_copy",
     "document_of",
     "examples_of",
     "input_modes",
@@ -47,7 +44,6 @@ ELLIPSIS = "…"
 _MAX_CLUSTER = 32
 """How far to step back for a whole character; what is longer was not made to be read."""
 _JOINER = "\u200d"
-R = TypeVar("R", bound=Record)
 
 
 def short(text: str, limit: int) -> str:
@@ -125,7 +121,7 @@ def security_summary(tool: Tool) -> str | None:
 
 def _stated(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
     """Return what `_meta`, or else a field that MCP does not know, says under a key, if it can be read."""
-    meta, beside = tool.meta or {}, tool.model_extra or {}
+    meta, beside = tool.shared("meta") or {}, tool.__pydantic_extra__ or {}
     if not meta and not beside:
         return None
     found = (meta.get(f"toolcrib/{key}"), meta.get(key), beside.get(key))
@@ -213,29 +209,6 @@ def _count_flag_halves(text: str, place: int) -> int:
     return place - start
 
 
-def deep_copy(record: R) -> R:
-    """Return a copy of a record, of the records in it and of the JSON in them.
-
-    >>> from toolcrib.model import ToolExample
-    >>> example = ToolExample(args={"labels": ["bug"]})
-    >>> deep_copy(example).args["labels"].append("wontfix")
-    >>> example.args
-    {'labels': ['bug']}
-    """
-    copied = record.model_copy()
-    for fields in (copied.__dict__, copied.__pydantic_extra__ or {}):
-        fields.update({name: _own(value) for name, value in fields.items()})
-    return copied
-
-
-def _own(value: Any) -> Any:
-    if isinstance(value, Record):
-        return deep_copy(value)
-    if isinstance(value, tuple):
-        return tuple(map(_own, value))
-    return copy_json(value) if isinstance(value, dict | list) else value
-
-
 def summarize(tool: Tool) -> Summary:
     """Return a tool at a glance.
 
@@ -263,7 +236,7 @@ def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
     >>> document_of(Tool(name="add", description="Adds.", tags=["sum"], input_schema={})).text
     'add Adds. sum'
     """
-    properties = tool.input_schema.get("properties")
+    properties = tool.shared("input_schema").get("properties")
     title = "" if tool.description else title_of(tool) or ""
     return Document.of_checked(
         id=key_of(tool.id),

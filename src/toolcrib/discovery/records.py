@@ -5,6 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, overload
 
 from pydantic import Field
 
+from toolcrib.model.display import MAX_ROWS, brief, one_line, table
 from toolcrib.model.record import Record
 
 __all__ = ["MAX_SHORT_DESCRIPTION_LEN", "Document", "Page", "Result", "ScoreType", "SearchDoc", "Summary"]
@@ -126,7 +127,7 @@ class Page(Record, Generic[Item]):
     total: int = 0
     """How many items all pages together hold."""
 
-    def __iter__(self) -> Any:  # the items, where pydantic would give pairs of fields
+    def __iter__(self) -> Iterator[Item]:  # type: ignore[override]  # pydantic gives pairs of fields
         return iter(self.items)
 
     def __len__(self) -> int:
@@ -140,6 +141,33 @@ class Page(Record, Generic[Item]):
 
     def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
         return self.items[index]
+
+    def __repr__(self) -> str:
+        rows = [one_line(" ".join(_columns(item))) for item in self.items[:MAX_ROWS]]
+        more = ["  …"] if len(self.items) > MAX_ROWS else []
+        return "\n".join([f"<Page: {self._count()}>", *(f"  {row}" for row in rows), *more])
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """Return the items as a table of a notebook."""
+        rows = [_columns(item) for item in self.items]
+        head: tuple[str, ...] = ("tool", "description")
+        if any(isinstance(item, Result) for item in self.items):
+            head = ("confidence", *head)
+        return table(self._count(), head, rows)
+
+    def _count(self) -> str:
+        return f"{len(self.items):,} of {self.total:,}"
+
+
+def _columns(item: object) -> tuple[str, ...]:
+    """Return what is shown of an item of a page."""
+    if isinstance(item, Result):
+        return f"{item.confidence:.2f}", item.id, item.short_description
+    if isinstance(item, Summary):
+        return item.id, item.short_description
+    return brief(item), ""
 
 
 class SearchDoc(Record):

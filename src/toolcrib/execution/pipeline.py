@@ -290,7 +290,7 @@ def with_defaults(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
     Properties of the schema, and of the objects that are present or have a default themselves, are filled;
     `$ref`, `allOf` and conditions are not followed.
     """
-    return _filled(tool.input_schema, args, _MAX_DEPTH)
+    return _filled(tool.shared("input_schema"), args, _MAX_DEPTH)
 
 
 def _filled(schema: Any, value: dict[str, Any], depth: int) -> dict[str, Any]:

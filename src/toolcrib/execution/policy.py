@@ -85,7 +85,9 @@ class Rules:
         self.rules = tuple(rules)
         self._validator = DefaultValidator() if validator is None else validator
         self._conditions = {
-            id(rule): _condition(self._validator, rule.args) for rule in self.rules if rule.args is not None
+            id(rule): _condition(self._validator, rule.args)
+            for rule in self.rules
+            if rule.shared("args") is not None
         }
         self._approve = approve
         self.version = _digest([rule.to_json() for rule in self.rules])
@@ -169,7 +171,11 @@ class Grants:
     def may_find_in(self, namespace: str) -> bool:
         """Return whether a server or an API of which no tool is known may have one that may be found."""
         for rule in self.rules:
-            if rule.effect == "deny" and rule.args is None and rule.covers(f"{namespace}:{_ANY}", (), {}):
+            if (
+                rule.effect == "deny"
+                and rule.shared("args") is None
+                and rule.covers(f"{namespace}:{_ANY}", (), {})
+            ):
                 return False
             if rule.effect != "deny" and rule.may_cover(namespace):
                 return True
@@ -191,7 +197,9 @@ class Grants:
         needed = dict.fromkeys((name, plain_address(name)))
         others = readings(name) if any(rule.effect != "allow" for rule in self.rules) else ()
         for spelling in dict.fromkeys((*needed, *others)):
-            rules = (rule for rule in self.rules if rule.args is None and rule.covers_content(spelling))
+            rules = (
+                rule for rule in self.rules if rule.shared("args") is None and rule.covers_content(spelling)
+            )
             rule = next(rules, None)
             if rule is None and spelling in needed:
                 raise PolicyDeniedError(tool_id=name, reason=_NO_RULE)
@@ -254,7 +262,7 @@ def _may(effects: Collection[str], covering: Iterator[Rule]) -> bool:
     for rule in covering:
         if rule.effect in effects:
             return True
-        if rule.args is None:
+        if rule.shared("args") is None:
             return False
     return False
 

@@ -92,7 +92,7 @@ class Rule(Record):
 
         `vouched` says that the tags are the program's own; a server's or an API's can only deny.
         """
-        if any(hints.get(name) is not value for name, value in self.annotations.items()):
+        if any(hints.get(name) is not value for name, value in self.shared("annotations").items()):
             return False
         if (vouched or self.effect == "deny") and not self._tags.isdisjoint(tags):
             return True
@@ -104,7 +104,7 @@ class Rule(Record):
 
     def covers_content(self, name: str) -> bool:
         """Return whether it is about a resource, as `server:address`, or a prompt, as `server:name`."""
-        return not self.annotations and self._content_pattern.fullmatch(name) is not None
+        return not self.shared("annotations") and self._content_pattern.fullmatch(name) is not None
 
     def may_cover(self, namespace: str) -> bool:
         """Return whether it can be about a tool of a server or an API, of which none is known."""

@@ -1,9 +1,9 @@
 """Where a tool runs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
-from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, Field, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from toolcrib.errors import InvalidBackendError, Problem, ToolcribError
@@ -21,6 +21,22 @@ class ToolBackend(Record):
 
     kind: BackendKind
     """What runs the tool."""
+
+    @classmethod
+    def from_json(cls, source: str | bytes | bytearray | dict[str, Any] | BaseModel) -> Self:
+        """Return the backend that JSON describes; asked of `ToolBackend`, one of the kind that it names.
+
+        Raises:
+            InvalidBackendError: it is not JSON, not an object, or no backend of that kind.
+        """
+        if cls is not ToolBackend or isinstance(source, ToolBackend):
+            return super().from_json(source)
+        data = cls._json_object(source)
+        kind = data.get("kind")
+        if isinstance(kind, str) and kind in _KINDS:
+            read: Any = _KINDS[kind].from_json(data)
+            return read  # type: ignore[no-any-return]  # a subclass of the only class that comes here
+        return super().from_json({"kind": kind} if "kind" in data else {})
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:
@@ -53,6 +69,9 @@ class LocalBackend(ToolBackend):
     kind: Literal["local"] = "local"
     name: _Name
     """The name that the handler is registered under."""
+
+
+_KINDS: dict[str, type[ToolBackend]] = {"mcp": McpBackend, "provider": ProviderBackend, "local": LocalBackend}
 
 
 def _place(data: Any, bind: ValidatorFunctionWrapHandler) -> Any:

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from toolcrib.model.display import MAX_JSON, brief, brief_json, one_line, table
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.tool import Tool, ToolAnnotations
 
@@ -70,3 +71,37 @@ class ToolDoc(Record):
     """Worked calls (`full`)."""
     external_refs: tuple[str, ...] = ()
     """Where more can be read (`full`)."""
+
+    def __repr__(self) -> str:
+        called = "" if self.tool is None else f" {self.tool.id}({', '.join(self._arguments())})"
+        return one_line(f"<ToolDoc{called}: {self.summary}") + ">"
+
+    __str__ = __repr__
+
+    def _arguments(self) -> list[str]:
+        """Return the names of the arguments, those that may be left out with a question mark."""
+        info = self.schema_info or SchemaInfo.of_checked()
+        return [name if name in info.required else f"{name}?" for name in info.phrases]
+
+    def _repr_html_(self) -> str:
+        """Return the arguments, and what else is documented, as tables of a notebook."""
+        if self.tool is None or self.schema_info is None:
+            return table("", ("summary",), [(self.summary,)])
+        info, properties = self.schema_info, self.tool.input_schema.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        rows = [
+            (
+                name,
+                phrase,
+                "yes" if name in info.required else "",
+                brief(info.defaults[name]) if name in info.defaults else "",
+                str(known[name].get("description", "")) if isinstance(known.get(name), dict) else "",
+            )
+            for name, phrase in info.phrases.items()
+        ]
+        head = ("argument", "type", "required", "default", "description")
+        shown = table(f"{self.tool.id}: {self.summary}", head, rows)
+        more = [("notes", self.notes)] if self.notes else []
+        more += [(each.title or "example", brief_json(each.args)) for each in self.examples]
+        more += [("see", each) for each in self.external_refs]
+        return shown + (table("", ("", ""), more, MAX_JSON) if more else "")

@@ -7,7 +7,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial, update_wrapper
-from types import FrameType
+from types import FrameType, UnionType
 from typing import Any, Generic, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import TypeAdapter, ValidationError
@@ -126,7 +126,7 @@ class LocalTool(Generic[P, R]):
 
 
 @overload
-def tool(function: Callable[P, R], /) -> LocalTool[P, R]: ...
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> LocalTool[P, R]: ...
 
 
 @overload
@@ -137,7 +137,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a typed function, sync or async, into a tool.
 
     The input schema comes from the signature, or from `arguments`, a light argument schema; the output schema
-    from the return type; the description, and those of the parameters, from the docstring.
+    from the return type; the description from the docstring; those of the parameters from
+    `Annotated[str, "text"]`, or from the docstring.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:
@@ -198,7 +199,10 @@ def _make(
     adapter = None
     if arguments is None:
         adapter = _adapter(_stand_in(signature, hints), name, "the parameters")
-        schema = _input_schema(adapter, name, documented.parameters)
+        annotated = {
+            parameter: text for parameter in signature.parameters if (text := _note(hints.get(parameter)))
+        }
+        schema = _input_schema(adapter, name, {**documented.parameters, **annotated})
     else:
         schema = _light(arguments)
     returns = _returned(written, name, hints)
@@ -206,9 +210,7 @@ def _make(
         name=name,
         description=described,
         input_schema=schema,
-        output_schema=None
-        if returns is None
-        else _generate(returns, name, "the return type", "serialization"),
+        output_schema=None if returns is None else _output_schema(returns, name, _note(hints.get("return"))),
         tags=tags,
         **fields,
     )
@@ -311,6 +313,25 @@ def _input_schema(
         if property_schema is not None and "description" not in property_schema:
             property_schema["description"] = text
     return schema
+
+
+def _output_schema(adapter: TypeAdapter[Any], name: str, note: str | None) -> dict[str, Any]:
+    schema = _generate(adapter, name, "the return type", "serialization")
+    return schema if note is None else {"description": note, **schema}
+
+
+def _note(hint: Any) -> str | None:
+    """Return the text that an annotation carries: `Annotated[str, "text"]`, or that or None.
+
+    >>> _note(typing.Annotated[str, "A city."] | None), _note(str)
+    ('A city.', None)
+    """
+    if typing.get_origin(hint) is typing.Annotated:
+        texts = [part for part in hint.__metadata__ if isinstance(part, str)]
+        return texts[-1] if texts else _note(hint.__origin__)
+    if typing.get_origin(hint) in {typing.Union, UnionType}:
+        return next(filter(None, map(_note, typing.get_args(hint))), None)
+    return None
 
 
 def _annotation(parameter: inspect.Parameter) -> Any:

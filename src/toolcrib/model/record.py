@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self, get_args, get_origin
 
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -41,13 +41,41 @@ def _own(value: Any) -> Any:
     return copy_json(value)
 
 
-Json = Annotated[Any, BeforeValidator(_own)]
-JsonObject = Annotated[dict[str, Any], BeforeValidator(_own)]
+_OWNED = BeforeValidator(_own)
+Json = Annotated[Any, _OWNED]
+JsonObject = Annotated[dict[str, Any], _OWNED]
 Text = Annotated[str, AfterValidator(_own)]
+
+
+class _CopiedField:
+    """A field that holds dicts or lists, as a class has it: every read gives a copy.
+
+    The value itself stands in the `__dict__` of the record, where pydantic keeps and finds it.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, record: BaseModel | None, owner: type) -> Any:
+        try:
+            return _copy(record.__dict__[self._name])
+        except (
+            AttributeError,
+            KeyError,
+        ):  # asked of the class, which has no values, or of a record half made
+            raise AttributeError(f"{owner.__name__!r} has no attribute {self._name!r}") from None
+
+    def __set__(self, record: BaseModel, value: Any) -> NoReturn:
+        raise AttributeError(f"{self._name!r} of a {type(record).__name__} cannot be set")
 
 
 class Record(BaseModel):
     """A value that does not change once made; bad input raises a `ToolcribError` with every problem in it.
+
+    Dicts and lists in it are read as copies, but for values of any type, which are results of tools and
+    belong to whoever called them.
 
     The context of validation is the names of the fields that came from elsewhere and are kept as they are:
     validators that look for mistakes of whoever writes a record in Python leave them alone.
@@ -62,6 +90,13 @@ class Record(BaseModel):
         arbitrary_types_allowed=True,
         defer_build=True,
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, field in cls.model_fields.items():
+            if _OWNED in field.metadata or _holds_containers(field.annotation):
+                setattr(cls, name, _CopiedField(name))
 
     if not TYPE_CHECKING:  # type checkers derive the constructor from the fields
 
@@ -86,6 +121,15 @@ class Record(BaseModel):
         """
         if isinstance(source, cls):
             return source
+        data = cls._json_object(source)
+        try:
+            return cls.model_validate(data, by_alias=True, by_name=False, context=cls.model_fields.keys())
+        except pydantic.ValidationError as error:
+            raise cls._refusal(problems_of(error), data) from None
+
+    @classmethod
+    def _json_object(cls, source: Any) -> dict[str, Any]:
+        """Return the JSON object that a text, a dict or another library's model is."""
         data: Any = source
         if isinstance(source, BaseModel):
             data = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -98,10 +142,7 @@ class Record(BaseModel):
         if not isinstance(data, dict):
             problem = Problem("", "type", f"it must be a JSON object, not {type(data).__name__}")
             raise cls._refusal((problem,), {})
-        try:
-            return cls.model_validate(data, by_alias=True, by_name=False, context=cls.model_fields.keys())
-        except pydantic.ValidationError as error:
-            raise cls._refusal(problems_of(error), data) from None
+        return data
 
     @classmethod
     def of_checked(cls, **fields: Any) -> Self:
@@ -115,13 +156,17 @@ class Record(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Return the record with some fields changed, which are checked like those of a new one."""
-        fields = {name: getattr(self, name) for name in self.model_fields_set}
-        data = {**fields, **(self.model_extra or {}), **changes}
+        fields = {name: self.__dict__[name] for name in self.model_fields_set if name in self.__dict__}
+        data = {**fields, **(self.__pydantic_extra__ or {}), **changes}
         self._refuse_twice(data)
         try:
             return type(self).model_validate(data, context=fields.keys() - changes.keys())
         except pydantic.ValidationError as error:
             raise self._refusal(problems_of(error), data) from None
+
+    def shared(self, name: str) -> Any:
+        """Return the value of a field itself, for those who read it often and do not change it."""
+        return self.__dict__[name]
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form: camelCase, absent fields left out, nothing shared with the record.
@@ -133,9 +178,9 @@ class Record(BaseModel):
         known = {
             field.alias or name: _json(value)
             for name, field in type(self).model_fields.items()
-            if name not in without and not self._is_absent(name, value := getattr(self, name), field)
+            if name not in without and not self._is_absent(name, value := self.__dict__[name], field)
         }
-        return known | {name: copy_json(value) for name, value in (self.model_extra or {}).items()}
+        return known | {name: copy_json(value) for name, value in (self.__pydantic_extra__ or {}).items()}
 
     def _is_absent(self, name: str, value: Any, field: FieldInfo) -> bool:
         """Return whether a field says nothing: it is None, or empty where that is the default."""
@@ -165,6 +210,36 @@ class OpenRecord(Record):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     __pydantic_extra__: dict[Text, Json] = Field(init=False)
+
+    @property
+    def model_extra(self) -> dict[str, Any] | None:
+        """A copy of the fields that we do not know."""
+        extra: dict[str, Any] | None = _copy(self.__pydantic_extra__)
+        return extra
+
+    if not TYPE_CHECKING:  # type checkers would take any name for a field
+
+        def __getattr__(self, name: str) -> Any:
+            return _copy(super().__getattr__(name))
+
+
+def _copy(value: Any) -> Any:
+    """Return a value of a field that shares no container with the record."""
+    kind = type(value)
+    if kind is dict or kind is list:
+        return copy_json(value)
+    return tuple(map(_copy, value)) if kind is tuple else value
+
+
+def _holds_containers(annotation: Any) -> bool:
+    """Return whether values of a type may be, or have in them, dicts or lists."""
+    kind = get_origin(annotation) or annotation
+    return (
+        kind is dict
+        or kind is list
+        or _OWNED in getattr(annotation, "__metadata__", ())
+        or any(map(_holds_containers, get_args(annotation)))
+    )
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})

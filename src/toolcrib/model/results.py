@@ -4,6 +4,7 @@ from typing import Any
 
 from toolcrib.errors import Op
 from toolcrib.model.backend import AnyBackend, BackendKind
+from toolcrib.model.display import MAX_JSON, brief, brief_json, table
 from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
 
@@ -25,6 +26,16 @@ class RunResult(Record):
     """Seconds."""
     notes: tuple[str, ...] = ()
     """What else happened on the way, such as arguments read from text or an answer from the cache."""
+
+    def __repr__(self) -> str:
+        return f"<RunResult {self.tool.id}: {brief(self.structured)}, {self.duration * 1000:.1f} ms>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """Return the value, and how it came about, as a table of a notebook."""
+        rows = [("value", brief_json(self.structured)), *(("note", note) for note in self.notes)]
+        return table(f"{self.tool.id}, {self.duration * 1000:.1f} ms", ("", ""), rows, MAX_JSON)
 
 
 class ToolCallRecord(Record):

@@ -17,8 +17,10 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import InvalidSchemaError, InvalidToolError, Problem, ToolcribError
 from toolcrib.model.argschema import ArgSchema
-from toolcrib.model.argschema.parse import is_argument_map
+from toolcrib.model.argschema.parse import is_argument_map, light_field
 from toolcrib.model.backend import AnyBackend
+from toolcrib.model.display import one_line
+from toolcrib.model.plain import pointer
 from toolcrib.model.record import JsonObject, OpenRecord, Text
 from toolcrib.model.schema.source import read_schema
 from toolcrib.model.toolid import ToolId, name_fault
@@ -81,10 +83,14 @@ def _schema(value: Any, info: ValidationInfo) -> Any:
         raise _schema_error(str(error).partition(". Set ")[0]) from None
 
 
-def _refuse_argument_map(schema: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    if not _is_kept(info) and is_argument_map(schema):
+def _refuse_light_schema(schema: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    if _is_kept(info):
+        return schema
+    place = light_field(schema)
+    if is_argument_map(schema) or place:
+        fault = f"has {place[-1]!r} at {pointer(place)}" if place else "as JSON Schema would check nothing"
         raise _schema_error(
-            "is a light argument schema, which as JSON Schema would check nothing: "
+            f"is a light argument schema, which {fault}: "
             "pass parse_arg_schema(...), which returns an ArgSchema"
         )
     return schema
@@ -105,7 +111,7 @@ def _named(value: str) -> str:
     return value
 
 
-_Schema = Annotated[JsonObject, BeforeValidator(_schema), AfterValidator(_refuse_argument_map)]
+_Schema = Annotated[JsonObject, BeforeValidator(_schema), AfterValidator(_refuse_light_schema)]
 _Name = Annotated[str, AfterValidator(_named)]
 _Tags = Annotated[
     tuple[str, ...],
@@ -146,7 +152,7 @@ class Tool(OpenRecord):
     """A tool: what it is called, what it takes, what it gives back.
 
     The constructor checks the shape and copies what it is given; whether the schemas can be used is checked
-    by a `SchemaValidator`. Treat the schemas as read-only.
+    by a `SchemaValidator`. Nothing changes a tool: what is read of its schemas is a copy.
 
     >>> Tool(name="add", input_schema={"type": "object"}, namespace="math", version="1.0.0").id
     ToolId(namespace='math', name='add', version='1.0.0')
@@ -198,3 +204,8 @@ class Tool(OpenRecord):
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def __repr__(self) -> str:
+        return one_line(f"<Tool {self.id}: {self.description or self.title or ''}".rstrip(": ")) + ">"
+
+    __str__ = __repr__

@@ -16,6 +16,8 @@ from toolcrib.runtime.records import (
     Limits,
     LimitsEnforced,
     Output,
+    ProfileName,
+    SandboxKind,
     SecurityProfile,
 )
 from toolcrib.runtime.runtime import Prepare, Runtime
@@ -34,8 +36,10 @@ __all__ = [
     "LimitsEnforced",
     "Output",
     "Prepare",
+    "ProfileName",
     "Runtime",
     "Sandbox",
+    "SandboxKind",
     "SecurityProfile",
     "ToolCallRecord",
     "ToolGateway",

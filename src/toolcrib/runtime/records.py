@@ -8,9 +8,11 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import Problem, ToolcribError, ValidationError
+from toolcrib.errors.base import counted
 from toolcrib.execution.chain import ChainStep
 from toolcrib.execution.chain.from_code import read_steps
 from toolcrib.model import ToolCallRecord
+from toolcrib.model.display import brief
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import choose
 
@@ -22,7 +24,9 @@ __all__ = [
     "Limits",
     "LimitsEnforced",
     "Output",
+    "ProfileName",
     "Readiness",
+    "SandboxKind",
     "SecurityProfile",
     "Stream",
 ]
@@ -35,6 +39,10 @@ _Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 _Bytes = Annotated[int, Field(strict=True, ge=0, le=64 << 30)]
 _Seconds = Annotated[float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False)]
 Stream = Literal["stdout", "stderr"]
+SandboxKind = Literal["monty", "process", "docker", "gvisor", "wasm", "unsafe"]
+"""The built-in kinds of sandboxes."""
+ProfileName = Literal["dev", "standard", "hardened"]
+"""A `SecurityProfile` as text."""
 
 
 class SecurityProfile(StrEnum):
@@ -177,6 +185,12 @@ class ExecuteResult(Record):
     """The durable run that this was, which `resume` takes."""
     code: str = Field(default="", repr=False)
     """The code, where it ran to its end; not part of the JSON form."""
+
+    def __repr__(self) -> str:
+        calls = counted(len(self.tool_calls), "call")
+        return f"<ExecuteResult {brief(self.value)}, {calls}, {self.duration * 1000:.1f} ms>"
+
+    __str__ = __repr__
 
     def to_chain(self) -> tuple[ChainStep, ...]:
         """Return the steps of a chain that makes the same calls, where the code just makes one after another.

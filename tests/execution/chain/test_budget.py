@@ -122,7 +122,9 @@ async def test_arguments_count_with_what_filling_them_makes_and_share_the_rest()
     result = await bench.run({"toolId": "big"}, shared, limits=limits)
     assert result.final == [10_000] * 20
     assert all(
-        part.args["all"] is result.results[0].structured for part in result.results[1].parts if part.args
+        part.shared("args")["all"] is result.results[0].structured
+        for part in result.results[1].parts
+        if part.args
     )
     filled = {"toolId": "echo", "args": {"all": [{"$ref": "item"}, *[0] * 1_000]}, "forEach": [0] * 20}
     error = await broken(Bench(echo=lambda _args: 0), filled, max_values=10_000)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import mcp_types
 import pytest
 from contracts.schema_validator import SchemaValidatorContract
 from hypothesis import HealthCheck, given
@@ -21,7 +22,7 @@ from toolcrib.errors import (
     UnsupportedDialectError,
     ValidationError,
 )
-from toolcrib.model import DefaultValidator, SchemaValidator, Tool, schema_of, tool
+from toolcrib.model import CanonicalTool, DefaultValidator, SchemaValidator, Tool, ToolDoc, schema_of, tool
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
@@ -455,3 +456,31 @@ def test_a_type_becomes_a_schema_once_and_is_not_shared() -> None:
     assert schema_of(list[int]) == {"type": "array", "items": {"type": "integer"}}
     with pytest.raises(InvalidSchemaError, match="has no JSON Schema"):
         schema_of(type(lambda: None))
+
+
+@pytest.mark.parametrize("kind", ["sdk", "canonical"])
+def test_tools_of_the_sdk_and_in_the_canonical_form_are_validated(kind: str) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+    fields: dict[str, Any] = {"name": "search", "input_schema": schema, "output_schema": schema}
+    tool = mcp_types.Tool(**fields) if kind == "sdk" else CanonicalTool(**fields)
+    validator = DefaultValidator()
+    for check in (validator.validate_input, validator.validate_output):
+        check(tool, {"q": "drill"})
+        with pytest.raises(ValidationError, match="required property 'q' is missing"):
+            check(tool, {})
+    tool.input_schema["required"] = []
+    if kind == "sdk":  # which can change
+        validator.validate_input(tool, {})
+    else:
+        with pytest.raises(ValidationError):
+            validator.validate_input(tool, {})
+    validator.validate_output(type(tool)(name="a", input_schema=schema), {"anything": 1})
+
+
+def test_what_is_no_tool_is_refused_with_what_was_meant() -> None:
+    tool = Tool(name="a", input_schema={})
+    for check in (DefaultValidator().validate_input, DefaultValidator().validate_output):
+        with pytest.raises(InvalidSchemaError, match=r"pass its \.tool"):
+            check(ToolDoc(summary="A.", tool=tool), {})
+        with pytest.raises(InvalidSchemaError):
+            check({"inputSchema": {}}, {})  # type: ignore[arg-type]

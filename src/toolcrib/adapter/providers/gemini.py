@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
@@ -43,7 +43,7 @@ _TYPES: Final = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "O
 class GeminiOptions:
     """How to write a function declaration."""
 
-    style: str = "json-schema"
+    style: Literal["json-schema", "openapi"] = "json-schema"
     """`json-schema` (`parametersJsonSchema`) or `openapi` (`parameters`)."""
     output_schema: bool = False
     """Whether the output schema is sent along."""

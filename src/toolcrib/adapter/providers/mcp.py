@@ -115,7 +115,7 @@ class McpAdapter:
         raw = raw.tool if isinstance(raw, LocalTool) else raw
         if isinstance(raw, Tool):
             rest = raw.to_json(without=_OUTER_FIELDS)
-            return self._borrowed(raw.name, raw.input_schema, raw.output_schema, rest)
+            return self._borrowed(raw.name, raw.shared("input_schema"), raw.shared("output_schema"), rest)
         return self.to_canonical(raw)
 
     def _borrowed(self, name: str, schema: Any, output: Any, rest: dict[str, Any]) -> CanonicalTool:

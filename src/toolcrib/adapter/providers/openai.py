@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from toolcrib.adapter.conversion import Conversion
 from toolcrib.adapter.definitions import (
@@ -43,7 +43,7 @@ _OUTER: Final = frozenset({"type", "function", "name", "description", "parameter
 class OpenAIOptions:
     """How to write a function tool."""
 
-    api: str = "chat"
+    api: Literal["chat", "responses"] = "chat"
     """`chat` or `responses`."""
     strict: bool = False
     """Whether the model is held to the schema, which is rewritten for it."""

@@ -16,7 +16,7 @@ from toolcrib.errors import CallUncertainError
 
 if TYPE_CHECKING:
     from toolcrib.runs import RunRecord
-    from toolcrib.runtime import ExecuteResult
+    from toolcrib.runtime import ExecuteResult, ProfileName
     from toolcrib.runtime.docker.engine import Image
 
 _BEGIN = (
@@ -46,7 +46,7 @@ def code(  # noqa: PLR0913, PLR0917 - click gives them by name
     file: str | None,
     code: str | None,
     backend: str | None,
-    profile: str | None,
+    profile: "ProfileName | None",
     timeout: float | None,
     durable: bool,  # noqa: FBT001
 ) -> None:

@@ -14,6 +14,7 @@ from toolcrib.cli.screen import clean, heading, note, show_json, show_table, wai
 from toolcrib.cli.state import State, shared, wait_for
 
 if TYPE_CHECKING:
+    from toolcrib.discovery import DetailName
     from toolcrib.model import Tool, ToolDoc
 
 __all__ = ["describe"]
@@ -41,7 +42,7 @@ _INDENT = "  "
 )
 @shared
 @click.pass_obj
-def describe(state: State, tool_id: str, level: str) -> None:
+def describe(state: State, tool_id: str, level: "DetailName") -> None:
     """Explain a tool.
 
     ID is namespace:name or namespace:name:version, whose version may be a range, such as ^1.2; a name alone
@@ -117,7 +118,7 @@ def _type(schema: Any) -> str:
 
 
 def _show_parameters(tool: "Tool") -> None:
-    rows = list(islice(_rows(tool.input_schema, tool.input_schema), _MAX_ROWS + 1))
+    rows = list(islice(_rows(schema := tool.input_schema, schema), _MAX_ROWS + 1))
     if not rows:
         return
     heading("Parameters", before=1)

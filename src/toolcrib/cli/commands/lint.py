@@ -1,6 +1,8 @@
 """The verb that checks tools: `lint`."""
 
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +13,18 @@ from toolcrib.cli.exits import FailedError
 from toolcrib.cli.naming import resolve_ids, tell_absent
 from toolcrib.cli.screen import clean, note, show_json, waiting
 from toolcrib.cli.state import State, shared, wait_for
+from toolcrib.errors import ServerUnavailableError
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
+    from toolcrib.execution.mcp import ServerStatus
     from toolcrib.model import Tool
     from toolcrib.setup.lint import LintFinding
 
 __all__ = ["lint"]
 
+_PATIENCE = 10.0
+"""Seconds that servers have to list their tools."""
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
@@ -37,9 +43,9 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: bool, quiet: bool) -> None:  # noqa: FBT001 - click gives them by name
     """Check the tools for portability and good descriptions.
 
-    All tools are looked at, or those named. Errors are tools that are dangerous, or that a provider named
-    with --target does not take; then the exit code is 1. Targets are mcp, openai, openai-strict, anthropic,
-    anthropic-strict, gemini, gemini-openapi and a2a.
+    All tools are looked at, or those named. Errors are tools that are dangerous, that cannot be used, or that
+    a provider named with --target does not take; then the exit code is 1. Targets are mcp, openai,
+    openai-strict, anthropic, anthropic-strict, gemini, gemini-openapi and a2a.
 
     Examples:
       toolcrib lint --target openai-strict --target gemini
@@ -47,19 +53,25 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
     """
     from toolcrib.setup.lint import lint_tools  # noqa: PLC0415 - not needed to ask for help
 
-    async def work() -> "tuple[list[Tool], set[str], dict[str, Any]]":
-        async with state.view() as view:
+    async def work() -> "tuple[list[Tool], set[str], list[LintFinding], dict[str, Any]]":
+        async with state.crib() as crib:
+            view = crib if state.toolset is None else crib.view(state.toolset)
             with waiting("asking the servers"):
                 named = [await view.describe(each) for each in await resolve_ids(view, ids)]
                 await view.tools(limit=1)
+                if not ids:
+                    with suppress(ServerUnavailableError):  # which is told below
+                        await crib.ready(_PATIENCE)  # what is kept of an earlier run has no refusals
             tools = [view.index.get(each.id) for each in view.index.every()]  # all, because they are compared
             wanted = [each.tool for each in named if each.tool is not None] if ids else tools
-            return tools, {str(tool.id) for tool in wanted}, tell_absent(view)
+            refused = [] if ids else _refused(view.status().values())
+            return tools, {str(tool.id) for tool in wanted}, refused, tell_absent(view)
 
-    tools, wanted, absent = wait_for(work)
+    tools, wanted, refused, absent = wait_for(work)
     with waiting(f"looking at {counted(len(tools), 'tool')}"):
         found = lint_tools(tools, targets=targets or None)
     shown = [each for each in found if each.tool_id in wanted and not (quiet and each.severity == "info")]
+    shown += refused
     counts = Counter(each.severity for each in shown)
     if state.json:
         numbers = {f"{kind}s": counts[kind] for kind in ("error", "warning", "info")}
@@ -69,6 +81,18 @@ def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: b
         _show(shown, len(wanted))
     if counts["error"] or (strict and counts["warning"]):
         raise FailedError
+
+
+def _refused(servers: "Iterable[ServerStatus]") -> "list[LintFinding]":
+    """Return the definitions of servers that are no tools, or none that can be used, each an error."""
+    from toolcrib.redaction import hide_secrets  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.lint import LintFinding  # noqa: PLC0415 - as above
+
+    return [
+        LintFinding(f"{server.name}:{name}", "error", "refused", f"it is left out: {hide_secrets(reason)}")
+        for server in servers
+        for name, reason in server.refused.items()
+    ]
 
 
 def _show(found: "list[LintFinding]", count: int) -> None:

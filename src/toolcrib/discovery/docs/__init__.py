@@ -3,6 +3,6 @@
 from toolcrib.discovery.docs.entry import DocEntry
 from toolcrib.discovery.docs.glance import schema_info
 from toolcrib.discovery.docs.observed import ObservedShape
-from toolcrib.discovery.docs.store import DetailLevel, DocStore
+from toolcrib.discovery.docs.store import DetailLevel, DetailName, DocStore
 
-__all__ = ["DetailLevel", "DocEntry", "DocStore", "ObservedShape", "schema_info"]
+__all__ = ["DetailLevel", "DetailName", "DocEntry", "DocStore", "ObservedShape", "schema_info"]

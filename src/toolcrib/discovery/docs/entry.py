@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import field_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.discovery.facts import cut, deep_copy
+from toolcrib.discovery.facts import cut
 from toolcrib.errors import ArgsTooLargeError, InvalidToolError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.model.docs import ToolDoc, ToolExample
@@ -118,7 +118,7 @@ def _shown(example: ToolExample) -> ToolExample:
         "description": _cut(example.description, MAX_EXAMPLE_DESCRIPTION),
         "result_hint": _cut(example.result_hint, MAX_RESULT_HINT),
     }
-    return deep_copy(example).model_copy(update=cuts)
+    return example.model_copy(update=cuts)
 
 
 def _is_series(value: Any) -> bool:

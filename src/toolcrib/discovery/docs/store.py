@@ -5,13 +5,12 @@ from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from toolcrib.discovery import facts
 from toolcrib.discovery.docs.entry import MAX_SUMMARY, DocEntry
 from toolcrib.discovery.docs.glance import schema_info
 from toolcrib.discovery.docs.observed import ObservedShape
-from toolcrib.discovery.facts import deep_copy
 from toolcrib.discovery.kept import TextCollection, Texts
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.errors import InvalidToolIdError, Problem, ToolNotFoundError, ValidationError
@@ -23,10 +22,12 @@ from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["DetailLevel", "DocStore", "Learnt"]
+__all__ = ["DetailLevel", "DetailName", "DocStore", "Learnt"]
 
 _MAX_GLANCES = 2048
 _MAX_SUGGESTIONS = 3
+DetailName = Literal["summary", "schema", "full"]
+"""A `DetailLevel` as text."""
 
 
 class DetailLevel(StrEnum):
@@ -196,7 +197,9 @@ class DocStore:
         """Write to `texts` what was observed since it was last written; call it before leaving."""
         self._learnt.flush()
 
-    def describe(self, tool_id: str | ToolId, level: DetailLevel | str = DetailLevel.SUMMARY) -> ToolDoc:
+    def describe(
+        self, tool_id: str | ToolId, level: DetailLevel | DetailName = DetailLevel.SUMMARY
+    ) -> ToolDoc:
         """Return what is known of a tool, at the depth asked for.
 
         Raises:
@@ -235,7 +238,7 @@ class DocStore:
 
     def _shown(self, entry: DocEntry, limit: int | None) -> tuple[ToolExample, ...]:
         limits = [count for count in (limit, self._max_examples) if count is not None]
-        return tuple(deep_copy(example) for example in entry.examples[: min(limits, default=None)])
+        return entry.examples[: min(limits, default=None)]
 
     def _find(self, tool_id: str | ToolId) -> _Found:
         """Return what a reference means; a tool that is not there is not an error yet."""
@@ -284,19 +287,19 @@ class DocStore:
 
     def _definition(self, tool: Tool, key: str) -> dict[str, Any]:
         """Return what tells how a tool is called, and what it gives back."""
-        observed = self._learnt.of(key) if tool.output_schema is None else None
-        return {"tool": deep_copy(tool), "schema_info": self._glance(tool, key), "observed_output": observed}
+        observed = self._learnt.of(key) if tool.shared("output_schema") is None else None
+        return {"tool": tool, "schema_info": self._glance(tool, key), "observed_output": observed}
 
     def _glance(self, tool: Tool, key: str) -> SchemaInfo:
         known, info = self._glances.get(key, (None, None))
         if known is not tool or info is None:
-            info = schema_info(tool.input_schema)
+            info = schema_info(tool.shared("input_schema"))
             with self._glancing:
                 self._glances.pop(key, None)
                 if len(self._glances) >= _MAX_GLANCES:
                     del self._glances[next(iter(self._glances))]
                 self._glances[key] = tool, info
-        return deep_copy(info)
+        return info
 
 
 def _facts(tool: Tool) -> dict[str, Any]:
@@ -304,7 +307,7 @@ def _facts(tool: Tool) -> dict[str, Any]:
         "input_modes": facts.input_modes(tool),
         "output_modes": facts.output_modes(tool),
         "security_summary": facts.security_summary(tool),
-        "annotations": deep_copy(tool.annotations) if tool.annotations else None,
+        "annotations": tool.annotations,
     }
 
 

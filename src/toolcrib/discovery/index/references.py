@@ -27,14 +27,14 @@ def latest(lookup: Lookup, reference: str | ToolId) -> Entry:
 
     Raises:
         InvalidToolIdError: it is neither an id nor an id with a constraint for its version.
-        InvalidConstraintError: what stands in the place of the version is none.
+        InvalidConstraintError: its third part is neither a version nor a constraint.
         ToolNotFoundError: with the nearest ids, where nothing answers to it.
     """
     if isinstance(reference, str):
         if (found := lookup.get(reference)) is not None:  # most are ids just as they are kept
             return found
         parts = reference.split(":", _MAX_PARTS - 1)
-        if len(parts) == _MAX_PARTS and not _is_exact(parts[-1]):
+        if len(parts) == _MAX_PARTS and ":" not in parts[-1] and not _is_exact(parts[-1]):
             if not parts[-1].strip():
                 reason = "its version is empty; leave out the last colon, or write one"
                 raise InvalidToolIdError(reference, reason)

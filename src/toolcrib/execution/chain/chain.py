@@ -67,7 +67,7 @@ class StepNode:
     @property
     def repeats(self) -> bool:
         """Return whether it runs for each of many items."""
-        return self.step.for_each is not None
+        return self.step.shared("for_each") is not None
 
     @property
     def is_group(self) -> bool:
@@ -142,7 +142,7 @@ def _is_large(steps: Any) -> bool:
     while pending and count <= _LARGE:
         value = pending.pop()
         if isinstance(value, ChainStep):
-            value = [value.args, value.for_each, value.when, value.on_error, value.parallel]
+            value = [value.shared(name) for name in ("args", "for_each", "when", "on_error", "parallel")]
         if isinstance(value, str | bytes | list | tuple | dict):
             count += len(value)
         if isinstance(value, dict):
@@ -264,11 +264,11 @@ class _Reader:
         for_each, on_error = f"{path}/{spelling['for_each']}", f"{path}/{spelling['on_error']}"
         outer = StepNames(self._by_name, known, for_each=spelling["for_each"], has_item=False)
         inner = StepNames(
-            self._by_name, known, for_each=spelling["for_each"], has_item=step.for_each is not None
+            self._by_name, known, for_each=spelling["for_each"], has_item=step.shared("for_each") is not None
         )
         when = None
-        if step.when is not None:
-            when = read_condition(step.when, inner, f"{path}/when", self._problems)
+        if step.shared("when") is not None:
+            when = read_condition(step.shared("when"), inner, f"{path}/when", self._problems)
         return StepNode(
             step=step,
             index=placed.index,
@@ -278,13 +278,15 @@ class _Reader:
             spelling=spelling,
             args=self._args(step, inner, path),
             when=when,
-            items=None if step.for_each is None else self._items(step.for_each, outer, for_each),
-            fallback=self._fallback(step.on_error, outer, on_error),
+            items=None
+            if step.shared("for_each") is None
+            else self._items(step.shared("for_each"), outer, for_each),
+            fallback=self._fallback(step.shared("on_error"), outer, on_error),
             parts=tuple(map(self.read, placed.parts)),
         )
 
     def _args(self, step: ChainStep, names: StepNames, path: str) -> Template:
-        given = step.args
+        given = step.shared("args")
         if step.use_previous:
             given = {key: value for key, value in given.items() if key != "previous"}
         args, sound = self._template(given, names, f"{path}/args")

@@ -227,14 +227,14 @@ class _Check:
         if tool is None:
             return
         args = _with_previous(node)
-        if node.step.use_previous and _refuses(self._root(tool.input_schema), "previous"):
+        if node.step.use_previous and _refuses(self._root(tool.shared("input_schema")), "previous"):
             taken = self._taker(tool, node, checker)
             yield Problem(node.at("use_previous"), "use_previous", _unwanted(tool, node, taken))
             args = _with_previous(node, taken)
         if isinstance(args, dict):
             yield from self._advised(self._plain(tool, args, node), tool, node, checker)
         else:
-            yield from checker.misfits(args, self._root(tool.input_schema), f"{node.path}/args")
+            yield from checker.misfits(args, self._root(tool.shared("input_schema")), f"{node.path}/args")
 
     def _advised(
         self, problems: Iterable[Problem], tool: Tool, node: StepNode, checker: TemplateChecker
@@ -261,7 +261,7 @@ class _Check:
         if node.top == 0 or isinstance(given, Reference):
             return None
         free: set[str] = set()
-        for place in self._root(tool.input_schema).all():
+        for place in self._root(tool.shared("input_schema")).all():
             required, declared = place.under("required"), place.under("properties")
             if isinstance(required, list) and isinstance(declared, dict):
                 free |= {
@@ -324,14 +324,14 @@ class _Check:
 
     def _shape(self, node: StepNode) -> Shape:
         """Return what a step gives, if it runs."""
-        if node.step.on_error != "stop":
+        if node.step.shared("on_error") != "stop":
             return ANYTHING
         if node.is_group:
             return ListOf(tuple(ANYTHING if part.when else self._shape(part) for part in node.parts))
         tool = self._tools.get(node.slot)
         given: Shape = ANYTHING
-        if tool is not None and tool.output_schema is not None:
-            given = Fits((self._root(tool.output_schema),))
+        if tool is not None and tool.shared("output_schema") is not None:
+            given = Fits((self._root(tool.shared("output_schema")),))
         if not node.repeats:
             return given
         return Each(ANYTHING if node.when is not None and node.when.of_item else given)
@@ -340,7 +340,7 @@ class _Check:
 def _unforgiven(nodes: Iterable[StepNode]) -> Iterator[StepNode]:
     """Yield the steps whose failure ends the chain; others, and what is in them, may be meant to fail."""
     for node in nodes:
-        if node.step.on_error == "stop":
+        if node.step.shared("on_error") == "stop":
             yield node
             yield from _unforgiven(node.parts)
 

@@ -97,7 +97,7 @@ def _planned(node: StepNode, chain: Chain, resolver: Resolver) -> PlannedStep:
         calls=_calls(node, parts),
         max_concurrency=node.width if node.is_group or node.repeats else None,
         timeout=step.timeout,
-        on_error=copy_json(step.on_error),
+        on_error=copy_json(step.shared("on_error")),
         parts=parts,
     )
 

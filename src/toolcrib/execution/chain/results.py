@@ -6,8 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
+from toolcrib.errors.base import counted
 from toolcrib.execution.chain.steps import ChainStep
 from toolcrib.model.backend import AnyBackend
+from toolcrib.model.display import brief
 from toolcrib.model.plain import copy_json
 from toolcrib.model.record import Record
 
@@ -68,6 +70,11 @@ class ChainResult(Record):
     """The durable run that this was, which `resume` takes."""
     steps: tuple[ChainStep, ...] = Field(default=(), repr=False)
     """The steps themselves; not part of the JSON form."""
+
+    def __repr__(self) -> str:
+        return f"<ChainResult {brief(self.final)}, {counted(len(self.results), 'step')}>"
+
+    __str__ = __repr__
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form; `without` names fields of the steps that are not wanted, such as `args`."""

@@ -200,7 +200,7 @@ class ChainStep(Record):
 
 def _call_faults(step: ChainStep) -> list[str]:
     faults = [] if step.tool_id else ["needs a tool_id, or a parallel group of steps"]
-    if step.max_concurrency is not None and step.for_each is None:
+    if step.max_concurrency is not None and step.shared("for_each") is None:
         faults.append("max_concurrency is for steps with for_each, and for groups")
     return faults
 

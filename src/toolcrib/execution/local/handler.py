@@ -65,7 +65,7 @@ class Handler:
         return [], named
 
     def _is_named(self, tool: Tool, args: Mapping[str, Any]) -> bool:
-        return self.whole in args or self.whole in tool.input_schema.get("properties", ())
+        return self.whole in args or self.whole in tool.shared("input_schema").get("properties", ())
 
 
 def _in_loop(function: Callable[..., Any]) -> bool:

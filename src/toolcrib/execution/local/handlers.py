@@ -122,6 +122,11 @@ class RunningCall(Context):
             self._telling.cancel()
 
 
+def _is_same(function: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Return whether two callables are one; a bound method is another object each time it is asked for."""
+    return function is other or (inspect.isroutine(function) and function == other)
+
+
 class LocalHandlers:
     """The handlers of local backends by name: functions run in worker threads, coroutines in the loop.
 
@@ -155,6 +160,15 @@ class LocalHandlers:
 
     def __contains__(self, name: str) -> bool:
         return name in self._handlers
+
+    def names_of(self, function: Callable[..., Any]) -> tuple[str, ...]:
+        """Return the names under which a function was added, itself or as a tool made of it."""
+        if isinstance(function, LocalTool):
+            own, function = str(function.tool.id), function.function
+            if own in self._handlers and _is_same(self._handlers[own].function, function):
+                return (own,)
+        handlers = self._handlers.items()
+        return tuple(name for name, handler in handlers if _is_same(handler.function, function))
 
     def missing(self, backend: ToolBackend) -> str | None:
         """Return why a backend cannot run here: no function of its name is known."""
@@ -342,7 +356,7 @@ class Chunks:
 
     def __init__(self, call: Call, *, heard: bool) -> None:
         self._call = call
-        self._may_drop = heard and call.tool.output_schema is None
+        self._may_drop = heard and call.tool.shared("output_schema") is None
         self._kept: list[Any] | None = []
         self._nodes = self._chars = 0
 

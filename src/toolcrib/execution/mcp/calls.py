@@ -160,7 +160,7 @@ async def send_call(connection: Connection, running: RelayedCall, tool: Tool) ->
         running,
         "tools/call",
         {"name": name, "arguments": call.args},
-        headers=connection.call_headers(name, tool.input_schema, call.args),
+        headers=connection.call_headers(name, tool.shared("input_schema"), call.args),
         on_progress=None if call.emit is None or running.updates is None else running.updates.put_progress,
     )
 

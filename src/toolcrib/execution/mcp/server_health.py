@@ -9,9 +9,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from toolcrib.concurrency.backoff import Backoff
+from toolcrib.errors.base import counted
+from toolcrib.model.display import one_line, table
 from toolcrib.model.record import Record
 
-__all__ = ["Breaker", "ServerHealth", "ServerState", "ServerStatus"]
+__all__ = ["Breaker", "ServerHealth", "ServerState", "ServerStatus", "ServerTable"]
 
 _LONGEST_REST = 2.0
 """Seconds that a server is left alone at most which starts, but dies of what it is asked."""
@@ -56,6 +58,28 @@ class ServerStatus(Record):
     """How often it was started or connected to."""
     next_try_in: float | None = None
     """Seconds until a call may try to start it again; absent where one may at once."""
+
+    def __repr__(self) -> str:
+        return one_line(f"<ServerStatus {', '.join(filter(None, self.columns()))}") + ">"
+
+    __str__ = __repr__
+
+    def columns(self) -> tuple[str, ...]:
+        """Return what is shown of a server: name, state, how it is reached, tools, and why it last failed."""
+        tools = "" if self.tools is None else counted(self.tools, "tool")
+        return self.name, self.state, self.transport, tools, self.last_error or ""
+
+
+class ServerTable(dict[str, ServerStatus]):
+    """How servers are doing, by name; in a notebook, a table."""
+
+    def __repr__(self) -> str:
+        rows = [f"  {status!r}" for status in self.values()]
+        return "\n".join([f"<{counted(len(self), 'server')}>", *rows])
+
+    def _repr_html_(self) -> str:
+        head = ("server", "state", "transport", "tools", "last error")
+        return table(counted(len(self), "server"), head, [status.columns() for status in self.values()])
 
 
 class Breaker:

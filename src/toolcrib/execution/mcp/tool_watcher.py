@@ -178,7 +178,7 @@ def _is_version(version: Any) -> bool:
 
 def own_name(tool: Tool) -> str:
     """Return what the server of a tool calls it."""
-    name = (tool.meta or {}).get(OWN_NAME)
+    name = (tool.shared("meta") or {}).get(OWN_NAME)
     return name if isinstance(name, str) and mend_name(name) == tool.name else tool.name
 
 

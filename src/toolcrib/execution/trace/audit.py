@@ -159,7 +159,7 @@ class Audit:
         args = args_of(outcome)
         try:
             measure(args)
-            schema = {} if outcome.request is None else outcome.request.tool.input_schema
+            schema = {} if outcome.request is None else outcome.request.tool.shared("input_schema")
             shown = _without_secrets(copy_json(args), schema)
             if self.redact is None:
                 return shown

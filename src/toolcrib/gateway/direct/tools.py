@@ -211,7 +211,7 @@ def _result(ran: RunResult) -> Mapping[str, Any]:
         value = sendable(value)
         text = encoded(value)
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
-    if ran.tool.output_schema is not None or isinstance(value, dict):
+    if ran.tool.shared("output_schema") is not None or isinstance(value, dict):
         result["structuredContent"] = value
     return result
 

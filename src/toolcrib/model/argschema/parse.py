@@ -7,16 +7,18 @@ from typing import Any, Final, Literal, get_args
 from toolcrib.errors import InvalidSchemaError, Problem, SchemaTooComplexError, ValidationError
 from toolcrib.errors.base import MAX_PROBLEMS
 from toolcrib.model.argschema.fields import PropertyReader
-from toolcrib.model.argschema.records import quoted
+from toolcrib.model.argschema.records import TYPES, quoted
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
 from toolcrib.model.plain import copy_json, measure, parse_json
 
-__all__ = ["is_argument_map", "parse_arg_schema"]
+__all__ = ["is_argument_map", "light_field", "parse_arg_schema"]
 
 Shape = Literal["auto", "map", "json-schema"]
 
 _MAX_VALUES = 20_000
 _MAX_DEPTH = 64
+_LIGHT_TYPES: Final = ("float", "enum")
+"""Types that JSON Schema does not have."""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 _TEXTS: Final = frozenset(
@@ -145,6 +147,33 @@ def is_argument_map(schema: Mapping[str, Any]) -> bool:
     members = {key: value for key, value in schema.items() if not _is_note(key, value)}
     described = all(type(value) is dict and type(value.get("type")) is str for value in members.values())
     return described and any(not _is_keyword(key) or key in _TEXTS for key in members)
+
+
+def light_field(schema: Any) -> tuple[str, ...] | None:
+    """Return where a schema in the JSON-Schema-like shape has what the light schema alone knows, if anywhere.
+
+    That is an argument with `isArray`, with `required` true or false, or of the type `float` or `enum`.
+
+    >>> light_field({"properties": {"tags": {"type": "string", "isArray": True}}})
+    ('properties', 'tags', 'isArray')
+    >>> light_field({"properties": {"isArray": {"type": "boolean"}}, "required": ["isArray"]}) is None
+    True
+    """
+    if isinstance(schema, dict) and schema.get("type", "object") not in TYPES:
+        return None  # a dialect of its own, such as one with `dict`
+    pending: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
+    for described, place in pending:  # which grows
+        if type(described) is not dict:
+            continue
+        for field in ("isArray", "required"):
+            if type(described.get(field)) is bool:
+                return (*place, field)
+        if described.get("type") in _LIGHT_TYPES:
+            return (*place, "type")
+        pending.append((described.get("items"), (*place, "items")))
+        if type(properties := described.get("properties")) is dict:
+            pending += [(each, (*place, "properties", name)) for name, each in properties.items()]
+    return None
 
 
 def _is_keyword(key: str) -> bool:

@@ -5,8 +5,12 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
+from pydantic import BaseModel
+
 from toolcrib.errors import InvalidSchemaError
+from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.plain import copy_json
+from toolcrib.model.record import Record
 from toolcrib.model.schema.compiled import CompiledSchema, plain_schema
 from toolcrib.model.schema.engine import Documents
 from toolcrib.model.schema.source import read_schema
@@ -14,6 +18,8 @@ from toolcrib.model.tool import Tool
 
 __all__ = ["DefaultValidator", "SchemaValidator"]
 
+Definition = Tool | CanonicalTool | BaseModel
+"""A tool, in the canonical form too, or as another library has it, such as the MCP SDK's `Tool`."""
 _MAX_COMPILED = 8_192
 _MAX_BYTES = 512 << 20
 """About how much the compiled schemas of one cache may keep."""
@@ -96,27 +102,38 @@ class DefaultValidator:
         compiled = self._by_content.get(content)
         return compiled or self._by_content.keep(content, CompiledSchema(plain, self._documents))
 
-    def validate_input(self, tool: Tool | None, args: Any) -> None:
-        """Check arguments against a tool's input schema."""
+    def validate_input(self, tool: Definition | None, args: Any) -> None:
+        """Check arguments against a tool's input schema.
+
+        The tool may also be in the canonical form, or the `Tool` of the MCP SDK, which is read each time,
+        since it can change.
+        """
         compiled = self._input_of(id(tool))
         if compiled is None or compiled.owner is not tool:
-            if not isinstance(tool, Tool):
+            if isinstance(tool, Tool | CanonicalTool):
+                compiled = self._compile(self._inputs, tool, tool.shared("input_schema"))
+            elif isinstance(tool, BaseModel) and not isinstance(tool, Record):
+                compiled = self.compiled(Tool.from_json(tool).shared("input_schema"))
+            else:
                 raise InvalidSchemaError(f"there is no input schema to validate against{_meant(tool)}")
-            compiled = self._compile(self._inputs, tool, tool.input_schema)
         compiled.validate(args)
 
-    def validate_output(self, tool: Tool | None, result: Any) -> None:
-        """Check a result against a tool's output schema, where it has one."""
-        if not isinstance(tool, Tool):
-            raise InvalidSchemaError(f"there is no tool to validate the result of{_meant(tool)}")
-        if tool.output_schema is None:
-            return
+    def validate_output(self, tool: Definition | None, result: Any) -> None:
+        """Check a result against a tool's output schema, where it has one; the tool is as for arguments."""
         compiled = self._outputs.get(id(tool))
         if compiled is None or compiled.owner is not tool:
-            compiled = self._compile(self._outputs, tool, tool.output_schema)
-        compiled.validate(result)
+            if isinstance(tool, Tool | CanonicalTool):
+                schema = tool.shared("output_schema")
+                compiled = None if schema is None else self._compile(self._outputs, tool, schema)
+            elif isinstance(tool, BaseModel) and not isinstance(tool, Record):
+                schema = Tool.from_json(tool).shared("output_schema")
+                compiled = None if schema is None else self.compiled(schema)
+            else:
+                raise InvalidSchemaError(f"there is no tool to validate the result of{_meant(tool)}")
+        if compiled is not None:
+            compiled.validate(result)
 
-    def _compile(self, cache: _Cache, tool: Tool, schema: dict[str, Any]) -> CompiledSchema:
+    def _compile(self, cache: _Cache, tool: Tool | CanonicalTool, schema: dict[str, Any]) -> CompiledSchema:
         """Compile a schema of a tool, which is frozen; owning the tool keeps its id its own."""
         return cache.keep(id(tool), CompiledSchema(schema, self._documents, owner=tool))
 

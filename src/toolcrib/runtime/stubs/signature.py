@@ -33,7 +33,8 @@ def parameters(tool: Tool) -> tuple[str, ...]:
     >>> parameters(Tool(name="t", input_schema=schema))
     ('title', 'body')
     """
-    return _order(fields_of(tool.input_schema, LocalReferences(tool.input_schema)))
+    schema = tool.shared("input_schema")
+    return _order(fields_of(schema, LocalReferences(schema)))
 
 
 def _order(fields: Fields) -> tuple[str, ...]:
@@ -54,8 +55,9 @@ def _can_be_named(name: str) -> bool:
 def signature(path: str, tool: Tool, types: Types, *, shadowed: Collection[str] = ()) -> str:
     """Return a tool as a function, or as a method where its path has a dot; its types go to `types`."""
     space, _, name = path.rpartition(".")
-    fields = fields_of(tool.input_schema, LocalReferences(tool.input_schema))
-    reader = TypeReader(types, tool.input_schema, camel(name), shadowed=shadowed)
+    schema = tool.shared("input_schema")
+    fields = fields_of(schema, LocalReferences(schema))
+    reader = TypeReader(types, schema, camel(name), shadowed=shadowed)
     order = _order(fields)
     written = ["self"] * bool(space) + [_parameter(key, fields, reader) for key in order]
     others = [key for key in dict.fromkeys([*fields.properties, *fields.required]) if key not in set(order)]
@@ -102,10 +104,11 @@ def _default(schema: Any, kind: str, reader: TypeReader) -> str:
 
 
 def _result(tool: Tool, types: Types, name: str, shadowed: Collection[str]) -> str:
-    reader = TypeReader(types, tool.output_schema, f"{camel(name)}Result", shadowed=shadowed)
-    if tool.output_schema is None:
+    schema = tool.shared("output_schema")
+    reader = TypeReader(types, schema, f"{camel(name)}Result", shadowed=shadowed)
+    if schema is None:
         return reader.word("Any")
-    kind = reader.read(tool.output_schema, f"{camel(name)}Result")
+    kind = reader.read(schema, f"{camel(name)}Result")
     reader.write()
     return kind
 

@@ -10,7 +10,7 @@ from toolcrib.adapter.portability import TARGETS, Report, portability
 from toolcrib.adapter.registry import AdapterRegistry, default_registry
 from toolcrib.errors import ConfigError, ConversionError, InvalidSchemaError, Problem, ToolcribError
 from toolcrib.model import DefaultValidator, Tool
-from toolcrib.model.argschema.parse import is_argument_map
+from toolcrib.model.argschema.parse import is_argument_map, light_field
 from toolcrib.model.plain import pointer
 from toolcrib.model.schema.references import LocalReferences
 from toolcrib.model.suggest import choose
@@ -37,6 +37,12 @@ _WORD = re.compile(r"\w+")
 _LEAST_WORDS = 4
 _RAREST = 3
 _ALIKE = 0.9
+_JSON_SCHEMA = {
+    "isArray": '{"type": "array", "items": {...}}',
+    "required": "a list of names beside `properties`",
+    "type": "'number' for a float, and `enum` alone for a choice",
+}
+"""What stands in JSON Schema for a field of the light argument schema."""
 _MAX_BUCKET = 50
 """With how many others at most a tool is compared for each of its words."""
 
@@ -177,13 +183,13 @@ def _listed(names: list[str]) -> str:
 
 
 def _properties(tool: Tool) -> dict[str, Any]:
-    found = tool.input_schema.get("properties")
+    found = tool.shared("input_schema").get("properties")
     return found if isinstance(found, dict) else {}
 
 
 def _parameters(tool: Tool) -> Iterator[LintFinding]:
     path = "/inputSchema/properties"
-    references = LocalReferences(tool.input_schema)
+    references = LocalReferences(tool.shared("input_schema"))
     silent = [name for name, schema in _properties(tool).items() if not _says(schema, references)]
     if silent:
         message = f"nothing describes {_listed(silent)}; describe each parameter"
@@ -211,17 +217,28 @@ def _says(schema: Any, references: LocalReferences) -> bool:
     return False
 
 
+def _light_schema(tool: Tool, schema: dict[str, Any], path: str) -> Iterator[LintFinding]:
+    """Yield where a schema is one of light arguments, which as JSON Schema means something else."""
+    if is_argument_map(schema):
+        message = (
+            "this is a map of arguments, not a JSON Schema, so that nothing is checked; "
+            'write {"type": "object", "properties": {...}}'
+        )
+        yield _finding(tool, "error", "argument-map", message, path)
+    elif place := light_field(schema):
+        message = (
+            f"{place[-1]!r} here is of a light argument schema, and JSON Schema does not know it; "
+            f"write {_JSON_SCHEMA[place[-1]]}"
+        )
+        yield _finding(tool, "error", "light-schema", message, path + pointer(place))
+
+
 def _definition(tool: Tool) -> Iterator[LintFinding]:
     validator = DefaultValidator()
     for path, schema in (("/inputSchema", tool.input_schema), ("/outputSchema", tool.output_schema)):
         if schema is None:
             continue
-        if is_argument_map(schema):
-            message = (
-                "this is a map of arguments, not a JSON Schema, so that nothing is checked; "
-                'write {"type": "object", "properties": {...}}'
-            )
-            yield _finding(tool, "error", "argument-map", message, path)
+        yield from _light_schema(tool, schema, path)
         try:
             validator.validate(schema, {})
         except InvalidSchemaError as error:

@@ -117,7 +117,7 @@ def _field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
     yield from (("topic" if is_terse else "tag", tag) for tag in tool.tags)
     yield from (("topic" if is_terse else "mode", mode) for mode in kinds)
     yield from (("example", example) for example in dict.fromkeys(chain(examples_of(tool), examples)))
-    yield from _schema_texts(tool.input_schema)
+    yield from _schema_texts(tool.shared("input_schema"))
 
 
 def _is_terse(text: str) -> bool:
