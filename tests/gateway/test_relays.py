@@ -17,7 +17,7 @@ from gateway.relays import ERAS, RELAYS, Relay
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from servers import asking
-from servers.asking import Asking, HandshakeOnly
+from servers.asking import Asking, HandshakeOnly, StatelessOnly
 from waiting import PATIENCE, until
 
 from toolcrib.gateway import Gateway
@@ -100,7 +100,7 @@ def upstreams() -> Iterator[tuple[dict[str, Any], Asking, Asking]]:
     old, new = Asking(), Asking()
     with (
         serving_app(HandshakeOnly(old.server.streamable_http_app())) as first,
-        serving_app(new.server.streamable_http_app()) as second,
+        serving_app(StatelessOnly(new.server.streamable_http_app())) as second,
     ):
         yield {f"s{OLD}": {"url": f"{first}/mcp"}, f"s{NEW}": {"url": f"{second}/mcp"}}, old, new
 

@@ -160,6 +160,11 @@ class CallClient(Protocol):
         ...
 
     @property
+    def takes_server_requests(self) -> bool:
+        """Whether a server asks it by requests of its own: it is of the handshake era, and can be asked."""
+        ...
+
+    @property
     def takes_tasks(self) -> bool:
         """Whether its request may be answered with a task, or is about one."""
         ...
