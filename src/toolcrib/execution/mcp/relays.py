@@ -248,7 +248,7 @@ class RelayedCall:
         """Which messages the server is asked for; None: none."""
         if self.updates is None:
             return None
-        return (None if self.client is None else self.client.log_level) or _DEFAULT_LEVEL
+        return _DEFAULT_LEVEL if self.client is None else self.client.log_level
 
     @property
     def peer(self) -> object:
