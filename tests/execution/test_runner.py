@@ -640,3 +640,23 @@ async def test_a_chain_that_is_waited_for_is_still_told_all_its_problems_at_once
     with pytest.raises(InvalidChainError) as refused:
         await runner.run_chain([{"toolId": "ad"}, {"toolId": "add", "args": {"a": {"$ref": "steps.9"}}}])
     assert [problem.path for problem in refused.value.problems] == ["/0/toolId", "/1/args/a"]
+
+
+async def test_progress_without_a_frame_is_what_the_tool_reports() -> None:
+    async def count(ctx: Context) -> None:
+        await ctx.log("a message is no progress")
+        await ctx.progress(5, 10, "half")
+        await ctx.progress(3, 10, "back")
+        await ctx.progress(10, 10)
+
+    async def fail(ctx: Context) -> None:
+        await ctx.progress(1)
+        raise ValueError("no")
+
+    told: list[Any] = []
+    await bare(count).run("echo", progress=lambda *event: told.append(event), frame_progress=False)
+    assert told == [(5, 10, "half"), (10, 10, None)]
+    told.clear()
+    with pytest.raises(ToolExecutionError):
+        await bare(fail).run("echo", progress=lambda *event: told.append(event), frame_progress=False)
+    assert told == [(1, None, None)]

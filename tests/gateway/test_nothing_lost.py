@@ -2,7 +2,8 @@
 
 The gateway shows the server's own tools, resources and prompts (`expose = "all"`). It may fail no scenario that
 the server passes alone, in either revision of the protocol: over HTTP and over stdio to the server, and to one that
-knows only the handshake.
+knows only the handshake. The same holds for a server of the SDK's own `MCPServer`, which speaks both eras, and asks
+its clients in the way of the handshake.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from gateway.support import Place, Served
-from servers.launch import conformance, conformance_over_http
+from servers.launch import conformance, conformance_over_http, dual, dual_over_http
 from servers.suite import REVISIONS, Outcome, run_server_scenarios
 from waiting import PATIENCE
 
@@ -83,3 +84,32 @@ def test_no_scenario_is_lost_behind_a_gateway(
     lost = {name: through.problems(name) for name in through.failed - direct.failed}
     assert lost.keys() == LOST.get((way, revision), set()), lost
     assert through.checks.keys() == direct.checks.keys()
+
+
+@pytest.fixture(scope="module")
+def dual_direct(revision: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What the suite finds at the server of both eras alone."""
+    with dual_over_http() as server:
+        return run_server_scenarios(server["url"], revision, tmp_path_factory.mktemp("direct"))
+
+
+@pytest.fixture(scope="module", params=["http", "stdio"])
+def dual_gateway(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """A gateway that shows everything of the server of both eras."""
+    with ExitStack() as stack:
+        server = dual() if request.param == "stdio" else stack.enter_context(dual_over_http())
+        servers = {"dual": {**server, "start_timeout": PATIENCE}}
+        place = Place(tmp_path_factory.mktemp("gateway"), servers, gateway={"expose": "all"})
+        yield stack.enter_context(Served(place))
+
+
+def test_no_scenario_of_a_server_of_both_eras_is_lost_behind_a_gateway(
+    dual_direct: Outcome, dual_gateway: Served, revision: str, tmp_path: Path
+) -> None:
+    assert len(dual_direct.checks) == SCENARIOS[revision]
+    assert revision != "2025-11-25" or not dual_direct.failed
+    through = run_server_scenarios(dual_gateway.url, revision, tmp_path)
+    assert {name: through.problems(name) for name in through.failed - dual_direct.failed} == {}
+    assert through.checks.keys() == dual_direct.checks.keys()

@@ -8,7 +8,7 @@ import anyio
 import mcp_types
 import pytest
 from execution.oauth.accounts import accounts
-from execution.oauth.library import SHARED, Library
+from execution.oauth.library import ASKING, SHARED, Library
 from gateway.passing import ONE_ERA, asked
 from gateway.test_connect import Browser, client_of, gateway_of, link_to
 from mcp import Client, MCPError
@@ -85,6 +85,27 @@ async def test_each_person_finds_and_gets_what_is_theirs_on_their_own_connection
         if era == "handshake":  # which does not say how long a list is fresh, so it is kept, for each
             assert all(library.requests.count((name, "resources/list")) == 1 for name in names)
         assert await text_of(clients["bob"], "notes://ann/diary") == "notes://ann/diary of bob"
+
+
+async def test_each_person_of_the_handshake_era_is_asked_on_a_connection_of_their_own(
+    library: Library, era: str
+) -> None:
+    names, texts = ("ann", "bob"), dict[str, str]()
+
+    async def read(url: str, name: str) -> None:
+        async def answer(*_: Any) -> mcp_types.ElicitResult:
+            return mcp_types.ElicitResult(action="accept", content={"name": name})
+
+        async with client_of(url, "handshake", name, elicitation_callback=answer) as client:
+            texts[name] = await text_of(client, f"toolcrib://servers/notes/{ASKING}")
+
+    async with gateway_of(library) as (gateway, url):
+        for name in names:
+            await Browser(f"account of {name}").log_in(link_to(gateway, name))
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(read, url, name)
+    assert texts == {name: f"{name} {ASKING} of {name}" for name in names}, era
 
 
 async def test_a_person_without_a_login_finds_nothing_and_gets_the_address_of_the_page(

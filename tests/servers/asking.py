@@ -251,6 +251,26 @@ class HandshakeOnly:
         await self.app(scope, receive, send)
 
 
+class StatelessOnly:
+    """Refuses the handshake, and counts how often that was asked for."""
+
+    tidy = False
+
+    def __init__(self, app: Any) -> None:
+        self.app, self.handshakes = app, 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = Request(scope).headers if scope["type"] == "http" else {}
+        if scope["type"] == "http" and headers.get("mcp-protocol-version") not in MODERN_PROTOCOL_VERSIONS:
+            self.handshakes += 1
+            data = {"supported": list(MODERN_PROTOCOL_VERSIONS), "requested": "2025-11-25"}
+            error = {"code": types.UNSUPPORTED_PROTOCOL_VERSION, "message": "no handshake", "data": data}
+            reply = JSONResponse({"jsonrpc": "2.0", "error": error, "id": 1}, status_code=400)
+            await reply(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
 async def main() -> None:
     """Serve one client on standard input and output."""
     server = Asking().server

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -98,10 +98,24 @@ def conformance(*flags: str, **more: Any) -> Config:
     return _forked("-m", "servers.conformance", *flags, env={"PYTHONPATH": str(TESTS)}, **more)
 
 
-@contextmanager
-def conformance_over_http(*flags: str) -> Iterator[Config]:
+def dual(*flags: str, **more: Any) -> Config:
+    """Return how the server of the SDK's `MCPServer` is started on stdio, which speaks both eras."""
+    return _forked("-m", "servers.dual", *flags, env={"PYTHONPATH": str(TESTS)}, **more)
+
+
+def dual_over_http() -> AbstractContextManager[Config]:
+    """Serve the same over HTTP, and yield how it is reached."""
+    return _over_http("servers.dual")
+
+
+def conformance_over_http(*flags: str) -> AbstractContextManager[Config]:
     """Serve what the conformance suite asks over HTTP, and yield how it is reached."""
-    started = conformance("--http", "0", *flags)
+    return _over_http("servers.conformance", *flags)
+
+
+@contextmanager
+def _over_http(module: str, *flags: str) -> Iterator[Config]:
+    started = _forked("-m", module, "--http", "0", *flags, env={"PYTHONPATH": str(TESTS)})
     command = [started["command"], *started["args"]]
     environ = {**os.environ, **started["env"]}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ) as process:

@@ -196,20 +196,22 @@ class View(ContentVerbs, RunVerbs):
         """
         return self._part.docs_for(tool_id).describe(tool_id, level)
 
-    async def run(
+    async def run(  # noqa: PLR0913 - each is another wish of the caller
         self,
         tool_id: Ref,
         args: Any = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, distinct from the caller's
         progress: Progress | None = None,
+        frame_progress: bool = True,
         principal: Principal | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave, as `Runner.run` does.
 
-        Waiting for its server counts towards `timeout`. `defaults` fills in what the input schema declares
-        for arguments that are missing.
+        Waiting for its server counts towards `timeout`. Without `frame_progress` the callback gets only the
+        progress that the tool reports, without `started` and `completed`. `defaults` fills in what the input
+        schema declares for arguments that are missing.
 
         Raises:
             ToolNotFoundError: no tool answers to the reference.
@@ -223,6 +225,7 @@ class View(ContentVerbs, RunVerbs):
             args,
             timeout=timeout,
             progress=progress,
+            frame_progress=frame_progress,
             principal=principal or self._principal,
             defaults=defaults,
         )

@@ -16,14 +16,16 @@ Progress = Callable[[float, float | None, str | None], Any]
 
 
 class Reporter:
-    """Tells a callback what a tool tells, between `started` and `completed` or `error`.
+    """Calls a progress callback with the progress of a tool, between `started` and `completed` or `error`.
 
-    A tool that says nothing goes from 0 to 1. One that counts ends where its count ends, so that what is
-    reported never goes back.
+    A tool that reports nothing goes from 0 to 1. One that counts ends where its count ends, so that the
+    progress never decreases. Without a frame the callback gets the numbers that the tool reports, and nothing
+    else: neither the start and the end, nor messages without a number.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, *, framed: bool = True) -> None:
         self._progress = progress
+        self._framed = framed
         self._reached: float = 0
         self._total: float | None = 1
         self._counted = False
@@ -39,20 +41,26 @@ class Reporter:
         reached = data.get("progress")
         if reached is not None and (reached >= self._reached or not self._counted):
             self._reached, self._total, self._counted = reached, data.get("total"), True
+        elif not self._framed:
+            return
         await self._tell(self._reached, data.get("message"))
 
     @asynccontextmanager
     async def around(self) -> AsyncIterator[None]:
-        """Tell that a call starts, and how it ended."""
-        await self._tell(0, "started")
+        """Report that a call starts and how it ended, if there is a frame; after the end, report nothing."""
+        if self._framed:
+            await self._tell(0, "started")
         try:
             yield
         except Exception:
-            self._ended = True
-            await notify(self._progress, self._end, self._total, "error", work_done=True)
+            await self._report_end("error")
             raise
+        await self._report_end("completed")
+
+    async def _report_end(self, message: str) -> None:
         self._ended = True
-        await notify(self._progress, self._end, self._total, "completed", work_done=True)
+        if self._framed:
+            await notify(self._progress, self._end, self._total, message, work_done=True)
 
     @property
     def _end(self) -> float:

@@ -145,20 +145,22 @@ class Runner:
         self._timeout_of = timeout_of
         self._prepare = prepare
 
-    async def run(
+    async def run(  # noqa: PLR0913 - each is another wish of the caller
         self,
         tool_id: str | ToolId,
         args: Any = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline of the tool's, distinct from the caller's
         progress: Progress | None = None,
+        frame_progress: bool = True,
         principal: Principal | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave.
 
         `timeout` is in seconds, `math.inf` for none; `progress` is called with `(progress, total, message)`,
-        sync or async; `defaults` fills in what the input schema declares for arguments that are missing.
+        sync or async, also at the start and at the end unless `frame_progress` is off; `defaults` fills in
+        what the input schema declares for arguments that are missing.
 
         Raises:
             ToolNotFoundError: no tool answers to the reference.
@@ -167,7 +169,7 @@ class Runner:
         state = CallState(str(tool_id), args, principal)
         if progress is None:
             return await self._run(state, tool_id, timeout, None, defaults=defaults)
-        reporter = Reporter(progress)
+        reporter = Reporter(progress, framed=frame_progress)
         async with reporter.around():
             return await self._run(state, tool_id, timeout, reporter.emit, defaults=defaults)
 

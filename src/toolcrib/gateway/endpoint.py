@@ -291,9 +291,10 @@ class McpEndpoint:
         async def handle(context: _Context, params: Any) -> dict[str, Any]:
             payload = context.params or {}
             with request_of(context):
-                if isinstance(params, mcp_types.InputResponseRequestParams):
+                asked = _input_params(context, params)
+                if asked is not None:
                     given = await self._calls.answer(
-                        context, params, lambda _: answer(payload), is_single=True
+                        context, asked, lambda _: answer(payload), is_single=True
                     )
                     return pass_on(self._kept(wire(given)), blank)
                 return pass_on(self._kept(await answer(payload)), blank)
@@ -304,6 +305,19 @@ class McpEndpoint:
         """Return an answer which nobody keeps for others, where those may not see the same."""
         is_same = authenticated_principal() is None and self._seen(PRINCIPAL.get()) is self._frontend
         return answer if is_same or "cacheScope" not in answer else answer | {"cacheScope": "private"}
+
+
+def _input_params(context: _Context, params: Any) -> mcp_types.InputResponseRequestParams | None:
+    """Return the input that a request brings, where a server may ask for some; None where none may.
+
+    In the stateless era some requests can be answered with a question. In the handshake era a server sends
+    its question, also while it completes a value.
+    """
+    if isinstance(params, mcp_types.InputResponseRequestParams):
+        return params
+    is_legacy = context.protocol_version not in MODERN_PROTOCOL_VERSIONS
+    is_completion = isinstance(params, mcp_types.CompleteRequestParams)
+    return mcp_types.InputResponseRequestParams() if is_legacy and is_completion else None
 
 
 class _Server(Server[Any]):

@@ -17,6 +17,8 @@ from mcp.server.subscriptions import (
 
 SHARED = "notes://me"
 """An address that every account has, each with other contents."""
+ASKING = "notes://asking"
+"""An address that every account has, which asks in the way of the handshake era before it is read."""
 _Context = ServerRequestContext[Any, Any]
 
 
@@ -94,6 +96,10 @@ class Library(Accounts):
         self, context: _Context, params: mcp_types.ReadResourceRequestParams
     ) -> mcp_types.ReadResourceResult:
         text = f"{params.uri} of {self._owner(context, 'resources/read')}"
+        if params.uri == ASKING:
+            schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+            reply = await context.session.elicit_form("Who?", schema, context.request_id)
+            text = f"{(reply.content or {}).get('name')} {text}"
         contents = mcp_types.TextResourceContents(uri=params.uri, text=text)
         return mcp_types.ReadResourceResult(contents=[contents])
 

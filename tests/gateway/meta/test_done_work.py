@@ -11,7 +11,7 @@ import pytest
 from gateway.meta.asking import Asking, called, crib_of_tools, face_of, given, refused
 from waiting import PATIENCE
 
-from toolcrib import Crib, tool
+from toolcrib import Context, Crib, tool
 from toolcrib.errors import BackendUnavailableError
 
 pytestmark = pytest.mark.anyio
@@ -30,9 +30,10 @@ def working_crib(done: list[str], **options: Any) -> Crib:
     crib = Crib(**{"middleware": [losing]} | options)
 
     @crib.add
-    def many(count: int) -> list[int]:
+    def many(count: int, call: Context) -> list[int]:
         """Give many values."""
         done.append("many")
+        call.progress(1, 2)
         return [0] * count
 
     @crib.add

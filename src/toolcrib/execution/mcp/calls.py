@@ -29,7 +29,7 @@ from toolcrib.errors import (
 )
 from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import call_failure, is_closed, was_answered
-from toolcrib.execution.mcp.relays import LOG_LEVELS, TASKS, RelayedCall
+from toolcrib.execution.mcp.relays import CLIENT, LOG_LEVELS, TASKS, RelayedCall
 from toolcrib.execution.mcp.results import TASK, describe_failure, result_size, result_value, task_ttl_ms
 from toolcrib.execution.mcp.tool_watcher import own_name
 from toolcrib.execution.mcp.upstream import Upstream
@@ -220,22 +220,22 @@ async def dispatch(upstream: Upstream, call: Call) -> Raw:
 async def _dispatched(upstream: Upstream, call: Call) -> Raw:
     tool, lost = call.tool, False
     while True:
-        connection = await _connected(upstream, call)
+        used, connection = await _connected(upstream, call)
         try:
-            return await _within_limit(upstream, connection, call, tool)
+            return await _within_limit(used, connection, call, tool)
         except MCPError as error:
             if error.code == HEADER_MISMATCH and tool is call.tool:
                 tool = await _relisted(upstream, tool)
             elif connection.is_forgotten(error) and not lost:
-                lost = upstream.discarded(connection, error)
+                lost = used.discarded(connection, error)
             else:
-                failure = await _failure(upstream, connection, call, error)
+                failure = await _failure(used, connection, call, error)
                 raise failure from failure.__cause__ or error
 
 
-async def _connected(upstream: Upstream, call: Call) -> Connection:
+async def _connected(upstream: Upstream, call: Call) -> tuple[Upstream, Connection]:
     try:
-        return await upstream.connected(call.deadline)
+        return await upstream.connect_for(CLIENT.get(), call.deadline)
     except ServerUnavailableError as error:
         if upstream.cancels:
             reason = upstream.closed or ""

@@ -58,6 +58,11 @@ class ChangeListener:
         self._opened = anyio.Event()
 
     @property
+    def watched(self) -> dict[str, int]:
+        """The resources that are watched, and by how many."""
+        return self._watched
+
+    @property
     def busy(self) -> bool:
         """Return whether somebody watches a resource."""
         return bool(self._watched)
@@ -109,9 +114,28 @@ class ChangeListener:
         if self._connection.modern:
             self._stirred.set()
             return
-        self._connection.subscribed.discard(uri)
+        await self._unsubscribe(self._connection, uri)
+
+    async def synchronize(self, uri: str) -> None:
+        """Subscribe a connection of the handshake era to a resource, or end that, as `watched` now says.
+
+        For the listener of a second connection, which shares `watched` with that of the first.
+        """
+        connection = self._connection
+        if connection is None or (uri in self._watched) == (uri in connection.subscribed):
+            return
+        if uri not in self._watched:
+            await self._unsubscribe(connection, uri)
+            return
         try:
-            await self._connection.request("resources/unsubscribe", {"uri": uri})
+            await self._subscribe(connection, uri)
+        except RequestRefusedError as error:
+            _log.debug("server %r reports a resource over one connection only: %s", self._server, error)
+
+    async def _unsubscribe(self, connection: Connection, uri: str) -> None:
+        connection.subscribed.discard(uri)
+        try:
+            await connection.request("resources/unsubscribe", {"uri": uri})
         except MCPError as error:
             _log.debug("server %r does not end a subscription: %s", self._server, error)
 

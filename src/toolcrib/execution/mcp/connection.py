@@ -204,10 +204,11 @@ async def open_link(
     transport: str,
     probe: bool,
     patience: float,
+    handshake_only: bool = False,
 ) -> AsyncIterator[Connection]:
     """Enter the transport and greet the server; leaving closes both.
 
-    `probe` and `patience` are those of `agree`.
+    `probe`, `patience` and `handshake_only` are those of `agree`.
 
     Raises:
         Exception: what the transport raised, and what `agree` does.
@@ -228,7 +229,7 @@ async def open_link(
         )
         async with session:
             try:
-                await agree(session, probe=probe, patience=patience)
+                await agree(session, probe=probe, patience=patience, handshake_only=handshake_only)
             except MCPError as error:
                 if error.code == CONNECTION_CLOSED and dispatcher.fault is not None:
                     raise dispatcher.fault from error
@@ -267,7 +268,9 @@ def _logging(listeners: ConnectionListeners) -> LoggingFnT:
     return log
 
 
-async def agree(session: ClientSession, *, probe: bool, patience: float) -> None:
+async def agree(
+    session: ClientSession, *, probe: bool, patience: float, handshake_only: bool = False
+) -> None:
     """Agree on a revision of the protocol, the stateless one if the server knows it.
 
     Servers of the stateless era are asked what they are with `server/discover`. Those of the handshake
@@ -275,8 +278,9 @@ async def agree(session: ClientSession, *, probe: bool, patience: float) -> None
     at once, some stay silent, for which there is a limit, and some hang up, which the caller has to
     notice.
 
-    With `probe` off the handshake comes first, as for a server that is known to want it. `patience` is how
-    many seconds a server may leave the question unanswered before it is taken not to understand it.
+    With `probe` off the handshake comes first, as for a server that is known to want it; with
+    `handshake_only`, a server that refuses it is not asked for the stateless revision instead. `patience` is
+    how many seconds a server may leave the question unanswered before it is taken not to understand it.
 
     Raises:
         MCPError: the server refused, has no revision in common with us, or went away.
@@ -300,7 +304,7 @@ async def agree(session: ClientSession, *, probe: bool, patience: float) -> None
                 raise refused from error
             # A server that took the late question for the beginning of a stateless session says so here.
             version = _mutual(_supported(error))
-            if not again or version is None:
+            if not again or version is None or handshake_only:
                 raise
         else:
             return

@@ -310,20 +310,23 @@ class ServerContent:
 
 
 async def _answer(
-    upstream: "Upstream", method: str, params: dict[str, Any], subject: str, needs: str | None
+    server: "Upstream", method: str, params: dict[str, Any], subject: str, needs: str | None
 ) -> dict[str, Any]:
-    """Return what a server answers; once more where it no longer knows the session."""
+    """Return what a server answers; once more where it no longer knows the session.
+
+    Lists, which need a capability, are the same for all clients, and asked for over one connection.
+    """
     from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - needs the extra
     from mcp_types import METHOD_NOT_FOUND  # noqa: PLC0415 - the same
 
     from toolcrib.execution.mcp.calls import exchange  # noqa: PLC0415 - the same
     from toolcrib.execution.mcp.errors import needs_login  # noqa: PLC0415 - the same
-    from toolcrib.execution.mcp.relays import RelayedCall  # noqa: PLC0415 - the same
+    from toolcrib.execution.mcp.relays import CLIENT, RelayedCall  # noqa: PLC0415 - the same
 
-    limit = upstream.config.timeout or _TIMEOUT
+    limit = server.config.timeout or _TIMEOUT
     lost = False
     while True:
-        connection = await upstream.connected()
+        upstream, connection = await server.connect_for(CLIENT.get() if needs is None else None)
         if needs is not None and _lacks(connection, needs):
             return {}
         answered = False

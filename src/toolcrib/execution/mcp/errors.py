@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
 from toolcrib.errors import (
     BackendUnavailableError,
@@ -45,6 +45,7 @@ __all__ = [
     "reason_of_status",
     "reason_of_type",
     "refusal_facts",
+    "refuses_handshake",
     "transport_facts",
     "was_answered",
 ]
@@ -124,6 +125,13 @@ def hung_up(error: BaseException) -> bool:
     return any(
         isinstance(each, MCPError) and each.code == CONNECTION_CLOSED for each in (error, error.__cause__)
     )
+
+
+def refuses_handshake(error: BaseException | None) -> bool:
+    """Return whether a start failed because the server does not know the handshake."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return isinstance(error, MCPError) and error.code in {METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION}
 
 
 def call_failure(error: MCPError, call: Call, backend: str) -> ToolError:

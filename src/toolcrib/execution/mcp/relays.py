@@ -160,6 +160,11 @@ class CallClient(Protocol):
         ...
 
     @property
+    def takes_server_requests(self) -> bool:
+        """Whether a server asks it by requests of its own: it is of the handshake era, and can be asked."""
+        ...
+
+    @property
     def takes_tasks(self) -> bool:
         """Whether its request may be answered with a task, or is about one."""
         ...
@@ -243,7 +248,7 @@ class RelayedCall:
         """Which messages the server is asked for; None: none."""
         if self.updates is None:
             return None
-        return (None if self.client is None else self.client.log_level) or _DEFAULT_LEVEL
+        return _DEFAULT_LEVEL if self.client is None else self.client.log_level
 
     @property
     def peer(self) -> object:

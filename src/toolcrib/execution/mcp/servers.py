@@ -274,14 +274,14 @@ class McpServers:
         upstream = await self.upstream_of(name, principal)
         self._persons.admit_watcher(upstream)
         with upstream.in_flight:
-            await upstream.changes.watch(await upstream.connected(), uri)
+            await upstream.watch(uri)
         pending = [uri]
 
         async def stop() -> None:
             while pending:  # the server may be another one by now, with the same resources watched
                 known = self._known_upstream(name, principal) or upstream
                 with anyio.move_on_after(_STOP_WATCHING, shield=True):
-                    await known.changes.unwatch(pending.pop())
+                    await known.unwatch(pending.pop())
 
         return stop
 

@@ -2,15 +2,24 @@
 
 The owner alone enters and leaves the transport, so that no cancellation of a caller can reach it. Callers
 send their requests through the connection from their own tasks, and wait for a start together.
+
+A server may speak both eras of the protocol. It is connected to in the stateless era, where it cannot send
+requests of its own. The requests of clients that can be asked only by such requests go over a second
+connection, in the handshake era. It is an `Upstream` that belongs to the first one: opened for the first of
+these requests, closed when idle, and stopped with the first one. Lists are read over the first connection
+alone, which is kept open for as long as the second is used.
 """
 
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context
 from functools import partial
 from math import inf
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.concurrency.in_flight import InFlight
@@ -18,8 +27,15 @@ from toolcrib.errors import LoginRequiredError, ServerUnavailableError
 from toolcrib.execution.mcp.change_listener import ChangeListener
 from toolcrib.execution.mcp.config import OnContent, OnInput, ServerConfig
 from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
-from toolcrib.execution.mcp.errors import hung_up, is_exhausted, is_unreachable, needs_login, reason_of
-from toolcrib.execution.mcp.relays import RelayedCall, RunningCalls
+from toolcrib.execution.mcp.errors import (
+    hung_up,
+    is_exhausted,
+    is_unreachable,
+    needs_login,
+    reason_of,
+    refuses_handshake,
+)
+from toolcrib.execution.mcp.relays import CallClient, RelayedCall, RunningCalls
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
@@ -33,8 +49,11 @@ _STOP_GRACE = 5.0
 """Seconds that a connection has to close by itself before it is broken off."""
 _SILENCE = 3.0
 """Seconds after which a server on a pipe that does not answer a question is taken not to understand it."""
+_FIRST_RETRY, _LONGEST_RETRY = 10.0, 600.0
+"""Seconds until a second connection that could not be opened is tried again: doubled from the first value."""
 _HANDSHAKE_WORDS = ("initializ", "handshake")
 """What a server says that hung up because it was not greeted as it expected."""
+_log = logging.getLogger(__name__)
 
 
 class Upstream:
@@ -52,8 +71,10 @@ class Upstream:
         on_content: OnContent | None = None,
         watched: dict[str, int] | None = None,
         person: Person | None = None,
+        first: "Upstream | None" = None,
     ) -> None:
-        self.name, self._person = name, person
+        """Make an upstream that connects when wanted; with `first`, the second connection of that one."""
+        self.name, self._person, self._first = name, person, first
         self.config = config
         self.watcher = watcher
         self.on_input = on_input
@@ -80,11 +101,17 @@ class Upstream:
         self._dropped = DroppedMessages(name)
         self._link: Connection | None = None
         self._start: Start | None = None
-        self._handshake = False
+        self._handshake = first is not None
+        self._second: Upstream | None = None
+        self._refused_on: Connection | None = None
+        """The connection of a server that has refused the handshake since that was opened."""
+        self._tasks: TaskGroup | None = None
         self._stirred = anyio.Event()
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
-        self._used = self._needed = 0.0
+        self.last_used = 0.0
+        """When a call last ended, or a connection was made, by the clock of the event loop."""
+        self._needed = 0.0
 
     async def connected(self, deadline: float = inf) -> Connection:
         """Return the live connection, after starting the server if need be.
@@ -114,12 +141,83 @@ class Upstream:
             raise ServerUnavailableError(self.name, reason, self.stderr_tail())
         return connection
 
+    async def connect_for(
+        self, client: CallClient | None, deadline: float = inf
+    ) -> "tuple[Upstream, Connection]":
+        """Return the connection that a client's request goes over, and the upstream that has it.
+
+        It is the second one where the server may have to ask the client by requests of its own. A server that
+        cannot be connected to in that way gets the request over the first, and cannot ask.
+
+        Raises:
+            ServerUnavailableError: as `connected` has it.
+        """
+        connection = await self.connected(deadline)
+        if client is None or not client.takes_server_requests or not connection.modern:
+            return self, connection
+        if self._refused_on is connection:
+            return self, connection
+        if self._second is None:
+            self._second = self._make_second()
+        try:
+            return self._second, await self._second.connected(deadline)
+        except ServerUnavailableError as error:
+            if self.closed is not None or self._second.is_starting:  # the caller has no time to wait for it
+                raise
+            if refuses_handshake(error.__cause__):
+                self._refused_on = connection
+            return self, connection
+
+    def _make_second(self) -> "Upstream":
+        """Return the upstream of the second connection, and run it."""
+        # A server on a pipe is then two processes, and what changes in one of them the other may not know.
+        watched = self.changes.watched if self.config.transport == "stdio" else None
+        second = Upstream(
+            self.name,
+            self.config,
+            environ=self._environ,
+            watcher=ToolListWatcher(self.name, None),
+            breaker=Breaker(threshold=1, base=_FIRST_RETRY, cap=_LONGEST_RETRY),
+            on_input=self.on_input,
+            watched=watched,
+            person=self._person,
+            first=self,
+        )
+        assert self._tasks is not None  # noqa: S101 - there is a connection, so `run` runs
+        # In a context of its own: the first caller's context, such as a span, is not the server's.
+        Context().run(self._tasks.start_soon, second.run)
+        return second
+
+    @property
+    def is_starting(self) -> bool:
+        """Return whether a start is under way."""
+        return self._start is not None
+
+    async def watch(self, uri: str) -> None:
+        """Have the server report the changes of a resource, over all its connections.
+
+        Raises:
+            RequestRefusedError: it does not, or too many resources are watched.
+            ServerUnavailableError: it cannot be started.
+        """
+        await self.changes.watch(await self.connected(), uri)
+        if self._second is not None:
+            await self._second.changes.synchronize(uri)
+
+    async def unwatch(self, uri: str) -> None:
+        """Undo one `watch`."""
+        await self.changes.unwatch(uri)
+        if self._second is not None:
+            await self._second.changes.synchronize(uri)
+
     def adjust(self, config: ServerConfig) -> None:
         """Take up settings that need no other connection: how long, and how many at once."""
         if config.max_concurrency != self.config.max_concurrency:  # those under way leave the slots they took
             self.slots = anyio.Semaphore(config.max_concurrency, fast_acquire=True)
         self.config = config
         self._stirred.set()
+        if self._second is not None:
+            self._second.adjust(config)
 
     def _give_up(self, start: Start) -> None:
         """Note that a start is late, though it may take long until what was begun before has ended."""
@@ -146,7 +244,7 @@ class Upstream:
         while self._link is not connection:  # it is over already, and so is whoever would do the listing
             connection = await self.connected()
         catalogue = await self.watcher.fresh()
-        self._used = anyio.current_time()
+        self.last_used = anyio.current_time()
         return catalogue
 
     def discarded(self, connection: Connection, error: MCPError) -> bool:
@@ -180,7 +278,7 @@ class Upstream:
     def finished(self, running: RelayedCall, connection: Connection, *, answered: bool) -> None:
         """Note that a call has ended, and whether the server answered it."""
         self.running.finish(running, answered=answered or connection.gone)
-        self._used = anyio.current_time()
+        self.last_used = anyio.current_time()
         if answered and not connection.useful:
             connection.useful = True
             self._health.served()
@@ -214,7 +312,7 @@ class Upstream:
             last_error=self._health.last_error,
             needs_login=self.needs_login or None,
             stderr=self._stderr.text(),
-            in_flight=len(self.running),
+            in_flight=len(self.running) + (0 if self._second is None else len(self._second.running)),
             starts=self._health.starts,
             next_try_in=pause or None,
         )
@@ -222,13 +320,14 @@ class Upstream:
     async def run(self) -> None:
         """Own the connection until stopped; this never raises, whatever the server does."""
         try:
-            with self._scope:
-                while self.closed is None:
-                    self._stirred = anyio.Event()
-                    if self._start is None:
-                        await self._stirred.wait()
-                    else:
-                        await self._live()
+            async with anyio.create_task_group() as self._tasks:
+                with self._scope:
+                    while self.closed is None:
+                        self._stirred = anyio.Event()
+                        if self._start is None:
+                            await self._stirred.wait()
+                        else:
+                            await self._live()
         finally:
             if self.closed is None:  # whoever entered us was cancelled
                 self.closed, self.cancels = "toolcrib is closing", True
@@ -245,6 +344,12 @@ class Upstream:
         """
         if self.closed is None:
             self.closed, self.cancels = reason, cancels
+        async with anyio.create_task_group() as stopping:
+            if self._second is not None:
+                stopping.start_soon(partial(self._second.stop, reason, cancels=cancels))
+            await self._stop()
+
+    async def _stop(self) -> None:
         self._stirred.set()
         if self._health.state in {"starting", "failed"}:  # it may be late, and tried still
             self._scope.cancel()
@@ -271,6 +376,14 @@ class Upstream:
                 self.name, reason, self.stderr_tail()
             )
             unavailable.__cause__ = failure
+            if self._first is not None and not refuses_handshake(failure):
+                lost = "requests of its own do not reach clients"
+                _log.warning(
+                    "server %r cannot be connected to in the handshake era, so %s: %s",
+                    self.name,
+                    lost,
+                    reason,
+                )
             self._fail_start(unavailable)
 
     def _wants_handshake(self, failure: Exception | None) -> bool:
@@ -295,7 +408,8 @@ class Upstream:
             except Exception as error:  # noqa: BLE001 - whatever a transport raises is the failure of this server
                 failure = error
         if scope.cancelled_caught and connection is None and self.config.transport == "stdio":
-            self._handshake = probe  # what it was asked may have stopped it: the next start asks otherwise
+            # What it was asked may have stopped it: the next start asks otherwise.
+            self._handshake = probe or self._first is not None
         return connection, failure
 
     def _linked(self, config: ServerConfig, *, probe: bool) -> AbstractAsyncContextManager[Connection]:
@@ -307,10 +421,11 @@ class Upstream:
             environ=self._environ,
             person=self._person,
         )
+        heard = self._first or self  # whose tools and content these are
         listeners = ConnectionListeners(
             lost=lambda: self._stirred.set(),  # noqa: PLW0108 - it is another by then
-            tools_changed=self.watcher.changed,
-            content_changed=self.changes.changed,
+            tools_changed=heard.watcher.changed,
+            content_changed=heard.changes.changed,
             logged=self._hear,
             elicited=self.running.complete,
             dropped=self._dropped,
@@ -318,7 +433,14 @@ class Upstream:
         )
         # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
         patience = min(_SILENCE, config.start_timeout / 3) if config.transport == "stdio" else inf
-        return open_link(streams, listeners, transport=config.transport, probe=probe, patience=patience)
+        return open_link(
+            streams,
+            listeners,
+            transport=config.transport,
+            probe=probe,
+            patience=patience,
+            handshake_only=self._first is not None,
+        )
 
     async def _serve(self, connection: Connection) -> None:
         """Let callers use a connection until it is over."""
@@ -329,7 +451,7 @@ class Upstream:
         self.capabilities = {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
         self.instructions = connection.session.instructions or ""
         self._health.last_error = None
-        self._used = anyio.current_time()
+        self.last_used = anyio.current_time()
         start, self._start = self._start, None
         if start is not None:
             start.succeed(connection)
@@ -355,12 +477,15 @@ class Upstream:
 
     def _idle_left(self) -> float:
         """Return the seconds until the server has been idle for too long."""
-        limit = self.config.idle_timeout
+        limit, second = self.config.idle_timeout, self._second
         if limit is None:
             return inf
-        if self.running or self.watcher.busy or self.changes.busy:
+        if self.running or self.watcher.busy or (self.changes.busy and self._first is None):
             return limit
-        return max(self._used + limit, self._needed) - anyio.current_time()
+        if second is not None and second.running:
+            return limit
+        last_used = self.last_used if second is None else max(self.last_used, second.last_used)
+        return max(last_used + limit, self._needed) - anyio.current_time()
 
     def keep_for(self, seconds: float) -> None:
         """Keep the server for some time, whether it is called or not: a task of it may be asked about."""

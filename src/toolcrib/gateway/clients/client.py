@@ -157,6 +157,14 @@ class RequestClient:
         }
 
     @property
+    def takes_server_requests(self) -> bool:
+        """Whether a server asks it by requests of its own: it is of the handshake era, and can be asked."""
+        if self.is_stateless:
+            return False
+        declared = self._session.client_capabilities
+        return any(getattr(declared, name, None) is not None for name in _RELAYED)
+
+    @property
     def log_level(self) -> str | None:
         """The least severe log messages that it wants: of this request, or as it has set for all."""
         if not self.is_stateless:

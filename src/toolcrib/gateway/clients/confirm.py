@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -22,12 +23,13 @@ from toolcrib.errors import (
 from toolcrib.execution import Request
 from toolcrib.execution.pipeline import declined
 from toolcrib.execution.policy import approving
+from toolcrib.execution.progress import Progress, notify
 from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model import RunResult, Tool
 from toolcrib.model.tool import ToolAnnotations
 from toolcrib.redaction import HIDDEN, hide_secrets
 
-__all__ = ["RULED", "ConfirmedCalls", "agreed", "ask", "is_destructive", "policy"]
+__all__ = ["RULED", "ConfirmedCalls", "agreed", "ask", "is_destructive", "policy", "progress_sender"]
 
 _MAX_SHOWN = 400
 """How many characters of what somebody else wrote a person has to read."""
@@ -92,7 +94,8 @@ class ConfirmedCalls:
                 reference,
                 args,
                 timeout=timeout,
-                progress=client.progress if client.wants_progress else None,
+                progress=progress_sender(client),
+                frame_progress=False,
                 principal=client.principal,
             )
 
@@ -178,6 +181,14 @@ def policy(request: Request) -> str | None:
         "it may destroy something, and the user has to agree before the code begins; "
         f"write its id {request.tool_id!r} in the code, or run it with run_tool"
     )
+
+
+def progress_sender(client: CallingClient) -> Progress | None:
+    """Return a callback that sends a client progress; None where it did not ask for any.
+
+    Where it cannot be sent, that is logged, and the call goes on.
+    """
+    return partial(notify, client.progress, work_done=True) if client.wants_progress else None
 
 
 @contextmanager

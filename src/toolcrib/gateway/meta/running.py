@@ -11,11 +11,11 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 from toolcrib.crib import View
 from toolcrib.crib.config.gateway import GatewaySettings
 from toolcrib.errors import ChainError, InvalidChainError, PolicyDeniedError
-from toolcrib.execution.chain import Plan
+from toolcrib.execution.chain import ChainProgress, Plan
 from toolcrib.execution.chain.plan import PlannedStep
 from toolcrib.execution.chain.results import StepResult
 from toolcrib.execution.mcp.results import read_text
-from toolcrib.gateway.clients.confirm import RULED, ConfirmedCalls, agreed, ask
+from toolcrib.gateway.clients.confirm import RULED, ConfirmedCalls, agreed, ask, progress_sender
 from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.failures import failure
@@ -75,7 +75,7 @@ class RunHandlers:
                 result = await self._view.run_chain(
                     args["steps"],
                     timeout=_seconds(args),
-                    progress=client.progress if client.wants_progress else None,
+                    progress=_step_progress(client),
                     principal=client.principal,
                 )
             except InvalidChainError:
@@ -175,6 +175,23 @@ def _mentions(code: str, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
     """Return which tools code names, and where."""
     found = mentioned_in(code, tools)
     return found, places_of(code, found) if found else []
+
+
+def _step_progress(client: CallingClient) -> ChainProgress | None:
+    """Return a callback that sends a client how many steps are done; None where it did not ask for that.
+
+    The beginning is no progress, and the end is the answer: a notification just before that may reach a
+    client which no longer waits for any. So neither the last step nor one that failed is reported.
+    """
+    send = progress_sender(client)
+    if send is None:
+        return None
+
+    async def report(done: int, total: int, event: str) -> None:
+        if 0 < done < total and event != "step_error":
+            await send(done, total, event)
+
+    return report
 
 
 def _seconds(args: Mapping[str, Any]) -> float | None:
