@@ -139,7 +139,8 @@ class GatewaySettings(Section):
     allowed_origins: tuple[Text, ...] = ()
     """Web pages that may call it, such as `https://app.example.com`, beside those of this machine."""
     confirm: bool = True
-    """Whether a destructive tool runs only when the user has agreed, where the client can ask."""
+    """Whether a destructive tool runs only when the user has agreed, where the client can ask; `allow` rules
+    that name the tool or `destructiveHint = true` count as consent."""
     code: bool = True
     """Whether `execute_code` is offered."""
     watch: bool = True

@@ -335,7 +335,8 @@ async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
             raise passed_error(cause) from error
         raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(str(error))) from error
     except LoginRequiredError as error:
-        shown = LoginRequiredError(error.server, hide_secrets(error.reason), url=error.url)
+        reason = hide_secrets(error.reason)
+        shown = LoginRequiredError(error.server, reason, url=error.url, answer=error.answer)
         raise MCPError(mcp_types.INTERNAL_ERROR, str(shown), explain(shown)) from error
     except PromptNotFoundError as error:
         raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error
