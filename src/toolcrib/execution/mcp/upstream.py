@@ -318,7 +318,14 @@ class Upstream:
         )
         # Over HTTP every request is answered, if only with a status; over a pipe silence is possible.
         patience = min(_SILENCE, config.start_timeout / 3) if config.transport == "stdio" else inf
-        return open_link(streams, listeners, transport=config.transport, probe=probe, patience=patience)
+        return open_link(
+            streams,
+            listeners,
+            transport=config.transport,
+            probe=probe,
+            patience=patience,
+            gateway=self.watcher.gateway,
+        )
 
     async def _serve(self, connection: Connection) -> None:
         """Let callers use a connection until it is over."""
