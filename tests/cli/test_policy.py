@@ -113,6 +113,36 @@ def test_a_decision_is_explained_rule_by_rule(toolcrib: Any, ruled: Any) -> None
     assert made["reason"] is None
 
 
+@pytest.mark.parametrize(
+    ("rule", "confirm", "said"),
+    [
+        ('tools = ["notes:delete_all"]', "true", "the rule 'x' has its id, which counts as consent"),
+        (
+            "annotations = { destructiveHint = true }",
+            "true",
+            "the rule 'x' has destructiveHint = true, which",
+        ),
+        (
+            'tools = ["notes:*"]',
+            "true",
+            "a client of the gateway asks its user first (gateway.confirm = true)",
+        ),
+        ('tools = ["notes:*"]', "false", "gateway.confirm = false: nobody is asked"),
+    ],
+    ids=["its id", "the hint", "a pattern", "switched off"],
+)
+def test_an_explanation_says_whether_a_rule_counts_as_consent_to_a_destructive_tool(
+    toolcrib: Any, tmp_path: Path, rule: str, confirm: str, said: str
+) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text(f'[[policy]]\nname = "x"\neffect = "allow"\n{rule}\n[gateway]\nconfirm = {confirm}\n')
+    call = ("policy", "explain", "notes:delete_all", "--demo", "--config", str(path))
+    assert said in toolcrib(*call).stdout
+    assert said in json.loads(toolcrib(*call, "--json").stdout)["confirmation"]
+    harmless = toolcrib("policy", "explain", "notes:add", *call[3:], "--json")
+    assert json.loads(harmless.stdout)["confirmation"] is None
+
+
 def test_a_rule_about_other_arguments_is_told_from_a_later_one(toolcrib: Any, tmp_path: Path) -> None:
     path = tmp_path / "toolcrib.toml"
     first = 'name = "sums"\nargs = { properties = { expression = { const = "1+1" } } }\neffect = "allow"'

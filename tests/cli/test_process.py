@@ -261,6 +261,7 @@ def test_serving_over_http_says_where_and_what_to_try() -> None:
     assert told[0].startswith("toolcrib serves 12 tools at http://127.0.0.1:")
     url = told[0].split()[-1]
     said = "".join(told)
+    assert f"  the tools themselves at {url}/all, those that find and run them at {url}/meta\n" in said
     assert f"  and its toolset sums at {url}/sums\n" in said
     assert (
         f'claude mcp add --transport http toolcrib {url} --header "Authorization: Bearer $MY_TOKEN"\n' in said
@@ -331,7 +332,17 @@ def test_serving_with_json_says_the_addresses_in_one_line() -> None:
     assert told["tools"] > 0
     assert told["url"] == told["health"].replace("/health", "/mcp")
     assert told["pending"] == []
-    assert sorted(told) == ["health", "metrics", "pending", "ready", "tools", "toolsets", "transport", "url"]
+    assert sorted(told) == [
+        "health",
+        "metrics",
+        "pending",
+        "ready",
+        "surfaces",
+        "tools",
+        "toolsets",
+        "transport",
+        "url",
+    ]
 
 
 @pytest.mark.proof

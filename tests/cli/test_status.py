@@ -50,10 +50,11 @@ def test_tools_of_a_server_that_does_not_answer_in_time_are_kept(
 
 def test_the_status_as_json(toolcrib: Any, tmp_path: Any) -> None:
     path = tmp_path / "toolcrib.toml"
-    path.write_text('store = "memory"\n[toolsets.sums]\nnamespaces = ["math"]\n')
+    path.write_text('store = "memory"\n[toolsets.sums]\nnamespaces = ["math"]\nexpose = "all"\n')
     told = json.loads(toolcrib("status", "--demo", "--json", "--config", str(path)).stdout)
     assert told["catalogue"] == {"tools": 12, "namespaces": ["math", "notes", "text", "time"], "keptIn": None}
     assert told["toolsets"] == ["sums"]
+    assert told["expose"] == {"gateway": "meta", "toolsets": {"sums": "all"}}
     assert told["servers"] == []
     tokens = told["tokens"]
     assert tokens["complete"] is True
@@ -76,9 +77,9 @@ def test_the_status_of_nothing(toolcrib: Any) -> None:
 
 def test_the_status_names_toolsets_and_what_is_saved(toolcrib: Any, tmp_path: Any) -> None:
     path = tmp_path / "toolcrib.toml"
-    path.write_text("[toolsets.sums]\n[toolsets.all]\n")
+    path.write_text("[toolsets.sums]\nexpose = 'all'\n[toolsets.every]\n")
     told = toolcrib("status", "--demo", "--config", str(path)).stdout
-    assert "toolsets       all, sums" in told
+    assert "toolsets       every (meta), sums (all)" in told
     assert "so few tools are cheaper listed directly" in told
 
 

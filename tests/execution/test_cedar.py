@@ -121,6 +121,24 @@ def test_policies_say_whether_a_server_of_unknown_tools_may_have_some_to_find(te
     assert grants.may_have_content("hr"), "a policy may be about one address"
 
 
+@pytest.mark.parametrize(
+    ("text", "consents", "always"),
+    [
+        ('permit(principal, action, resource == Tool::"git:push");', True, True),
+        ('permit(principal, action, resource);\npermit(principal, action, resource == Tool::"git:push");', True, True),
+        ('permit(principal, action, resource == Tool::"git:push") when { context.args has x };', True, False),
+        ('permit(principal, action, resource in Namespace::"git");', False, False),
+        ("permit(principal, action, resource);", False, False),
+        ('@effect("ask") permit(principal, action, resource == Tool::"git:push");', False, False),
+        ("forbid(principal, action, resource);", False, True),
+    ],
+)  # fmt: skip
+def test_a_permit_whose_head_names_a_tool_consents_to_it(text: str, consents: bool, always: bool) -> None:
+    policy, request = CedarPolicy(text), request_of("git:push", {"x": 1})
+    assert policy.consents(request) is consents
+    assert policy.grants(ANN).always_consents(request.tool) is always
+
+
 def test_both_let_the_same_content_be_read(policy: Rules) -> None:
     grants = policy.grants(ANN)
     grants.admit("notes:file:///manuals/a")

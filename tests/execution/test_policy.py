@@ -27,6 +27,53 @@ def decided(rule: dict[str, Any], request: Request) -> bool:
 
 
 @pytest.mark.parametrize(
+    ("rule", "tool", "is_consent"),
+    [
+        ({"tools": ["git:push"]}, "git:push", True),
+        ({"tools": ["git:push:1.0.0"]}, "git:push", True),
+        ({"tools": ["mail:*", "git:push"]}, "git:push", True),
+        ({"tools": ["push"]}, "push", True),
+        ({"annotations": {"destructiveHint": True}}, "git:push", True),
+        ({"annotations": {"destructiveHint": True}, "tools": ["git:*"]}, "git:push", True),
+        ({}, "git:push", False),
+        ({"tools": ["git"]}, "git:push", False),
+        ({"tools": ["git:*"]}, "git:push", False),
+        ({"tools": ["git:pus?"]}, "git:push", False),
+        ({"tools": ["git:[p]ush"]}, "git:push", False),
+        ({"tools": ["tag:push"]}, "tag:push", False),
+        ({"annotations": {"destructiveHint": False}}, "git:push", False),
+        ({"annotations": {"readOnlyHint": False}}, "git:push", False),
+        ({"tools": ["git:push"], "effect": "ask"}, "git:push", False),
+    ],
+)
+def test_a_rule_consents_to_a_tool_that_it_allows_by_its_id_or_as_destructive(
+    rule: dict[str, Any], tool: str, is_consent: bool
+) -> None:
+    assert Rule(**{"name": "it", "effect": "allow"} | rule).consents_to(tool) is is_consent
+
+
+@pytest.mark.parametrize(
+    ("rules", "always"),
+    [
+        ([{"tools": ["git:push"]}], True),
+        ([{"tools": ["git:push"], "args": {"minProperties": 1}}, {}], False),
+        ([{"tools": ["git:push"], "args": {"minProperties": 1}}], True),
+        ([{"args": {"minProperties": 1}}, {"tools": ["git:push"]}], False),
+        ([{"effect": "deny", "args": {"minProperties": 1}}, {"tools": ["git:push"]}], True),
+        ([{"effect": "deny"}, {}], True),
+        ([{"effect": "ask", "args": {"minProperties": 1}}, {"tools": ["git:push"]}], False),
+        ([{"who": ["bob"]}, {"tools": ["git:push"]}], True),
+        ([{}, {"tools": ["git:push"]}], False),
+    ],
+)
+def test_grants_always_consent_where_no_arguments_let_a_tool_run_otherwise(
+    rules: list[dict[str, Any]], always: bool
+) -> None:
+    made = Rules([Rule(**{"name": "it", "effect": "allow"} | rule) for rule in rules])
+    assert made.grants(ANN).always_consents(request_of("git:push").tool) is always
+
+
+@pytest.mark.parametrize(
     ("who", "is_meant"),
     [
         ("*", True),

@@ -236,6 +236,30 @@ async def test_operator_is_sent_to_the_command(authority: Accounts) -> None:
             await gateway.crib.run("notes:whoami", {}, principal=local_user("cli"))
 
 
+@in_both_eras
+@pytest.mark.parametrize(
+    ("action", "answer", "said"),
+    [
+        ("decline", "declined", "declined to log in"),
+        ("cancel", "dismissed", "dismissed the question without an answer"),
+    ],
+)
+async def test_a_question_to_log_in_that_is_dismissed_is_told_from_a_no(
+    authority: Accounts, era: str, action: Any, answer: str, said: str
+) -> None:
+    async def respond(_: Any, __: Any) -> mcp_types.ElicitResult:
+        return mcp_types.ElicitResult(action=action)
+
+    async with (
+        gateway_of(authority) as (_, url),
+        client_of(url, era, "ann", elicitation_callback=respond) as client,
+    ):
+        error = ((await client.call_tool("run_tool", RUN)).structured_content or {})["error"]
+    assert error["details"]["answer"] == answer
+    assert said in error["message"]
+    assert f"log in at {error['details']['url']}" in error["message"]
+
+
 async def test_a_link_is_good_for_one_login(authority: Accounts) -> None:
     async with gateway_of(authority) as (gateway, _):
         link, browser = link_to(gateway), Browser("account of ann")

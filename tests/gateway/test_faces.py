@@ -73,6 +73,52 @@ async def test_a_destructive_tool_runs_only_when_the_user_agrees(era: str, expos
     assert "whole:erase" in questions[0]
 
 
+async def test_a_question_that_a_client_dismisses_is_told_from_a_no(
+    era: str, expose: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    async def dismiss(*_: Any) -> mcp_types.ElicitResult:
+        return mcp_types.ElicitResult(action="cancel")
+
+    config = {"audit": {"path": str(path)}}
+    async with shown(era, expose, config=config, elicitation_callback=dismiss) as face:
+        refused = await face.run("erase")
+        await until(lambda: path.exists() and path.read_text().count("\n") >= 1, "the refusal is written")
+    assert refused.is_error
+    text = str(refused)
+    assert "declined" not in text
+    assert "dismissed without an answer" in text
+    assert "gateway.confirm = false" in text
+    line = json.loads(path.read_text().splitlines()[0])
+    assert (line["toolcrib.policy.effect"], line["toolcrib.policy.answer"]) == ("deny", "dismissed")
+
+
+@pytest.mark.parametrize(
+    ("rule", "asks"),
+    [
+        ({"tools": ["whole:erase"]}, 0),
+        ({"annotations": {"destructiveHint": True}}, 0),
+        ({"tools": ["whole:*"]}, 1),
+        ({}, 1),
+    ],
+    ids=["its id", "the hint", "a pattern", "everything"],
+)
+async def test_a_rule_that_allows_a_destructive_tool_explicitly_is_consent(
+    era: str, expose: str, rule: dict[str, Any], asks: int
+) -> None:
+    questions: list[str] = []
+
+    async def agree(_: Any, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+        questions.append(params.message)
+        return mcp_types.ElicitResult(action="accept", content={"confirm": True})
+
+    config = {"policy": [{"name": "allowed", "effect": "allow", **rule}]}
+    async with shown(era, expose, config=config, elicitation_callback=agree) as face:
+        assert not (await face.run("erase")).is_error
+    assert len(questions) == asks
+
+
 async def test_a_policy_refuses_calls(era: str, expose: str) -> None:
     def policy(request: Request) -> str | None:
         return "not on Sundays" if request.tool.name == "repeat" else None

@@ -19,6 +19,7 @@ from waiting import PATIENCE, until
 import toolcrib
 from toolcrib.errors import ConfigError, CribStateError
 from toolcrib.gateway import Gateway
+from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.watch import mark_of, watch
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +72,7 @@ async def test_toolsets_have_endpoints_that_follow_the_file(tmp_path: Path) -> N
         assert gateway.toolsets == ("a", "b", "c")
         assert await names(gateway, None) == ["math:add", "text:shout"]
         assert await names(gateway, "a") == ["math:add"]
-        same, changed, gone = gateway.endpoint("a"), gateway.endpoint("b"), gateway.find("c")
+        same, changed, gone = gateway.endpoint("a"), gateway.endpoint("b"), gateway.find(EndpointAddress("c"))
         write(config, toolsets(a=["math"], b=["text"], maths=["math", "text"]))
         await gateway.reload()
         assert gateway.toolsets == ("a", "b", "maths")

@@ -130,7 +130,8 @@ async def piped(
     ended = anyio.Event()
 
     async def serve() -> None:
-        await serve_streams(McpEndpoint(face or LittleFace()).server, stdin, stdout, **options)
+        server = McpEndpoint(face or LittleFace()).server
+        await serve_streams(lambda _: server, stdin, stdout, **options)
         ended.set()
 
     with anyio.fail_after(PATIENCE):
@@ -253,7 +254,8 @@ async def test_messages_come_from_a_file_and_go_to_a_file_as_well(tmp_path: Path
     asked, said = tmp_path / "asked", tmp_path / "said"
     asked.write_bytes(message("initialize", HELLO))
     with asked.open("rb") as stdin, said.open("wb") as stdout, anyio.fail_after(PATIENCE):
-        await serve_streams(McpEndpoint(LittleFace()).server, stdin.fileno(), stdout.fileno())
+        server = McpEndpoint(LittleFace()).server
+        await serve_streams(lambda _: server, stdin.fileno(), stdout.fileno())
     assert json.loads(said.read_text())["id"] == 1
 
 

@@ -59,7 +59,7 @@ async def offline(config: Any, **environ: str) -> Diagnosis:
 
 async def test_all_is_well_with_a_server_that_works(tmp_path: Path, little: Any, home: Path) -> None:
     told: list[str] = []
-    path = put(tmp_path / "mcp.json", {"little": little()}, toolsets={"all": {"namespaces": ["little"]}})
+    path = put(tmp_path / "mcp.json", {"little": little()}, toolsets={"every": {"namespaces": ["little"]}})
     found = await diagnose(path, environ={**HERE, "TOOLCRIB_HOME": str(home)}, on_server=told.append)
     assert (found.errors, found.warnings, found.healthy) == ((), (), True)
     assert said(found, "server 'little'")[0].startswith("5 tools in ")

@@ -238,4 +238,6 @@ def scope_of(toolset: str | ToolsetSettings | Scope, settings: Settings) -> Scop
 
 def _admitted(toolset: ToolsetSettings) -> Scope:
     annotations = {str(hint): value for hint, value in toolset.annotations.items()}
-    return Scope(**toolset.model_dump(exclude={"description", "annotations"}), annotations=annotations)
+    return Scope(
+        **toolset.model_dump(exclude={"description", "annotations", "expose"}), annotations=annotations
+    )

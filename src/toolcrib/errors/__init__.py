@@ -91,6 +91,7 @@ from toolcrib.errors.running import (
     ToolExecutionError,
     ToolLoginRequiredError,
     ToolTimeoutError,
+    Unconfirmed,
     UnsupportedPackageError,
     VaultError,
 )
@@ -145,6 +146,7 @@ __all__ = [
     "ToolNotFoundError",
     "ToolTimeoutError",
     "ToolcribError",
+    "Unconfirmed",
     "UnknownMetaSchemaError",
     "UnsupportedDialectError",
     "UnsupportedPackageError",

@@ -119,9 +119,11 @@ def _own_facts(error: ToolcribError) -> dict[str, Any]:
     """Return what errors of one kind know beside the others."""
     match error:
         case LoginRequiredError() | ToolLoginRequiredError():
-            return {"login": error.server} | ({"url": error.url} if error.url else {})
-        case PolicyDeniedError(rule=str(rule)):
-            return {"rule": rule}
+            facts = {"login": error.server, "url": error.url, "answer": error.answer}
+            return {name: value for name, value in facts.items() if value}
+        case PolicyDeniedError():
+            facts = {"rule": error.rule, "answer": error.answer}
+            return {name: value for name, value in facts.items() if value}
         case RuntimeUnavailableError(retry_after=float() | int() as seconds):
             return {"retry_after": seconds}
         case LimitExceededError():

@@ -8,6 +8,15 @@ from toolcrib.errors.definitions import ValidationError
 
 Op = Literal["resolve", "select_backend", "policy", "validate_input", "execute", "validate_output", "stream"]
 """What was being done to a tool when it failed."""
+Unconfirmed = Literal["declined", "dismissed", "unanswered"]
+"""How a question to a person ended, if not with a yes: they said no, the client closed the question without
+an answer, as one does that runs without a user, or no answer came in time."""
+_LOGIN_ANSWERS: dict[Unconfirmed | None, str] = {
+    None: "",
+    "declined": "; the user was asked, and declined to log in",
+    "dismissed": "; the user was to be asked, and the client dismissed the question without an answer",
+    "unanswered": "; the user was asked, and has not logged in",
+}
 
 
 @dataclass(eq=False, kw_only=True)
@@ -112,11 +121,13 @@ class ToolLoginRequiredError(BackendUnavailableError):
     """The name of the server in the configuration."""
     url: str | None = None
     """Where whoever calls can log in with a browser, where there is such a page; it is for them alone."""
+    answer: Unconfirmed | None = None
+    """How the question to log in ended; None where nobody was asked."""
     sent: bool = False
 
     def __str__(self) -> str:
         where = f"; log in at {self.url} and call again" if self.url else ""
-        return f"{BackendUnavailableError.__str__(self)}{where}"
+        return f"{BackendUnavailableError.__str__(self)}{_LOGIN_ANSWERS[self.answer]}{where}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -137,6 +148,8 @@ class PolicyDeniedError(ToolError, PermissionError):
     op: Op = "policy"
     rule: str | None = None
     """The name of the rule that refused it, where a rule did."""
+    answer: Unconfirmed | None = None
+    """How the question to a person ended; None where nobody was asked."""
 
     def __str__(self) -> str:
         message = "was not sent" if self.op == "execute" else "was refused by the policy"
@@ -199,10 +212,12 @@ class LoginRequiredError(ServerUnavailableError):
 
     url: str | None = None
     """Where whoever asks can log in with a browser, where there is such a page; it is for them alone."""
+    answer: Unconfirmed | None = None
+    """How the question to log in ended; None where nobody was asked."""
 
     def __str__(self) -> str:
         where = f"; log in at {self.url} and ask again" if self.url else ""
-        return f"{ServerUnavailableError.__str__(self)}{where}"
+        return f"{ServerUnavailableError.__str__(self)}{_LOGIN_ANSWERS[self.answer]}{where}"
 
 
 @dataclass(eq=False)

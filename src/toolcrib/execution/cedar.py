@@ -93,12 +93,31 @@ class CedarPolicy(Rules):
             rules = [*(rule for rule in fitting if rule.effect == "deny"), *refusing]
             return Decision("deny", rules[0] if rules else None)
         asking = next((rule for rule in fitting if rule.effect == "ask"), None)
-        return Decision("allow", fitting[0]) if asking is None else Decision("ask", asking)
+        if asking is not None:
+            return Decision("ask", asking)
+        explicit = (rule for rule in fitting if rule.consents_to(resource["id"]))
+        return Decision("allow", next(explicit, fitting[0]))
 
     def possible(
         self, who: Principal, resource: dict[str, str], entities: list[dict[str, Any]]
     ) -> set[Effect]:
         """Return the effects that a run of a tool can have with some arguments, beside a refusal."""
+        certain, others = self._permits(who, resource, entities)
+        return {rule.effect for rule in (*certain, *others)} - {"deny"}
+
+    def always_consents(
+        self, who: Principal, resource: dict[str, str], entities: list[dict[str, Any]]
+    ) -> bool:
+        """Return whether a run of a tool is refused or consented to, whatever the arguments."""
+        certain, others = self._permits(who, resource, entities)
+        if any(rule.consents_to(resource["id"]) for rule in certain):
+            return True
+        return all(rule.effect == "deny" for rule in (*certain, *others))
+
+    def _permits(
+        self, who: Principal, resource: dict[str, str], entities: list[dict[str, Any]]
+    ) -> tuple[list[Rule], list[Rule]]:
+        """Return the policies that fit a run of a tool with all arguments, and those that do with some."""
         request = {"principal": _literal("User", who.subject), "action": _literal("Action", "run")}
         answer = self._engine.is_authorized_partial(
             {**request, "resource": _literal(resource["type"], resource["id"])},
@@ -106,9 +125,9 @@ class CedarPolicy(Rules):
             [*_user(who), *entities],
         )
         if answer.decision is self._engine.Decision.Deny:
-            return set()
-        found = {*answer.diagnostics.reasons, *answer.diagnostics.may_be_determining}
-        return {self._rules[key].effect for key in found} - {"deny"}
+            return [], []
+        certain, others = answer.diagnostics.reasons, answer.diagnostics.may_be_determining
+        return [self._rules[key] for key in certain], [self._rules[key] for key in others]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +158,10 @@ class _CedarGrants(Grants):
         entity = _tool(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
         return "ask" in self.policy.possible(self.who, *entity)
 
+    def always_consents(self, tool: Tool) -> bool:
+        entity = _tool(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
+        return self.policy.always_consents(self.who, *entity)
+
     def admit(self, name: str) -> None:
         needed = dict.fromkeys((name, plain_address(name)))
         others = readings(name) if any(rule.effect == "deny" for rule in self.rules) else ()
@@ -155,7 +178,7 @@ class _CedarGrants(Grants):
 
 
 def _rule(key: str, policy: Mapping[str, Any], source: str) -> Rule:
-    """Return a policy as a rule: its name, its effect and its reason."""
+    """Return a policy as a rule: its name, its effect, its reason, and the tool that its head names."""
     notes = policy.get("annotations") or {}
     effect: Effect = "deny" if policy["effect"] == "forbid" else "allow"
     wanted = notes.get("effect", effect)
@@ -163,7 +186,10 @@ def _rule(key: str, policy: Mapping[str, Any], source: str) -> Rule:
         message = f"the policy {notes.get('id') or key!r} may have the effect 'ask', and only on a permit"
         raise ConfigError(source, (Problem("", "effect", message),))
     name = str(notes.get("id") or key)[:200]
-    return Rule(name=name, effect=wanted, reason=str(notes.get("reason") or ""))
+    head = policy["resource"]
+    named = head["entity"] if head["op"] == "==" else {}
+    tools = (named["id"],) if named.get("type") == "Tool" and named["id"] else ("*",)
+    return Rule(name=name, effect=wanted, reason=str(notes.get("reason") or ""), tools=tools)
 
 
 def _user(who: Principal) -> list[dict[str, Any]]:

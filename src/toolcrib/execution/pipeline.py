@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -58,7 +58,7 @@ __all__ = [
 
 _LOG = logging.getLogger("toolcrib")
 Finish = Callable[[Outcome], None]
-_DECLINED: ContextVar[str] = ContextVar("toolcrib_declined", default="")
+_DECLINED: ContextVar[PolicyDeniedError | None] = ContextVar("toolcrib_declined", default=None)
 READ_FROM_TEXT = "the arguments came as JSON text and were read"
 _MAX_DEPTH = 32
 _BUFFER = 16
@@ -139,9 +139,9 @@ def tell(
 
 
 @contextmanager
-def declined(reason: str) -> Iterator[None]:
+def declined(refusal: PolicyDeniedError | None) -> Iterator[None]:
     """Refuse the calls of a block: a person was asked about them, and observers shall see the refusal."""
-    token = _DECLINED.set(reason)
+    token = _DECLINED.set(refusal)
     try:
         yield
     finally:
@@ -150,8 +150,8 @@ def declined(reason: str) -> Iterator[None]:
 
 async def ask_policy(policy: Policy | None, request: Request) -> str | None:
     """Ask whether a request may run, and return the rule that lets it; a policy that cannot say refuses."""
-    if reason := _DECLINED.get():
-        raise PolicyDeniedError(tool_id=request.tool_id, reason=reason)
+    if refusal := _DECLINED.get():
+        raise replace(refusal, tool_id=request.tool_id)
     if policy is None:
         return None
     try:

@@ -120,6 +120,11 @@ class Rules:
                 return Decision(rule.effect, rule)
         return Decision("deny", None)
 
+    def consents(self, request: Request) -> bool:
+        """Return whether a rule allows a request explicitly, so that no person is asked about it."""
+        decision = self.decide(request)
+        return decision.rule is not None and decision.rule.consents_to(request.tool_id)
+
     async def __call__(self, request: Request) -> Allowed:
         """Let a request pass, and say by which rule; or refuse it.
 
@@ -217,6 +222,15 @@ class Grants:
     def may_ask(self, tool: Tool) -> bool:
         """Return whether there can be arguments with which somebody is asked before the tool runs."""
         return _may(("ask",), (rule for rule in self.rules if rule.covers_tool(tool)))
+
+    def always_consents(self, tool: Tool) -> bool:
+        """Return whether the tool runs, whatever the arguments, only where a rule consents to it."""
+        for rule in (rule for rule in self.rules if rule.covers_tool(tool)):
+            if rule.effect != "deny" and not rule.consents_to(str(tool.id)):
+                return False
+            if rule.args is None:
+                break
+        return True
 
 
 @contextmanager

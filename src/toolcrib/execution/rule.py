@@ -17,11 +17,12 @@ from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool, ToolAnnotations, normalize_tags
 
-__all__ = ["Effect", "Rule", "hints_of", "plain_id", "vouches_for_tags"]
+__all__ = ["Effect", "Rule", "hints_of", "is_destructive", "plain_id", "vouches_for_tags"]
 
 Effect = Literal["allow", "ask", "deny"]
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 _GROUP, _CLIENT, _TAG = "group:", "client:", "tag:"
+_WILD = frozenset("*?[")
 _HINTS = {
     alias: name
     for name, field in ToolAnnotations.model_fields.items()
@@ -102,6 +103,21 @@ class Rule(Record):
         """Return whether it is about a tool, whatever the arguments."""
         return self.covers(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
 
+    def consents_to(self, tool_id: str) -> bool:
+        """Return whether it allows a tool that it covers explicitly, so that no person is asked about it.
+
+        It does where it names the tool by its id, without a wildcard, or has `destructiveHint = true` among
+        its annotations. One that allows everything, a namespace, a pattern or a tag does not.
+
+        >>> Rule(name="a", tools=["shop:drop"], effect="allow").consents_to("shop:drop:1.0.0")
+        True
+        >>> Rule(name="b", tools=["shop:*"], effect="allow").consents_to("shop:drop")
+        False
+        """
+        if self.effect != "allow":
+            return False
+        return self.annotations.get("destructive_hint") is True or plain_id(tool_id) in self._named
+
     def covers_content(self, name: str) -> bool:
         """Return whether it is about a resource, as `server:address`, or a prompt, as `server:name`."""
         return not self.shared("annotations") and self._content_pattern.fullmatch(name) is not None
@@ -122,12 +138,29 @@ class Rule(Record):
         return re.compile("|".join(map(translate, _globs(self.tools))) or r"(?!)")
 
     @cached_property
+    def _named(self) -> frozenset[str]:
+        """The ids that it names without a wildcard, as `plain_id` writes them."""
+        exact = (item for item in self.tools if not item.startswith(_TAG) and not _WILD.intersection(item))
+        return frozenset(map(plain_id, exact))
+
+    @cached_property
     def _content_pattern(self) -> re.Pattern[str]:
         return content_pattern([item for item in self.tools if not item.startswith(_TAG)])
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - the base's signature
         return ValidationError(problems)
+
+
+def is_destructive(annotations: ToolAnnotations | None) -> bool:
+    """Return whether a tool says of itself that it may destroy something; one that says nothing does not.
+
+    >>> is_destructive(ToolAnnotations(destructive_hint=True)), is_destructive(None)
+    (True, False)
+    """
+    if annotations is None:
+        return False
+    return annotations.destructive_hint is True and annotations.read_only_hint is not True
 
 
 def vouches_for_tags(tool: Tool) -> bool:

@@ -68,12 +68,14 @@ class McpEndpoint:
         patience: float = _PATIENCE,
         max_held: int = MAX_HELD,
         frontend_of: FrontendOf | None = None,
+        gateways: Callable[[], dict[str, dict[str, Any]]] = dict,
     ) -> None:
-        """Make the server; the name and the description are the toolset's.
+        """Make the server; the name is that of its address, the description the toolset's.
 
-        `frontend_of` says what a principal sees, where that is not the frontend.
+        `frontend_of` says what a principal sees, where that is not the frontend; `gateways` what is declared
+        of gateways, for a toolcrib that is a client.
         """
-        self._frontend_of = frontend_of
+        self._frontend_of, self._gateways = frontend_of, gateways
         self.name = name
         self.closed = anyio.Event()
         """Set when it is gone: its address answers no more, and what runs may end."""
@@ -111,6 +113,7 @@ class McpEndpoint:
         return _Server(
             self._content.declared,
             self._tasks.extensions,
+            self._gateways,
             self._instructions,
             "toolcrib",
             version=__version__,
@@ -265,7 +268,9 @@ class McpEndpoint:
     async def _list(self, params: Mapping[str, Any]) -> dict[str, Any]:
         frontend = self._seen(PRINCIPAL.get())
         fresh = await frontend.settled() if isinstance(frontend, SettlingFrontend) else {}
-        return page("tools", {tool["name"]: tool for tool in map(wire, frontend.tools())}, params) | fresh
+        listed = page("tools", {tool["name"]: tool for tool in map(wire, frontend.tools())}, params) | fresh
+        declared = self._gateways()
+        return listed | {"_meta": declared} if declared else listed
 
     async def _call(self, context: _Context, params: mcp_types.CallToolRequestParams) -> dict[str, Any]:
         """Return the result of a call, as the stateless era writes it."""
@@ -327,11 +332,13 @@ class _Server(Server[Any]):
         self,
         declared: Callable[[], Declared],
         extended: Callable[[], dict[str, dict[str, Any]]],
+        experimental: Callable[[], dict[str, dict[str, Any]]],
         about: Callable[[], str],
         *args: Any,
         **options: Any,
     ) -> None:
         self._declared, self._extended, self._about = declared, extended, about
+        self._experimental = experimental
         super().__init__(*args, **options)
 
     @property
@@ -356,6 +363,7 @@ class _Server(Server[Any]):
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
         declared = self._declared()
+        capabilities.experimental = {**(capabilities.experimental or {}), **self._experimental()} or None
         capabilities.tools = mcp_types.ToolsCapability(list_changed=True)
         capabilities.resources = mcp_types.ResourcesCapability(
             subscribe=declared.subscribe, list_changed=declared.resources_change

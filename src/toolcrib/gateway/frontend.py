@@ -45,7 +45,9 @@ class ConfirmationResult(StrEnum):
 
     ACCEPTED = "accepted"
     DECLINED = "declined"
-    """The person declined, or closed the question."""
+    """The person said no."""
+    DISMISSED = "dismissed"
+    """The question was closed without an answer, as by a client that runs without a user."""
     UNANSWERED = "unanswered"
     """There was no answer: none in time, or one without a yes or no."""
     UNASKED = "unasked"

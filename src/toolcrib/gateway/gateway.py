@@ -1,8 +1,7 @@
-"""A crib that MCP clients can reach: one endpoint for everything, and one for each toolset."""
+"""A crib that MCP clients can reach: endpoints for everything and for each toolset."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -16,6 +15,7 @@ from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
 from toolcrib.execution.policy import all_of
 from toolcrib.execution.trace import AuditStatus
+from toolcrib.gateway.addresses import EndpointAddress, Surface
 from toolcrib.gateway.clients.client import relay_input
 from toolcrib.gateway.clients.confirm import policy as confirmed
 from toolcrib.gateway.clients.login import LoginRequests
@@ -32,7 +32,7 @@ from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.metrics import Metrics
 from toolcrib.gateway.results import KeptResults
 from toolcrib.gateway.signals import stop_signals
-from toolcrib.gateway.stdio import serve_streams, taken_over
+from toolcrib.gateway.stdio import is_toolcrib, serve_streams, taken_over
 from toolcrib.gateway.watch import mark_of
 from toolcrib.gateway.watch import watch as watch_file
 from toolcrib.model import LocalTool, SchemaValidator, Tool
@@ -41,6 +41,7 @@ from toolcrib.runtime import Sandbox
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
+    from mcp_types import JSONRPCMessage
 
 __all__ = ["Gateway", "reload_summary"]
 
@@ -78,9 +79,9 @@ class Gateway:
             config: as for `Crib`.
             tools: functions and tools of this process to serve as well.
             watch: whether the configuration is read again when its file changes; None: as it says itself.
-            expose: what clients see, instead of what `gateway.expose` says.
+            expose: what clients see where the address does not say, instead of what the settings say.
             environ: where variables in the configuration are looked up, instead of the process's environment.
-            frontends: makes what clients see, instead of what `expose` says.
+            frontends: makes what clients see, instead of what `expose` or an address says.
             policy: says whether a call may run, beside the confirmation of destructive tools.
             middleware: as for `Crib`, and so are the others.
             observers: watch each call.
@@ -121,7 +122,12 @@ class Gateway:
         self._started = self.settings
         limits = ClientLimits(self._metrics.limited)
         self._endpoints = Endpoints(
-            self.crib, frontends or partial(_frontend, expose), (self._metrics, limits), asking
+            self.crib,
+            frontends or _frontend,
+            (self._metrics, limits),
+            asking,
+            expose=expose,
+            has_surfaces=frontends is None,
         )
         self._life: Background | None = None
         self._has_failed = False
@@ -157,24 +163,33 @@ class Gateway:
             await self._life.stop()
         await self.crib.__aexit__(*exc_info)
 
-    def endpoint(self, toolset: str | None = None) -> "Server[Any]":
+    def endpoint(self, toolset: str | None = None, expose: Surface | None = None) -> "Server[Any]":
         """Return the MCP server of a toolset, or of everything.
+
+        Args:
+            toolset: its name; None for everything.
+            expose: what clients see: `all` the tools themselves, `meta` those that find and run them; None:
+                as the settings say.
 
         Raises:
             ConfigError: there is no such toolset.
             CribStateError: the gateway is not open.
         """
-        found = self.find(toolset)
+        found = self.find(EndpointAddress(toolset, expose))
         if found is not None:
             return found.server
-        if self.find(None) is None:
+        if self.find(EndpointAddress()) is None:
             raise CribStateError("this gateway is not open; write 'async with gateway:'")
         message = f"there is no toolset {toolset!r}{choose(str(toolset), self.toolsets)}"
         raise ConfigError(self.crib.settings.origin, (Problem("/toolsets", "unknown", message),))
 
-    def find(self, toolset: str | None) -> McpEndpoint | None:
-        """Return what clients of a toolset, or of everything, talk to; None where there is none."""
-        return self._endpoints.find(toolset)
+    def has(self, address: EndpointAddress) -> bool:
+        """Return whether clients find anything at an address."""
+        return self._endpoints.has(address)
+
+    def find(self, address: EndpointAddress) -> McpEndpoint | None:
+        """Return what clients of an address talk to; None where there is nothing."""
+        return self._endpoints.find(address)
 
     async def serve_stdio(self, toolset: str | None = None) -> None:
         """Serve one client over standard input and output, until it leaves or a signal says so.
@@ -182,7 +197,12 @@ class Gateway:
         Calls that run may end then, for as long as the settings say; a further signal ends them. What tools
         print meanwhile goes to standard error.
         """
-        server = self.endpoint(toolset)
+        self.endpoint(toolset)
+
+        def choose(first: "JSONRPCMessage") -> "Server[Any]":
+            is_direct = is_toolcrib(first) and self.has(EndpointAddress(toolset, "all"))
+            return self.endpoint(toolset, "all" if is_direct else None)
+
         async with stop_signals() as stop, anyio.create_task_group() as tasks:
 
             async def end_listening() -> None:
@@ -192,7 +212,7 @@ class Gateway:
             tasks.start_soon(end_listening)
             with taken_over() as (stdin, stdout):
                 within = self.settings.shutdown_timeout
-                await serve_streams(server, stdin, stdout, stop=stop, within=within)
+                await serve_streams(choose, stdin, stdout, stop=stop, within=within)
             tasks.cancel_scope.cancel()
 
     async def serve_http(
@@ -333,9 +353,9 @@ class Gateway:
             _LOG.exception("the configuration was taken up, but not by all endpoints")
 
 
-def _frontend(expose: str | None, view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
+def _frontend(view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
     kinds = {"meta": MetaTools, "auto": AutoTools, "all": DirectTools}
-    frontend: Frontend = kinds[expose or settings.expose](view, settings, kept=kept)
+    frontend: Frontend = kinds[settings.expose](view, settings, kept=kept)
     return frontend
 
 

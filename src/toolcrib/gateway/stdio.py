@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -14,9 +14,10 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError as PydanticError
 
+from toolcrib.execution.mcp.gateways import CLIENT_NAME
 from toolcrib.gateway.signals import Stop, until_urged
 
-__all__ = ["serve_streams", "taken_over"]
+__all__ = ["is_toolcrib", "serve_streams", "taken_over"]
 
 _CHUNK = 64 * 1024
 _ATOMIC = 4096
@@ -33,12 +34,17 @@ _In = SessionMessage | Exception
 
 
 async def serve_streams(
-    server: Server, stdin: int, stdout: int, *, stop: Stop | None = None, within: float = 10.0
+    choose: Callable[[mcp_types.JSONRPCMessage], Server[Any]],
+    stdin: int,
+    stdout: int,
+    *,
+    stop: Stop | None = None,
+    within: float = 10.0,
 ) -> None:
     """Serve one client that writes to one descriptor and reads from another, until it closes its end.
 
     Args:
-        server: what it talks to.
+        choose: returns what it talks to, for the first message that it sends.
         stdin: where it writes to.
         stdout: where it reads from.
         stop: tells to stop: nothing begins any more, and what runs may end; urged, it is broken off. A client
@@ -51,8 +57,18 @@ async def serve_streams(
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(_end_in_time, conversation, within, tasks.cancel_scope)
+        server = choose(await conversation.first_message())
         await server.run(received, sent, server.create_initialization_options())
         tasks.cancel_scope.cancel()
+
+
+def is_toolcrib(first: mcp_types.JSONRPCMessage) -> bool:
+    """Return whether a client is another toolcrib, by what its first message says of it."""
+    params = first.params if isinstance(first, mcp_types.JSONRPCRequest) else None
+    told = (params or {}).get("clientInfo") or ((params or {}).get("_meta") or {}).get(
+        mcp_types.CLIENT_INFO_META_KEY
+    )
+    return isinstance(told, dict) and told.get("name") == CLIENT_NAME
 
 
 class _Conversation:
@@ -62,9 +78,20 @@ class _Conversation:
         self.stop = stop
         self._open: set[mcp_types.RequestId] = set()
         self._all_answered = anyio.Event()
+        self._first: mcp_types.JSONRPCMessage | None = None
+        self._begun = anyio.Event()
+
+    async def first_message(self) -> mcp_types.JSONRPCMessage:
+        """Return the first message, once it is here; it is passed on like all others."""
+        while self._first is None:
+            await self._begun.wait()
+        return self._first
 
     def note_asked(self, message: mcp_types.JSONRPCMessage) -> None:
         """Note what comes from the client; what it takes back is not answered."""
+        if self._first is None:
+            self._first = message
+            self._begun.set()
         if isinstance(message, mcp_types.JSONRPCRequest):
             self._open.add(message.id)
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == _CANCELLED:

@@ -5,7 +5,7 @@ The script is JSON, the first argument. `discover` says how the first question o
 `modern` (answered), `locked` (answered too late), `fussy` (answered when asked again), `stranger` (with revisions that nobody knows), `vague` or `ahead`
 (refused, without saying which revisions it knows, or with such that nobody does); those that are `modern`, `locked`
 or `ahead` refuse the handshake, as they would be asked for it if they were late. `pages` are the pages of its
-listing; `list` may be `unknown`, `bad`, `endless`, `exit` or `storm` (a change, then an error) instead. `calls` has,
+listing, `meta` its `_meta`; `list` may be `unknown`, `bad`, `endless`, `exit` or `storm` (a change, then an error) instead. `calls` has,
 by tool, what it does when called: a list of `{"result": ...}`, `{"error": ...}`, `{"notify": method, "params": ...}`
 with `"$token"` for the progress token, `{"pings": count}` with ids of a thousand characters, `{"exit": status}`,
 `{"stderr": text}` or `{"turns": [result, ...]}`, one for each call. It says nothing until there is the file `gate`.
@@ -92,7 +92,8 @@ def listing(number: Any, cursor: Any) -> None:
         pages = SCRIPT.get("pages", [[{"name": name, "inputSchema": {}} for name in SCRIPT.get("calls", {})]])
         page = int(cursor or 0)
         more = {"nextCursor": str(page + 1)} if page + 1 < len(pages) else {}
-        say({"id": number, "result": {"tools": pages[page], **more}})
+        meta = {"_meta": SCRIPT["meta"]} if "meta" in SCRIPT else {}
+        say({"id": number, "result": {"tools": pages[page], **more, **meta}})
 
 
 def called(number: Any, params: Any) -> None:

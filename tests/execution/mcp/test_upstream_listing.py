@@ -35,6 +35,21 @@ async def test_all_pages_are_listed_and_what_is_no_tool_is_told() -> None:
         assert list(status.refused) == ["bad"]
 
 
+async def test_a_server_whose_list_leads_back_to_this_gateway_is_given_up() -> None:
+    heard: list[str] = []
+    async with McpServers({}, on_tools=lambda name, _: heard.append(name)) as servers:
+        (own,) = servers.declared_gateways()["toolcrib/gateways"]["ids"]
+        servers.replace("other", scripted(meta={"toolcrib/gateways": {"ids": ["other"]}}))
+        await servers.tools("other")
+        assert servers.declared_gateways()["toolcrib/gateways"]["ids"] == [own, "other"]
+        servers.replace("back", scripted(meta={"toolcrib/gateways": {"ids": ["other", own]}}))
+        with pytest.raises(ServerUnavailableError, match="leads back to this gateway through others"):
+            await servers.tools("back")
+        await until(lambda: servers.status()["back"].state == "failed", "its connection is ended")
+        assert "take it out of the configuration" in (servers.status()["back"].last_error or "")
+        assert heard == ["other"]
+
+
 async def test_listings_at_once_are_shared() -> None:
     async with McpServers({"one": scripted(calls={"pid": [PID]})}) as servers:
         async with anyio.create_task_group() as tasks:

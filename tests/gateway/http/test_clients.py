@@ -113,7 +113,7 @@ async def test_progress_is_told_to_whoever_asks_for_it(face: LittleFace, era: st
         ({"action": "accept"}, "unanswered"),
         ({"action": "accept", "content": {"confirm": "maybe"}}, "unanswered"),
         ({"action": "decline"}, "declined"),
-        ({"action": "cancel"}, "declined"),
+        ({"action": "cancel"}, "dismissed"),
     ],
     ids=["yes", "unticked", "empty", "unclear", "no", "closed"],
 )

@@ -32,10 +32,12 @@ from waiting import PATIENCE, until
 from toolcrib.crib.config.gateway import AuthSettings, GatewaySettings
 from toolcrib.errors import ConfigError
 from toolcrib.execution import Principal
+from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.identity.identities import Identities, Refusal
 from toolcrib.gateway.identity.keys import SigningKeys
 
 pytestmark = pytest.mark.anyio
+EVERYTHING, OFFICE, SHOP = EndpointAddress(), EndpointAddress("office"), EndpointAddress("shop")
 
 
 class Issuer:
@@ -63,9 +65,11 @@ def identities(issuer: Issuer | None = None, clock: Any = time.monotonic, **auth
     return Identities(None, {}, settings, keys)
 
 
-async def refused(header: str | None, known: Identities | None = None, toolset: str = "") -> Refusal:
+async def refused(
+    header: str | None, known: Identities | None = None, address: EndpointAddress = EVERYTHING
+) -> Refusal:
     with pytest.raises(Refusal) as caught:
-        await (known or identities()).identify(header, toolset)
+        await (known or identities()).identify(header, address)
     return caught.value
 
 
@@ -137,9 +141,18 @@ async def test_nothing_sent_is_no_invalid_token() -> None:
 
 async def test_a_token_for_one_endpoint_opens_that_alone() -> None:
     header = token(aud=f"{AUDIENCE}/office")
-    assert await identities().identify(header, "office") is not None
-    assert "another server" in (await refused(header, toolset="shop")).text
-    assert await identities().identify(token(), "shop") is not None
+    assert await identities().identify(header, OFFICE) is not None
+    assert "another server" in (await refused(header, address=SHOP)).text
+    assert await identities().identify(token(), SHOP) is not None
+
+
+async def test_a_token_opens_the_surfaces_below_what_it_is_for() -> None:
+    direct, meta = EndpointAddress("office", "all"), EndpointAddress("office", "meta")
+    for header in (token(), token(aud=f"{AUDIENCE}/office"), token(aud=f"{AUDIENCE}/office/all")):
+        assert await identities().identify(header, direct) is not None
+    for address in (EVERYTHING, OFFICE, meta, EndpointAddress(None, "all"), EndpointAddress("shop", "all")):
+        refusal = await refused(token(aud=f"{AUDIENCE}/office/all"), address=address)
+        assert "another server" in refusal.text
 
 
 async def test_all_scopes_that_lack_are_told_at_once() -> None:
@@ -275,8 +288,9 @@ async def test_a_named_token_may_end_and_may_be_for_some_endpoints() -> None:
     assert await named(expires=soon).identify("Bearer of-ann") is not None
     assert "has expired" in (await refused("Bearer of-ann", named(expires=soon - timedelta(hours=2)))).text
     some = named(toolsets=["office"])
-    assert await some.identify("Bearer of-ann", "office") is not None
-    for other in ("", "shop"):
+    for own in (OFFICE, EndpointAddress("office", "all"), EndpointAddress("office", "meta")):
+        assert await some.identify("Bearer of-ann", own) is not None
+    for other in (EVERYTHING, EndpointAddress(None, "all"), SHOP, EndpointAddress("shop", "all")):
         refusal = await refused("Bearer of-ann", some, other)
         assert (refusal.status, refusal.text) == (403, "the token 'ann' is for other endpoints: /mcp/office")
 
@@ -287,7 +301,7 @@ async def test_without_any_setting_nobody_is_asked() -> None:
 
 def test_clients_are_told_where_to_log_in() -> None:
     known = identities(scopes=["mcp"])
-    assert known.metadata("office") == {
+    assert known.metadata(OFFICE) == {
         "resource": f"{AUDIENCE}/office",
         "authorization_servers": [ISSUER],
         "bearer_methods_supported": ["header"],
@@ -295,5 +309,6 @@ def test_clients_are_told_where_to_log_in() -> None:
         "scopes_supported": ["mcp"],
     }
     where = "https://crib.example/.well-known/oauth-protected-resource/mcp/office"
-    assert known.metadata_address("office") == where
+    assert known.metadata_address(OFFICE) == where
+    assert known.metadata_address(EndpointAddress("office", "all")) == f"{where}/all"
     assert named().metadata() is None

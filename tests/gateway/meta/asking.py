@@ -42,9 +42,9 @@ class Asking:
         return self.verdict
 
 
-def crib_of_tools(config: Any = None) -> Crib:
+def crib_of_tools(config: Any = None, **options: Any) -> Crib:
     """Return a crib whose tools read, destroy, fail and say nothing of themselves."""
-    crib = Crib(config, policy=policy)
+    crib = Crib(config, policy=policy, **options)
 
     @crib.add(namespace="shop")
     async def order(number: int) -> dict[str, Any]:

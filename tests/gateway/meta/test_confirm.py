@@ -18,6 +18,7 @@ from toolcrib.model import Tool, ToolAnnotations
 
 pytestmark = pytest.mark.anyio
 DROP = {"tool_id": "shop:drop_order", "args": {"number": 1}}
+ALL = {"name": "all", "effect": "allow"}
 
 
 async def test_a_destructive_tool_runs_once_the_person_agrees() -> None:
@@ -63,11 +64,130 @@ async def test_a_no_is_recorded_and_obeyed_whatever_policy_the_crib_has() -> Non
     assert dropped == []
 
 
-async def test_no_answer_is_not_told_as_a_no() -> None:
-    error = await refused(face_of(crib_of_tools()), "run_tool", DROP, Asking(ConfirmationResult.UNANSWERED))
+_EACH_WAY: Any = pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("run_tool", DROP),
+        ("run_chain", {"steps": [{"tool_id": "shop:prices"}, DROP]}),
+        ("execute_code", {"code": "await shop.prices()\nawait shop.drop_order(number=1)"}),
+    ],
+    ids=["tool", "chain", "code"],
+)
+
+
+@_EACH_WAY
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (ConfirmationResult.UNANSWERED, "gave no answer"),
+        (ConfirmationResult.DISMISSED, "was dismissed without an answer"),
+    ],
+)
+async def test_a_question_without_an_answer_is_not_told_as_a_no_and_the_operator_learns_what_to_do(
+    name: str, args: Any, result: ConfirmationResult, said: str
+) -> None:
+    error = await refused(face_of(crib_of_tools()), name, args, Asking(result))
     assert error["code"] == "denied"
-    assert "gave no answer" in error["message"]
+    assert said in error["message"]
     assert "declined" not in error["message"]
+    assert "gateway.confirm = false" in error["message"]
+    assert "names shop:drop_order" in error["message"]
+    assert error["details"]["answer"] == result.value
+
+
+async def test_a_question_of_a_rule_that_is_dismissed_names_the_rule_and_no_setting() -> None:
+    rules = [{"name": "orders", "tools": ["shop:order"], "effect": "ask"}, {"name": "all", "effect": "allow"}]
+    face = face_of(crib_of_tools({"policy": rules}))
+    args = {"tool_id": "shop:order", "args": {"number": 1}}
+    error = await refused(face, "run_tool", args, Asking(ConfirmationResult.DISMISSED))
+    assert error["details"] == {"rule": "orders", "answer": "dismissed"}
+    assert "change the effect of the rule 'orders'" in error["message"]
+    assert "gateway.confirm" not in error["message"]
+    chain = await refused(face, "run_chain", {"steps": [args]}, Asking(ConfirmationResult.DISMISSED))
+    assert "gateway.confirm" not in chain["message"]
+    assert "[[policy]] rule that asks" in chain["message"]
+
+
+@_EACH_WAY
+@pytest.mark.parametrize("result", [ConfirmationResult.DECLINED, ConfirmationResult.DISMISSED])
+async def test_the_audit_says_of_each_refused_tool_how_the_question_ended(
+    name: str, args: Any, result: ConfirmationResult
+) -> None:
+    records: list[AuditRecord] = []
+    crib = crib_of_tools(observers=[Audit(records.append)])
+    await refused(face_of(crib), name, args, Asking(result))
+    assert [(each.tool_id, each.effect, each.answer) for each in records] == [
+        ("shop:drop_order", "deny", result.value)
+    ]
+    assert records[0].client == "mcp:test"
+
+
+@_EACH_WAY
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"tools": ["shop:drop_order"]},
+        {"tools": ["shop:*"], "annotations": {"destructiveHint": True}},
+        {"tools": ["shop:drop_order"], "args": {"properties": {"number": {"maximum": 5}}}},
+    ],
+    ids=["its id", "the hint", "some arguments"],
+)
+async def test_a_rule_that_allows_it_explicitly_is_consent_of_the_operator(
+    name: str, args: Any, rule: dict[str, Any]
+) -> None:
+    crib = crib_of_tools({"policy": [{"name": "x", "effect": "allow", **rule}, ALL]})
+    client = Asking()
+    await given(face_of(crib), name, args, client)
+    # What arguments a chain or code will use is not known before.
+    assert len(client.questions) == (1 if "args" in rule and name != "run_tool" else 0)
+
+
+@_EACH_WAY
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {},
+        {"tools": ["*"]},
+        {"tools": ["shop"]},
+        {"tools": ["shop:*"]},
+        {"tools": ["shop:drop_*"]},
+        {"annotations": {"destructiveHint": True}, "who": ["ann"]},
+        {"tools": ["shop:drop_order"], "args": {"properties": {"number": {"minimum": 5}}}},
+    ],
+    ids=["everything", "star", "namespace", "pattern", "name pattern", "other caller", "other arguments"],
+)
+async def test_a_rule_that_allows_it_among_others_is_no_consent(
+    name: str, args: Any, rule: dict[str, Any]
+) -> None:
+    crib = crib_of_tools({"policy": [{"name": "x", "effect": "allow", **rule}, ALL]})
+    client = Asking()
+    await given(face_of(crib), name, args, client)
+    assert len(client.questions) == 1
+
+
+async def test_code_may_reach_a_tool_that_a_rule_consents_to_without_naming_it() -> None:
+    rules = [{"name": "x", "effect": "allow", "tools": ["shop:drop_order"]}, ALL]
+    client = Asking(ConfirmationResult.DECLINED)
+    async with crib_of_tools({"policy": rules}) as crib:
+        hidden = "__out = await run_tool('shop:' + 'drop_order', {'number': 1})"
+        assert (await given(face_of(crib), "execute_code", {"code": hidden}, client))["value"] == "dropped 1"
+        other = "__out = await run_tool('wipe' + '-all')"
+        error = await refused(face_of(crib), "execute_code", {"code": other}, client)
+        assert "user has to agree" in error["message"]
+    assert client.questions == []
+
+
+@_EACH_WAY
+async def test_nobody_is_asked_about_a_call_that_a_rule_refuses(name: str, args: Any) -> None:
+    rules = [{"name": "no drops", "effect": "deny", "tools": ["shop:drop_order"]}, ALL]
+    client = Asking()
+    async with crib_of_tools({"policy": rules}) as crib:
+        result = await face_of(crib).call(name, args, client)
+    assert result.is_error
+    # Code does not find at all what it may not run.
+    reason = "has no tool 'drop_order'" if name == "execute_code" else "by the rule 'no drops'"
+    assert reason in str(result.structured_content["error"])
+    assert client.questions == []
 
 
 @pytest.mark.parametrize("tool_id", ["shop:order", "shop:prices", "nothing"])

@@ -16,9 +16,9 @@ from toolcrib.cli.state import State, common, shared, wait_for
 from toolcrib.errors.base import counted
 
 if TYPE_CHECKING:
-    from toolcrib.crib import View
+    from toolcrib.crib import GatewaySettings, View
     from toolcrib.execution import Principal, Rule
-    from toolcrib.execution.policy import Rules
+    from toolcrib.execution.policy import Decision, Rules
     from toolcrib.model import Tool
 
 __all__ = ["policy"]
@@ -159,6 +159,7 @@ def explain(
                 "effect": decision.effect,
                 "rule": None if decision.rule is None else decision.rule.name,
                 "reason": None if decision.rule is None else decision.rule.reason or None,
+                "confirmation": _confirmation(decision, tool, view.settings.gateway),
                 "rules": rows,
             }
 
@@ -173,6 +174,28 @@ def explain(
     by = "no rule fits" if decided["rule"] is None else f"by the rule {decided['rule']!r}"
     reason = f": {decided['reason']}" if decided["reason"] else ""
     show_text(f"{decided['toolId']}: {decided['effect']} ({by}{reason})")
+    if decided["confirmation"]:
+        show_text(decided["confirmation"])
+
+
+def _confirmation(decision: "Decision", tool: "Tool", settings: "GatewaySettings") -> str | None:
+    """Return whether a client of the gateway asks its user about a destructive tool that a rule allows."""
+    from toolcrib.execution.rule import is_destructive  # noqa: PLC0415 - not needed to ask for help
+
+    rule = decision.rule
+    if rule is None or decision.effect != "allow" or not is_destructive(tool.annotations):
+        return None
+    if not settings.confirm:
+        return "it is destructive; gateway.confirm = false: nobody is asked"
+    if rule.consents_to(str(tool.id)):
+        how = "destructiveHint = true" if rule.annotations.get("destructive_hint") else "its id"
+        return (
+            f"it is destructive; the rule {rule.name!r} has {how}, which counts as consent: nobody is asked"
+        )
+    return (
+        f"it is destructive; the rule {rule.name!r} has neither its id nor destructiveHint = true, so that "
+        "a client of the gateway asks its user first (gateway.confirm = true)"
+    )
 
 
 def _why(rule: "Rule", who: "Principal", tool: "Tool", is_later: bool) -> str:  # noqa: FBT001 - of one caller

@@ -57,7 +57,7 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
     "--expose",
     type=click.Choice(["meta", "auto", "all"]),
     help="What clients see: the meta-tools, the tools themselves (all), or these while they are few (auto); "
-    "the configuration's, else meta.",
+    "the configuration's, else meta. Over HTTP the first two have addresses of their own in any case.",
 )
 @click.option(
     "--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True, help="What is logged."
@@ -71,7 +71,9 @@ def serve(
 
     Over stdio, for one client that starts it, standard output carries the protocol alone; everything else
     goes to standard error. Over HTTP it serves any number of clients at /mcp, and each toolset of the
-    configuration at /mcp/NAME, with /health, /ready and /metrics beside them.
+    configuration at /mcp/NAME, with /health, /ready and /metrics beside them. Below each, at /all, are the
+    tools themselves, and at /meta those that find and run them. Another toolcrib always sees the tools
+    themselves.
 
     With --json, one line of JSON says where it serves once it does: on standard output, or, over stdio, on
     standard error.
@@ -164,9 +166,14 @@ def _tell(state: State, gateway: "Gateway", url: str) -> None:
     if state.json:
         addresses = {path: f"{url}/{path}" for path in ("health", "ready", "metrics")}
         toolsets = {name: f"{url}/mcp/{name}" for name in settings.toolsets}
-        _tell_json(gateway, {"transport": "http", "url": f"{url}/mcp", "toolsets": toolsets, **addresses})
+        surfaces = {name: f"{url}/mcp/{name}" for name in ("all", "meta")}
+        serving = {"transport": "http", "url": f"{url}/mcp", "surfaces": surfaces, "toolsets": toolsets}
+        _tell_json(gateway, {**serving, **addresses})
         return
-    also = [f"  and its toolset {name} at {url}/mcp/{name}" for name in settings.toolsets]
+    also = [
+        f"  the tools themselves at {url}/mcp/all, those that find and run them at {url}/mcp/meta",
+        *(f"  and its toolset {name} at {url}/mcp/{name}" for name in settings.toolsets),
+    ]
     token = settings.gateway.token or ("<your token>" if settings.gateway.tokens else "")
     header = f' --header "Authorization: Bearer {_named(token)}"' if token else ""
     asked = '--demo search "how many days until christmas"' if state.demo else 'search "what you want to do"'

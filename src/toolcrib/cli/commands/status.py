@@ -91,6 +91,13 @@ def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
             "keptIn": str(store.path) if isinstance(store, SqliteStore) else None,
         },
         "toolsets": sorted(crib.settings.toolsets),
+        "expose": {
+            "gateway": crib.settings.gateway.expose,
+            "toolsets": {
+                name: toolset.expose or crib.settings.gateway.expose
+                for name, toolset in sorted(crib.settings.toolsets.items())
+            },
+        },
     }
 
 
@@ -149,7 +156,8 @@ def _show(facts: dict[str, Any]) -> None:
     tools, namespaces = counted(catalogue["tools"], "tool"), counted(len(spaces), "namespace")
     click.echo(clean(f"catalogue      {tools} in {namespaces}{kept}"))
     if facts["toolsets"]:
-        click.echo(f"toolsets       {', '.join(facts['toolsets'])}")
+        shown = facts["expose"]["toolsets"]
+        click.echo(f"toolsets       {', '.join(f'{name} ({shown[name]})' for name in facts['toolsets'])}")
     if facts["tokens"]["tools"]:
         click.echo(f"tokens         {_receipt(facts['tokens'])}")
     if "gateway" in facts:

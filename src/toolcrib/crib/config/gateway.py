@@ -17,7 +17,9 @@ from toolcrib.execution.variables import Expansion
 from toolcrib.model import ToolId
 
 __all__ = [
+    "SURFACES",
     "AuthSettings",
+    "Expose",
     "GatewaySettings",
     "Hint",
     "TokenSettings",
@@ -29,6 +31,10 @@ __all__ = [
 
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 """What a tool may say of itself."""
+Expose = Literal["meta", "auto", "all"]
+"""What clients see; `GatewaySettings.expose` explains it."""
+SURFACES = frozenset({"all", "meta"})
+"""What stands at the end of an address that shows one of these, whatever the settings say."""
 
 
 class ToolsetSettings(Section):
@@ -46,6 +52,8 @@ class ToolsetSettings(Section):
     """Not these tools, written as in `ids`."""
     annotations: dict[Hint, bool] = Field(default={})
     """Hints that the tool itself gives, such as `readOnlyHint = true`."""
+    expose: Expose | None = None
+    """What clients of it see, instead of what `gateway.expose` says."""
 
     @field_validator("ids", "exclude", mode="after")
     @classmethod
@@ -114,9 +122,10 @@ class TokenSettings(Section):
 class GatewaySettings(Section):
     """How MCP clients reach the tools."""
 
-    expose: Literal["meta", "auto", "all"] = "meta"
+    expose: Expose = "meta"
     """What clients see: `meta` shows tools that find, explain and run all others, `all` the tools themselves,
-    and `auto` these up to `expose_limit`."""
+    and `auto` these up to `expose_limit`. Whatever it is, `/mcp/all` and `/mcp/meta` show the one and the
+    other."""
     expose_limit: Count = 8_000
     """How many tokens the definitions of all tools may take for `auto` to show them."""
     host: Text = "127.0.0.1"
@@ -139,7 +148,8 @@ class GatewaySettings(Section):
     allowed_origins: tuple[Text, ...] = ()
     """Web pages that may call it, such as `https://app.example.com`, beside those of this machine."""
     confirm: bool = True
-    """Whether a destructive tool runs only when the user has agreed, where the client can ask."""
+    """Whether a destructive tool runs only when the user has agreed, where the client can ask; `allow` rules
+    that name the tool or `destructiveHint = true` count as consent."""
     code: bool = True
     """Whether `execute_code` is offered."""
     watch: bool = True

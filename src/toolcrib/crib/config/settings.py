@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.crib.config.gateway import GatewaySettings, ToolsetSettings
+from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSettings
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.search.semantic.named import BUILT_IN
 from toolcrib.execution import Rule
@@ -266,6 +266,17 @@ class Settings(Section):
                 shown = {"name": repr(name[:80]), "fault": fault}
                 raise PydanticCustomError("name", "the name {name} {fault}", shown)
         return parts
+
+    @field_validator("toolsets", mode="after")
+    @classmethod
+    def _are_no_surfaces(cls, toolsets: dict[str, ToolsetSettings]) -> dict[str, ToolsetSettings]:
+        for name in sorted(SURFACES.intersection(toolsets)):
+            raise PydanticCustomError(
+                "name",
+                "the name {name} is taken: /mcp/{name} shows everything another way; choose another name",
+                {"name": name},
+            )
+        return toolsets
 
     @field_validator("policy", mode="wrap")
     @classmethod

@@ -32,6 +32,7 @@ import toolcrib
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ChangeKind, ServerConfig
 from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable, needs_login
+from toolcrib.execution.mcp.gateways import CLIENT_NAME, declared_gateways
 from toolcrib.execution.mcp.transport.dispatcher import Dispatcher, OnAsked, TransportStreams
 from toolcrib.execution.mcp.transport.http import http_transport, sse_transport
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
@@ -44,7 +45,7 @@ __all__ = ["Connection", "ConnectionListeners", "Start", "Streams", "agree", "op
 
 Streams = AbstractAsyncContextManager[TransportStreams]
 """What a transport is: entered, it gives the streams."""
-_CLIENT = types.Implementation(name="toolcrib", version=toolcrib.__version__)
+_CLIENT = types.Implementation(name=CLIENT_NAME, version=toolcrib.__version__)
 _SAMPLING = types.SamplingCapability(
     context=types.SamplingContextCapability(), tools=types.SamplingToolsCapability()
 )
@@ -129,6 +130,8 @@ class Connection:
         """The resources that a server of the handshake era was asked to tell of."""
         self.failed = False
         """Whether it was given up for what the server did, which counts against that."""
+        self.gateways: frozenset[str] = frozenset()
+        """The gateways that the server declares to be, or to have behind it."""
         self._dispatcher = dispatcher
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: version}
         self._meta = {
@@ -197,7 +200,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def open_link(
+async def open_link(  # noqa: PLR0913 - each is another fact of the connection
     streams: Streams,
     listeners: ConnectionListeners,
     *,
@@ -205,12 +208,15 @@ async def open_link(
     probe: bool,
     patience: float,
     handshake_only: bool = False,
+    gateway: str = "",
 ) -> AsyncIterator[Connection]:
     """Enter the transport and greet the server; leaving closes both.
 
-    `probe`, `patience` and `handshake_only` are those of `agree`.
+    `probe`, `patience` and `handshake_only` are those of `agree`; `gateway` is the id of the gateway that
+    connects.
 
     Raises:
+        GatewayLoopError: the server is that gateway, or leads back to it.
         Exception: what the transport raised, and what `agree` does.
     """
     async with streams as (read, write):
@@ -235,7 +241,10 @@ async def open_link(
                     raise dispatcher.fault from error
                 raise
             dispatcher.revision = session.protocol_version or dispatcher.revision
-            yield Connection(session, dispatcher, transport=transport, asks=asks)
+            connection = Connection(session, dispatcher, transport=transport, asks=asks)
+            declared = session.server_capabilities
+            connection.gateways = declared_gateways(declared and declared.experimental, gateway)
+            yield connection
 
 
 async def _refuse(context: Any, params: Any = None) -> types.ErrorData:  # noqa: ARG001 - as the SDK calls it

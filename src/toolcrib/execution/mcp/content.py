@@ -170,6 +170,10 @@ class ServerContent:
         """Return whose a server's lists and contents are; None where they are everybody's."""
         return self._servers.person_key(server, principal or self._principal)
 
+    def declared_gateways(self) -> dict[str, dict[str, Any]]:
+        """Return what a gateway of these servers declares of itself and of those behind it."""
+        return self._servers.declared_gateways()
+
     async def resources(self, server: str) -> tuple[Resource, ...]:
         """Return what a server lets be read; nothing where it has no resources."""
         return (await self.listed(server, "resources"))[0]

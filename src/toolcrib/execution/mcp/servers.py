@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextvars import Context
 from dataclasses import replace
@@ -30,6 +31,7 @@ from toolcrib.execution.mcp.config import (
     named_config,
 )
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
+from toolcrib.execution.mcp.gateways import declaration
 from toolcrib.execution.mcp.personal import PersonalUpstreams, connect, person_key
 from toolcrib.execution.mcp.server_health import Breaker, ServerStatus
 from toolcrib.execution.oauth.persons import Person
@@ -92,6 +94,7 @@ class McpServers:
         self._retiring: set[Upstream] = set()
         self._tasks: TaskGroup | None = None
         self._closed = False
+        self._gateway = secrets.token_hex(8)
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:
@@ -251,6 +254,11 @@ class McpServers:
         upstream = self._upstreams.get(name)
         return "" if upstream is None else upstream.instructions
 
+    def declared_gateways(self) -> dict[str, dict[str, Any]]:
+        """Return what a gateway of these servers declares: its own id, and those of gateways behind it."""
+        behind = frozenset[str]().union(*(each.watcher.gateways for each in self._upstreams.values()))
+        return declaration(self._gateway, behind)
+
     def on_content(self, callback: OnContent) -> Callable[[], None]:
         """Call back, in the event loop, with each change of resources and prompts; returns what stops that.
 
@@ -362,7 +370,7 @@ class McpServers:
             name,
             config,
             environ=self._environ,
-            watcher=follow(name, None if person else self._on_tools),
+            watcher=follow(name, None if person else self._on_tools, self._gateway),
             breaker=self._breaker(),
             on_input=self._on_input,
             on_content=partial(self._tell, owner) if is_told else None,

@@ -20,6 +20,7 @@ from toolcrib.execution.mcp.config import OnTools
 from toolcrib.execution.mcp.connection import Connection
 from toolcrib.execution.mcp.errors import reason_of
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
+from toolcrib.execution.mcp.gateways import GatewayLoopError, declared_gateways
 from toolcrib.execution.mcp.transport.lines import MAX_LEVELS, TOO_DEEP
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
@@ -212,8 +213,11 @@ class _Round:
 class ToolListWatcher:
     """The tools of one server, across all its connections."""
 
-    def __init__(self, server: str, on_tools: OnTools | None) -> None:
-        self._server = server
+    def __init__(self, server: str, on_tools: OnTools | None, gateway: str = "") -> None:
+        """Watch a server for a gateway, which is known by an id."""
+        self._server, self.gateway = server, gateway
+        self.gateways: frozenset[str] = frozenset()
+        """The gateways that the server declares to be, or to have behind it."""
         self._on_tools = on_tools
         self._wanted = anyio.Event()
         self._asked = anyio.Event()
@@ -277,7 +281,7 @@ class ToolListWatcher:
         A listing may take `within` seconds. With somebody to tell, the first is made at once. Those that a
         server brings about by its changes come after a pause, which grows while its listings fail.
         """
-        self._connection = connection
+        self._connection, self.gateways = connection, connection.gateways
         if self._on_tools is not None:
             self._wanted.set()
         pause = 0.0 if self.catalogue is None else _GATHER
@@ -292,6 +296,9 @@ class ToolListWatcher:
                     listing = await self._list(connection)
             except (MCPError, TimeoutError, ValueError) as error:
                 pause = self._failed(error)
+            except GatewayLoopError as error:  # it came about after the connection, which ends by it
+                self._settle(None, error)
+                raise
             else:
                 self._report(listing)
                 self.catalogue = listing
@@ -342,6 +349,9 @@ class ToolListWatcher:
             return found
 
         definitions = await all_definitions(page)
+        self.gateways = connection.gateways.union(
+            *(declared_gateways(each.get("_meta"), self.gateway) for each in pages)
+        )
         listing = await read_definitions(definitions, self._server, has_headers=connection.has_call_headers)
         return replace(listing, freshness=Freshness.of(pages))
 

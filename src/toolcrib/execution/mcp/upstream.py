@@ -176,7 +176,7 @@ class Upstream:
             self.name,
             self.config,
             environ=self._environ,
-            watcher=ToolListWatcher(self.name, None),
+            watcher=ToolListWatcher(self.name, None, self.watcher.gateway),
             breaker=Breaker(threshold=1, base=_FIRST_RETRY, cap=_LONGEST_RETRY),
             on_input=self.on_input,
             watched=watched,
@@ -440,6 +440,7 @@ class Upstream:
             probe=probe,
             patience=patience,
             handshake_only=self._first is not None,
+            gateway=self.watcher.gateway,
         )
 
     async def _serve(self, connection: Connection) -> None:

@@ -23,6 +23,7 @@ from toolcrib.errors import (
     ToolError,
     ToolExecutionError,
     ToolNotFoundError,
+    Unconfirmed,
     ValidationError,
 )
 from toolcrib.execution.middleware.cache import FROM_CACHE
@@ -67,6 +68,8 @@ class AuditRecord(Record):
     """What the policy decided, where it came to that."""
     rule: str | None = Field(default=None, alias="toolcrib.policy.rule")
     """The rule that decided, where a rule did."""
+    answer: Unconfirmed | None = Field(default=None, alias="toolcrib.policy.answer")
+    """How the question to a person ended that the call was refused after."""
     backend: str | None = Field(default=None, alias="toolcrib.backend")
     """`kind:name` of the last one that was tried."""
     transport: TransportLevel = Field(alias="toolcrib.transport")
@@ -138,6 +141,7 @@ class Audit:
             client=who.client or None,
             effect=_effect(outcome),
             rule=outcome.rule or getattr(error, "rule", None),
+            answer=error.answer if isinstance(error, PolicyDeniedError) else None,
             tool_id=outcome.tool_id,
             backend=None if outcome.backend is None else label(outcome.backend),
             transport=transport,

@@ -337,6 +337,8 @@ class RequestClient:
 
 
 def _verdict(answer: mcp_types.ElicitResult) -> ConfirmationResult:
+    if answer.action == "cancel":
+        return ConfirmationResult.DISMISSED
     agreed = (answer.content or {}).get(_FIELD) if answer.action == "accept" else False
     if not isinstance(agreed, bool):
         return ConfirmationResult.UNANSWERED

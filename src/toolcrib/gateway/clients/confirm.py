@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -18,39 +18,77 @@ from toolcrib.errors import (
     PolicyDeniedError,
     ToolcribError,
     ToolNotFoundError,
+    Unconfirmed,
     ValidationError,
 )
 from toolcrib.execution import Request
-from toolcrib.execution.pipeline import declined
-from toolcrib.execution.policy import approving
+from toolcrib.execution.pipeline import declined, read_arguments
+from toolcrib.execution.policy import Rules, approving
 from toolcrib.execution.progress import Progress, notify
+from toolcrib.execution.rule import is_destructive
 from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model import RunResult, Tool
-from toolcrib.model.tool import ToolAnnotations
 from toolcrib.redaction import HIDDEN, hide_secrets
 
-__all__ = ["RULED", "ConfirmedCalls", "agreed", "ask", "is_destructive", "policy", "progress_sender"]
+__all__ = ["ConfirmedCalls", "policy", "progress_sender"]
 
 _MAX_SHOWN = 400
 """How many characters of what somebody else wrote a person has to read."""
 _MAX_NAMED = 10
 """How many tools, and places in code, are named."""
-_REFUSALS = {
-    ConfirmationResult.DECLINED: "the user declined; do not try again unless the user asks for it",
-    ConfirmationResult.UNANSWERED: "the user was asked, and gave no answer; ask whether to try again",
+_REFUSALS: dict[ConfirmationResult, tuple[Unconfirmed, str]] = {
+    ConfirmationResult.DECLINED: (
+        "declined",
+        "the user declined; do not try again unless the user asks for it",
+    ),
+    ConfirmationResult.DISMISSED: (
+        "dismissed",
+        "the question whether it may run was dismissed without an answer, as by a client without a user",
+    ),
+    ConfirmationResult.UNANSWERED: (
+        "unanswered",
+        "the user was asked, and gave no answer; ask whether to try again",
+    ),
 }
-
-
 _RISK = "It says that it may destroy or overwrite something."
-RULED = "The rules here ask for your consent."
-"""Why a person is asked where a rule says so, and nothing else."""
+_RULED = "The rules here ask for your consent."
+_FIRST_RULE = "; where there is a rule, what no rule allows is refused"
+
+
+@dataclass(frozen=True, slots=True)
+class _Why:
+    """Why a person is asked: a tool may destroy something, or a rule says so."""
+
+    text: str
+    """What the person reads."""
+    is_risk: bool
+    """Whether `gateway.confirm` is the reason."""
+    rule: str | None = None
+    """The rule that is the reason, where it is one."""
+
+    def remedy(self, tools: Sequence[str], *, has_rules: bool) -> str:
+        """Return how the operator of the gateway lets these tools run without a question."""
+        begin = "to let it run without a question, the operator of the gateway can"
+        if self.is_risk:
+            named = ", ".join(tools[:_MAX_NAMED])
+            return (
+                f'{begin} add a [[policy]] rule with effect = "allow" that names {named}'
+                f"{'' if has_rules else _FIRST_RULE}; or set gateway.confirm = false, "
+                "with which nobody is asked about any destructive tool (the default is true)"
+            )
+        if self.rule is None:
+            return f"{begin} change the effect of the [[policy]] rule that asks"
+        return f"{begin} change the effect of the rule {self.rule!r}, which asks"
 
 
 @dataclass(frozen=True, slots=True)
 class _Agreed:
-    """What a person was asked about in the request at hand."""
+    """What may run in the request at hand though it is destructive."""
 
     tools: frozenset[str]
+    """What a person has agreed to."""
+    rules: Rules | None
+    """What else is consented to."""
 
 
 _AGREED: ContextVar[_Agreed | None] = ContextVar("toolcrib_agreed", default=None)
@@ -78,18 +116,18 @@ class ConfirmedCalls:
             InputNeeded: the client has to make the request again, with the answer.
             ToolError: as `View.run` has it.
         """
-        named: list[str] = []
-        refusal = ""
+        named: list[Tool] = []
+        refusal: PolicyDeniedError | None = None
         tool = await self._resolved(reference, timeout) if client.can_ask else None
-        reason = "" if tool is None else self._why_ask(tool, args, client)
-        if tool is not None and reason:
+        why = None if tool is None else self._why_ask(tool, args, client)
+        if tool is not None and why is not None:
             self._check(tool, args)
-            named = [str(tool.id)]
+            named = [tool]
             try:
-                await ask(client, named, args, reason=reason, bound=self.bound(client, [tool]))
+                await self._ask(client, named, args, why)
             except PolicyDeniedError as error:
-                refusal = error.reason
-        with declined(refusal), agreed(client, named, confirm=self._confirm):
+                refusal = error
+        with declined(refusal), self.agreed(client, named):
             return await self._view.run(
                 reference,
                 args,
@@ -99,26 +137,111 @@ class ConfirmedCalls:
                 principal=client.principal,
             )
 
-    def _why_ask(self, tool: Tool, args: Any, client: CallingClient) -> str:
-        """Return why a person is asked: the tool may destroy something, or a rule says so; else nothing."""
-        if self._confirm and is_destructive(tool.annotations):
-            return _RISK
+    async def agree(
+        self, client: CallingClient, tools: Sequence[Tool], given: Any, what: str, places: Sequence[str] = ()
+    ) -> None:
+        """Have a person agree to tools that something runs, all at once, before it begins.
+
+        Args:
+            client: who is asked.
+            tools: where there are none nobody is asked.
+            given: what a person should see of how they run: steps or code.
+            what: what runs them, a `chain` or a `program`.
+            places: what a person should see of it in any case, where it is too long to be shown.
+
+        Raises:
+            PolicyDeniedError: the person did not agree; observers have seen a refused call of each tool.
+            InputNeeded: the client has to make the request again, with the answer.
+        """
+        if not tools:
+            return
+        risky = [tool for tool in tools if self._needs_consent(client, tool)]
+        why = _Why(_RISK, is_risk=True) if risky else _Why(_RULED, is_risk=False)
+        try:
+            await self._ask(client, tools, given, why, what, places)
+        except PolicyDeniedError as refusal:
+            with declined(refusal):
+                for tool in tools:
+                    with suppress(ToolcribError):  # it is the refusal, which is raised below for all of them
+                        await self._view.run(str(tool.id), principal=client.principal)
+            raise
+
+    @contextmanager
+    def agreed(self, client: CallingClient, tools: Iterable[Tool]) -> Iterator[None]:
+        """Let a request run these tools, which a person agreed to, and what the rules consent to.
+
+        Other destructive tools are refused, where its client could have asked about them.
+        """
+        agreed_on = frozenset(str(tool.id) for tool in tools)
+        with approving(lambda request, _: request.tool_id in agreed_on):
+            if not (self._confirm and client.can_ask):
+                yield
+                return
+            token = _AGREED.set(_Agreed(agreed_on, self._view.rules))
+            try:
+                yield
+            finally:
+                _AGREED.reset(token)
+
+    def asked_about(self, client: CallingClient, tools: Iterable[Tool]) -> list[Tool]:
+        """Return those tools that a person is asked about before they run with some arguments."""
+        rules = self._view.rules
+        grants = None if rules is None else rules.grants(client.principal)
+        return [
+            tool
+            for tool in tools
+            if self._needs_consent(client, tool) or (grants is not None and grants.may_ask(tool))
+        ]
+
+    def _needs_consent(self, client: CallingClient, tool: Tool) -> bool:
+        """Return whether a tool is destructive, and may run with arguments that no rule consents to."""
+        if not (self._confirm and is_destructive(tool.annotations)):
+            return False
+        rules = self._view.rules
+        return rules is None or not rules.grants(client.principal).always_consents(tool)
+
+    def _why_ask(self, tool: Tool, args: Any, client: CallingClient) -> _Why | None:
+        """Return why a person is asked about a call; None where nobody is, as where a rule refuses it."""
+        risk = _Why(_RISK, is_risk=True) if self._confirm and is_destructive(tool.annotations) else None
         rules = self._view.rules
         if rules is None:
-            return ""
-        decision = rules.decide(Request(tool=tool, args=args, principal=client.principal))
-        if decision.effect != "ask" or decision.rule is None:
-            return ""
-        return decision.rule.reason or RULED
+            return risk
+        read, _ = read_arguments(args, str(tool.id))
+        decision = rules.decide(Request(tool=tool, args=read, principal=client.principal))
+        if decision.rule is None or decision.effect == "deny":
+            return None
+        if decision.rule.consents_to(str(tool.id)):
+            return None
+        if risk is not None or decision.effect == "allow":
+            return risk
+        return _Why(decision.rule.reason or _RULED, is_risk=False, rule=decision.rule.name)
 
-    def may_ask(self, client: CallingClient, tool_id: str, annotations: ToolAnnotations | None) -> bool:
-        """Return whether a person is asked before a tool runs with some arguments."""
-        if self._confirm and is_destructive(annotations):
-            return True
-        rules = self._view.rules
-        return rules is not None and rules.grants(client.principal).may_ask(self._view.index.resolve(tool_id))
+    async def _ask(
+        self,
+        client: CallingClient,
+        tools: Sequence[Tool],
+        given: Any,
+        why: _Why,
+        what: str = "",
+        places: Sequence[str] = (),
+    ) -> None:
+        """Ask whether tools may run; `what` runs them, unless one runs by itself.
 
-    def bound(self, client: CallingClient, tools: Iterable[Tool]) -> str:
+        Raises:
+            PolicyDeniedError: the person did not agree.
+            InputNeeded: the client has to make the request again, with the answer.
+        """
+        names = [str(tool.id) for tool in tools]
+        bound = self._bound(client, tools)
+        result = await client.confirm(_question(names, given, what, places, why.text, bound))
+        if result not in _REFUSALS:
+            return
+        answer, reason = _REFUSALS[result]
+        if answer != "declined":
+            reason = f"{reason}; {why.remedy(names, has_rules=self._view.rules is not None)}"
+        raise PolicyDeniedError(tool_id=", ".join(names), reason=reason, rule=why.rule, answer=answer)
+
+    def _bound(self, client: CallingClient, tools: Iterable[Tool]) -> str:
         """Return what an answer holds for, beside the arguments: who asks, these very tools, these rules."""
         rules = self._view.rules
         version = "" if rules is None else rules.version
@@ -156,17 +279,6 @@ class ConfirmedCalls:
             raise InputValidationError(error.problems, error.text, tool_id=str(tool.id)) from error
 
 
-def is_destructive(annotations: ToolAnnotations | None) -> bool:
-    """Return whether a tool says of itself that it may destroy something; one that says nothing does not.
-
-    >>> is_destructive(ToolAnnotations(destructive_hint=True)), is_destructive(None)
-    (True, False)
-    """
-    if annotations is None:
-        return False
-    return annotations.destructive_hint is True and annotations.read_only_hint is not True
-
-
 def policy(request: Request) -> str | None:
     """Refuse a destructive tool that nobody was asked about, in a request whose client could have asked.
 
@@ -176,6 +288,8 @@ def policy(request: Request) -> str | None:
     if agreed_on is None or not is_destructive(request.tool.annotations):
         return None
     if request.tool_id in agreed_on.tools:
+        return None
+    if agreed_on.rules is not None and agreed_on.rules.consents(request):
         return None
     return (
         "it may destroy something, and the user has to agree before the code begins; "
@@ -191,53 +305,6 @@ def progress_sender(client: CallingClient) -> Progress | None:
     return partial(notify, client.progress, work_done=True) if client.wants_progress else None
 
 
-@contextmanager
-def agreed(client: CallingClient, tools: Iterable[str], *, confirm: bool) -> Iterator[None]:
-    """Let a request run these destructive tools and no others, where its client can ask."""
-    agreed_on = frozenset(tools)
-    with approving(lambda request, _: request.tool_id in agreed_on):
-        if not (confirm and client.can_ask):
-            yield
-            return
-        token = _AGREED.set(_Agreed(agreed_on))
-        try:
-            yield
-        finally:
-            _AGREED.reset(token)
-
-
-async def ask(  # noqa: PLR0913 - each is a part of one question
-    client: CallingClient,
-    tools: Sequence[str],
-    given: Any,
-    *,
-    what: str = "",
-    places: Sequence[str] = (),
-    reason: str = "",
-    bound: str = "",
-) -> None:
-    """Ask whether tools may run, all at once.
-
-    Args:
-        client: who is asked.
-        tools: their ids; where there are none nobody is asked.
-        given: what a person should see of how they run: arguments, steps or code.
-        what: what runs them, a `chain` or a `program`; nothing where one tool runs by itself.
-        places: what a person should see of it in any case, where it is too long to be shown.
-        reason: why they are asked; else because the tools may destroy something.
-        bound: what else the answer holds for alone.
-
-    Raises:
-        PolicyDeniedError: the person declined, or gave no answer.
-        InputNeeded: the client has to make the request again, with the answer.
-    """
-    if not tools:
-        return
-    verdict = await client.confirm(_question(tools, given, what, places, reason, bound))
-    if verdict in _REFUSALS:
-        raise PolicyDeniedError(tool_id=", ".join(tools), reason=_REFUSALS[verdict])
-
-
 def _question(
     tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str, bound: str
 ) -> Confirmation:
@@ -245,7 +312,7 @@ def _question(
     written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
     content = "\0".join((what, *tools, written, bound))
     key = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
-    return Confirmation(key=f"run-{key}", text=_text(tools, written, what, places, reason or _RISK))
+    return Confirmation(key=f"run-{key}", text=_text(tools, written, what, places, reason))
 
 
 def _text(tools: Sequence[str], written: str, what: str, places: Sequence[str], reason: str) -> str:

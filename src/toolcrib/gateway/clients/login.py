@@ -10,7 +10,7 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from toolcrib.errors import LoginRequiredError, ToolLoginRequiredError
+from toolcrib.errors import LoginRequiredError, ToolLoginRequiredError, Unconfirmed
 from toolcrib.execution import Principal
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
@@ -70,36 +70,46 @@ class LoginRequests:
             return False
         error.url = link.url
         client = CURRENT.get()
-        return client is not None and await self._logs_in(error.server, link, client)
+        if client is None or not await self._wait_for_login(error.server, link, client):
+            return False
+        error.answer = link.login.answer
+        return link.login.done.is_set()
 
-    async def _logs_in(self, server: str, link: LoginLink, client: RequestClient) -> bool:
-        """Return whether the person has logged in, after asking for it if nobody has."""
+    async def _wait_for_login(self, server: str, link: LoginLink, client: RequestClient) -> bool:
+        """Wait until the one question about a login has ended, and ask it if nobody has; False if none can.
+
+        It has ended when the person has logged in, or `answer` of the login says why not.
+        """
         login = link.login
         if login.asking is not None:
             await login.asking.wait()
-            return login.done.is_set()
+            return True
         if not client.can_open_links:
             return False
         login.asking = asking = anyio.Event()
         try:
-            return await self._asked(server, link, client)
+            login.answer = "unanswered"  # unless it ends otherwise
+            login.answer = await self._ask_to_log_in(server, link, client)
         finally:
             login.asking = None
             asking.set()
+        return True
 
-    async def _asked(self, server: str, link: LoginLink, client: RequestClient) -> bool:
+    async def _ask_to_log_in(self, server: str, link: LoginLink, client: RequestClient) -> Unconfirmed | None:
+        """Ask the person to log in, and return how that ended; None if they have."""
         elicitation = secrets.token_hex(16)
         message = f"This needs your account of the server {server!r}. Log in there with your browser?"
         params = mcp_types.ElicitRequestURLParams(message=message, url=link.url, elicitation_id=elicitation)
         try:
             answers = await client.ask({_KEY: mcp_types.ElicitRequest(params=params)})
         except (LookupError, TimeoutError, MCPError, ValidationError):
-            return False
-        if answers[_KEY].get("action") != "accept":
-            return False
+            return "unanswered"
+        action = answers[_KEY].get("action")
+        if action != "accept":
+            return "dismissed" if action == "cancel" else "declined"
         with anyio.move_on_after(self._patience):
             await link.login.done.wait()
         if not link.login.done.is_set():
-            return False
+            return "unanswered"
         await client.opened(elicitation)
-        return True
+        return None

@@ -337,7 +337,7 @@ async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
         raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(str(error))) from error
     except LoginRequiredError as error:
         reason = login_reason(hide_secrets(error.reason), PRINCIPAL.get())
-        shown = LoginRequiredError(error.server, reason, url=error.url)
+        shown = LoginRequiredError(error.server, reason, url=error.url, answer=error.answer)
         raise MCPError(mcp_types.INTERNAL_ERROR, str(shown), explain(shown)) from error
     except PromptNotFoundError as error:
         raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error

@@ -12,10 +12,12 @@ from pydantic_core import from_json
 from toolcrib import __version__
 from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.crib import GatewaySettings
+from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
+from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.http.asgi import CLOSE, Receive, Scope, Send, reply, send_bytes
 from toolcrib.gateway.http.connect import CONNECT, LoginPages
-from toolcrib.gateway.http.rules import AccessRules, toolset_of
+from toolcrib.gateway.http.rules import AccessRules
 from toolcrib.gateway.http.sessions import SessionManager
 from toolcrib.gateway.identity.identities import METADATA
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpApp", "Served"]
 
-_SESSION = b"mcp-session-id"
+_SESSION, _EXPOSE = b"mcp-session-id", EXPOSE_HEADER.encode()
 
 
 class Served(Protocol):
@@ -46,8 +48,12 @@ class Served(Protocol):
         """The pages at which persons log in to servers."""
         ...
 
-    def find(self, toolset: str | None) -> McpEndpoint | None:
-        """Return the endpoint of a toolset, or of everything; None where there is none."""
+    def has(self, address: EndpointAddress) -> bool:
+        """Return whether there is an endpoint at an address."""
+        ...
+
+    def find(self, address: EndpointAddress) -> McpEndpoint | None:
+        """Return the endpoint at an address; None where there is none."""
         ...
 
     def unready(self) -> dict[str, str]:
@@ -102,7 +108,8 @@ class _EndpointSessions:
 class HttpApp:
     """Answers requests: `/mcp`, `/mcp/{toolset}`, `/connect/{server}`, `/health`, `/ready` and `/metrics`.
 
-    Each endpoint has sessions of its own, which live in the task group until the endpoint is closed.
+    Below `/mcp` and each toolset are `all` and `meta`, which show what their names say. Each endpoint has
+    sessions of its own, which live in the task group until the endpoint is closed.
     """
 
     def __init__(self, served: Served, tasks: TaskGroup) -> None:
@@ -114,9 +121,9 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         path: str = scope["path"]
-        toolset = toolset_of(path)
-        if toolset is not None:
-            await self._mcp(toolset, scope, receive, send)
+        address = EndpointAddress.of_path(path)
+        if address is not None:
+            await self._mcp(self._wanted(address, scope), scope, receive, send)
         elif scope["method"] not in {"GET", "HEAD"}:
             await reply(send, 405, "only GET is answered here", [(b"allow", b"GET, HEAD")])
         elif path.startswith(CONNECT):
@@ -130,7 +137,9 @@ class HttpApp:
         elif path.startswith(METADATA):
             await self._metadata(path.removeprefix(METADATA), send)
         else:
-            await reply(send, 404, "there are /mcp, /mcp/{toolset}, /health, /ready and /metrics")
+            await reply(
+                send, 404, "there are /mcp, /mcp/all, /mcp/meta, /mcp/{toolset}, /health, /ready and /metrics"
+            )
 
     async def drained(self) -> None:
         """Let nothing begin any more, and wait until all is answered, but subscription streams."""
@@ -144,27 +153,32 @@ class HttpApp:
         for desk in list(self._desks.values()):
             await desk.sessions.end()
 
-    async def _mcp(self, toolset: str, scope: Scope, receive: Receive, send: Send) -> None:
+    def _wanted(self, address: EndpointAddress, scope: Scope) -> EndpointAddress:
+        """Return the address that a request is for: a toolcrib asks for the tools themselves in a header."""
+        if address.surface is None and _header(scope, _EXPOSE) == EXPOSE_ALL:
+            direct = EndpointAddress(address.toolset, EXPOSE_ALL)
+            return direct if self._served.has(direct) else address
+        return address
+
+    async def _mcp(self, address: EndpointAddress, scope: Scope, receive: Receive, send: Send) -> None:
         if self._closing and _begins(scope):
             await reply(send, 503, "the gateway is stopping", CLOSE)
             return
-        desk = self._parting(toolset, scope) or await self._opened(toolset)
+        desk = self._parting(address, scope) or await self._opened(address)
         if desk is None:
-            await reply(send, 404, f"there is no toolset {toolset[:100]!r} here")
+            await reply(send, 404, f"there is no toolset {address.name[:100]!r} here")
         else:
             await desk.answer(scope, receive, send)
 
-    def _parting(self, toolset: str, scope: Scope) -> _EndpointSessions | None:
+    def _parting(self, address: EndpointAddress, scope: Scope) -> _EndpointSessions | None:
         """Return where a session goes on whose endpoint is gone, until its calls have ended."""
-        parting = [each for each in self._desks if each.closed.is_set() and each.name == toolset]
-        session = (
-            next((value for name, value in scope["headers"] if name == _SESSION), b"") if parting else b""
-        )
+        parting = [each for each in self._desks if each.closed.is_set() and each.name == address.name]
+        session = _header(scope, _SESSION) if parting else ""
         desks = (self._desks[endpoint] for endpoint in parting)
-        return next((desk for desk in desks if desk.sessions.has(session.decode("latin-1"))), None)
+        return next((desk for desk in desks if desk.sessions.has(session)), None)
 
-    async def _opened(self, toolset: str) -> _EndpointSessions | None:
-        endpoint = self._served.find(toolset or None)
+    async def _opened(self, address: EndpointAddress) -> _EndpointSessions | None:
+        endpoint = self._served.find(address)
         if endpoint is None or endpoint in self._desks:
             return None if endpoint is None else self._desks[endpoint]
         async with self._opening:
@@ -215,9 +229,10 @@ class HttpApp:
         """Say where clients of an endpoint log in."""
         identities = self._served.rules().identities
         base = urlsplit(identities.resource()).path.rstrip("/")
-        toolset = path.removeprefix(base).strip("/") if path.startswith(base) or not path else None
-        known = toolset is not None and self._served.find(toolset or None) is not None
-        found = identities.metadata(toolset or "") if known else None
+        below = path.removeprefix(base).strip("/") if path.startswith(base) or not path else None
+        address = None if below is None else EndpointAddress.of_path(f"/mcp/{below}")
+        known = address is not None and self._served.has(address)
+        found = identities.metadata(address) if address is not None and known else None
         if found is None:
             await reply(send, 404, "nobody logs in here")
         else:
@@ -229,6 +244,12 @@ class HttpApp:
     async def _metrics(self, scope: Scope, send: Send) -> None:
         text, kind = self._served.metrics(self._visible(scope))
         await send_bytes(send, 200, text, kind.encode())
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    """Return the value of a header; empty where there is none."""
+    found = next((value for name, value in scope["headers"] if name == wanted), b"")
+    return str(found.decode("latin-1"))
 
 
 def _begins(scope: Scope) -> bool:

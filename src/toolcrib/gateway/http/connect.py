@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from toolcrib.crib import Settings
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import ToolcribError, Unconfirmed
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.oauth.persons import login_owner
@@ -67,6 +67,8 @@ class PersonLogin:
     done: anyio.Event = field(default_factory=anyio.Event)
     asking: anyio.Event | None = None
     """Set when the question that the person is asked for it is over; None where they are not asked."""
+    answer: Unconfirmed | None = None
+    """How the last question ended, if not with a login."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import anyio
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
 from toolcrib.crib import GatewaySettings
+from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.http.asgi import (
     CLOSE,
     TOO_LARGE,
@@ -19,7 +20,7 @@ from toolcrib.gateway.http.asgi import (
     reply,
 )
 from toolcrib.gateway.http.connect import CONNECT
-from toolcrib.gateway.http.rules import AccessRules, toolset_of
+from toolcrib.gateway.http.rules import AccessRules
 from toolcrib.gateway.identity.identities import METADATA, Refusal
 from toolcrib.gateway.identity.principals import known_user
 from toolcrib.gateway.limits import ByteBudget
@@ -81,9 +82,9 @@ class Guard:
         if scope["method"] == "OPTIONS" and origin is not None:
             await _preflight(send)
             return
-        toolset = toolset_of(scope["path"])
+        address = EndpointAddress.of_path(scope["path"]) or EndpointAddress()
         try:
-            principal = await rules.identities.identify(headers.get(b"authorization"), toolset or "")
+            principal = await rules.identities.identify(headers.get(b"authorization"), address)
             scope["toolcrib.known"] = True
             if principal is not None:
                 scope["toolcrib.principal"], scope["user"] = principal, known_user(principal)
@@ -93,7 +94,7 @@ class Guard:
         except Refusal as stranger:
             scope["toolcrib.known"] = False
             if scope["path"] not in _OPEN and not scope["path"].startswith(_OPEN_BELOW):
-                where = rules.identities.metadata_address(toolset or "")
+                where = rules.identities.metadata_address(address)
                 await _refuse(send, headers, stranger.status, stranger.text, _challenge(stranger, where))
                 return
         size = _announced(headers, settings.request_bytes)

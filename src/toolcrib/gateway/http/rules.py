@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from toolcrib.crib.config.gateway import GatewaySettings, is_loopback, own_names, token_of
 from toolcrib.gateway.identity.identities import Identities
 
-__all__ = ["AccessRules", "is_loopback", "token_of", "toolset_of"]
+__all__ = ["AccessRules", "is_loopback", "token_of"]
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/@?#\s]+))(?::(\d{1,5}))?")
@@ -65,17 +65,6 @@ class AccessRules:
         found = _ORIGIN.fullmatch(origin)
         authority = None if found is None else _AUTHORITY.fullmatch(found[2])
         return authority is not None and (authority[1] or authority[2]) in _LOCAL
-
-
-def toolset_of(path: str) -> str | None:
-    """Return the toolset of an endpoint's path, empty for everything; None where it is not an endpoint's.
-
-    >>> toolset_of("/mcp"), toolset_of("/mcp/office/"), toolset_of("/health")
-    ('', 'office', None)
-    """
-    if path != "/mcp" and not path.startswith("/mcp/"):
-        return None
-    return path[5:-1] if path.endswith("/") and path != "/mcp//" else path[5:]
 
 
 def _same(name: str, address: str) -> bool:

@@ -14,6 +14,7 @@ from toolcrib.crib.config.gateway import AuthSettings, GatewaySettings, TokenSet
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution import Principal
 from toolcrib.execution.oauth.persons import SubjectToken
+from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.identity.keys import SigningKeys
 
 __all__ = ["METADATA", "Identities", "Refusal"]
@@ -24,6 +25,7 @@ _TOKENS = "tokens"
 _MAX_TOKEN = 16 * 1024
 _TRUSTED, _MAX_CHECKED = 60.0, 1_000
 """For how many seconds a token that was checked is known, and how many are."""
+_EVERYTHING = EndpointAddress()
 _NOTHING_SENT = "send a token as 'Authorization: Bearer ...'"
 
 
@@ -70,7 +72,7 @@ class Identities:
         """Whether anything is asked of clients."""
         return self.token is not None or self.named is not None or self.auth is not None
 
-    async def identify(self, header: str | None, toolset: str = "") -> Principal | None:
+    async def identify(self, header: str | None, address: EndpointAddress = _EVERYTHING) -> Principal | None:
         """Return who sends an `Authorization` header to an endpoint; None where that cannot be known.
 
         Raises:
@@ -84,11 +86,11 @@ class Identities:
             raise Refusal(401, "invalid_token" if header else "", _NOTHING_SENT, self._scopes)
         if self.token is not None and hmac.compare_digest(given.encode(errors="replace"), self.token):
             return None
-        if self.named and (principal := self._named(given, toolset, self.named)) is not None:
+        if self.named and (principal := self._named(given, address, self.named)) is not None:
             return principal
         if self.auth is None or self.keys is None or given.count(".") != 2 or len(given) > _MAX_TOKEN:  # noqa: PLR2004 - of a JWT
             raise Refusal(401, "invalid_token", "the token is not known here", self._scopes)
-        return await self._logged_in(given, toolset, self.auth, self.keys)
+        return await self._logged_in(given, address, self.auth, self.keys)
 
     def subject_token(self, principal: Principal, header: str) -> SubjectToken | None:
         """Return the token that a principal was identified by, if it is one of the issuer's."""
@@ -100,7 +102,9 @@ class Identities:
     def _scopes(self) -> tuple[str, ...]:
         return () if self.auth is None else self.auth.scopes
 
-    def _named(self, given: str, toolset: str, tokens: Mapping[str, TokenSettings]) -> Principal | None:
+    def _named(
+        self, given: str, address: EndpointAddress, tokens: Mapping[str, TokenSettings]
+    ) -> Principal | None:
         """Return the principal of a named token."""
         digest = hashlib.sha256(given.encode(errors="replace")).hexdigest()
         for name, token in tokens.items():
@@ -108,7 +112,7 @@ class Identities:
                 continue
             if token.expires is not None and token.expires.timestamp() <= self.clock():
                 raise Refusal(401, "invalid_token", f"the token {name!r} has expired")
-            if token.toolsets is not None and toolset not in token.toolsets:
+            if token.toolsets is not None and address.toolset not in token.toolsets:
                 allowed = ", ".join(f"/mcp/{each}" for each in token.toolsets) or "none"
                 raise Refusal(
                     403, "insufficient_scope", f"the token {name!r} is for other endpoints: {allowed}"
@@ -116,12 +120,14 @@ class Identities:
             return Principal(issuer=_TOKENS, subject=name, client=name, groups=frozenset(token.groups))
         return None
 
-    async def _logged_in(self, given: str, toolset: str, auth: AuthSettings, keys: SigningKeys) -> Principal:
+    async def _logged_in(
+        self, given: str, address: EndpointAddress, auth: AuthSettings, keys: SigningKeys
+    ) -> Principal:
         """Return the principal of a token of the issuer, known for a while once checked, if the keys stay."""
-        mark = hashlib.sha256(f"{toolset}\n{given}".encode(errors="replace")).digest()
+        mark = hashlib.sha256(f"{address.name}\n{given}".encode(errors="replace")).digest()
         until, principal = keys.checked.get(mark, (0.0, None))
         if principal is None or self.clock() >= until:
-            claims = await self._verified(given, toolset, auth, keys)
+            claims = await self._verified(given, address, auth, keys)
             principal = _principal(claims, auth)
             keys.checked[mark] = min(self.clock() + _TRUSTED, float(claims["exp"])), principal
             if len(keys.checked) > _MAX_CHECKED:
@@ -131,7 +137,7 @@ class Identities:
         return principal
 
     async def _verified(
-        self, given: str, toolset: str, auth: AuthSettings, keys: SigningKeys
+        self, given: str, address: EndpointAddress, auth: AuthSettings, keys: SigningKeys
     ) -> dict[str, Any]:
         try:
             header = jwt.get_unverified_header(given)
@@ -147,7 +153,7 @@ class Identities:
                 given,
                 key.key,
                 algorithms=[algorithm],
-                audience=list(self._audiences(auth, toolset)),
+                audience=list(self._audiences(auth, address)),
                 issuer=auth.issuer,
                 leeway=auth.leeway,
                 options={"require": ["exp", "iss", "aud", "sub"]},
@@ -159,32 +165,32 @@ class Identities:
             raise Refusal(401, "invalid_token", reason, auth.scopes) from error
         return claims
 
-    def _audiences(self, auth: AuthSettings, toolset: str) -> Collection[str]:
-        """Return whom a token may be meant for: the gateway, or the endpoint that it is sent to."""
-        return {auth.audience, self.resource(toolset)}
+    def _audiences(self, auth: AuthSettings, address: EndpointAddress) -> Collection[str]:
+        """Return whom a token may be meant for: the gateway, the toolset, or the endpoint it is sent to."""
+        return {auth.audience, self.resource(address.base), self.resource(address)}
 
-    def resource(self, toolset: str = "") -> str:
+    def resource(self, address: EndpointAddress = _EVERYTHING) -> str:
         """Return the address of an endpoint, as tokens name it."""
         base = "" if self.auth is None else self.auth.audience.rstrip("/")
-        return f"{base}/{toolset}" if toolset else base
+        return f"{base}/{address.name}" if address.name else base
 
-    def metadata(self, toolset: str = "") -> dict[str, Any] | None:
+    def metadata(self, address: EndpointAddress = _EVERYTHING) -> dict[str, Any] | None:
         """Return where clients of an endpoint log in (RFC 9728); None where they do not."""
         if self.auth is None:
             return None
         document: dict[str, Any] = {
-            "resource": self.resource(toolset),
+            "resource": self.resource(address),
             "authorization_servers": [self.auth.issuer],
             "bearer_methods_supported": ["header"],
-            "resource_name": f"toolcrib: {toolset}" if toolset else "toolcrib",
+            "resource_name": f"toolcrib: {address.name}" if address.name else "toolcrib",
         }
         return document | ({"scopes_supported": list(self.auth.scopes)} if self.auth.scopes else {})
 
-    def metadata_address(self, toolset: str = "") -> str | None:
+    def metadata_address(self, address: EndpointAddress = _EVERYTHING) -> str | None:
         """Return the address of that metadata."""
         if self.auth is None:
             return None
-        parts = urlsplit(self.resource(toolset))
+        parts = urlsplit(self.resource(address))
         return urlunsplit((parts.scheme, parts.netloc, METADATA + parts.path.rstrip("/"), "", ""))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from toolcrib.discovery import Change, Index, IndexView
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.errors import ToolNotFoundError
-from toolcrib.gateway.clients.confirm import is_destructive
+from toolcrib.execution.rule import is_destructive
 from toolcrib.model import Tool
 
 __all__ = ["CatalogSnapshot", "CatalogSummary"]

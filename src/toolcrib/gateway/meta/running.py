@@ -15,7 +15,7 @@ from toolcrib.execution.chain import ChainProgress, Plan
 from toolcrib.execution.chain.plan import PlannedStep
 from toolcrib.execution.chain.results import StepResult
 from toolcrib.execution.mcp.results import read_text
-from toolcrib.gateway.clients.confirm import RULED, ConfirmedCalls, agreed, ask, progress_sender
+from toolcrib.gateway.clients.confirm import ConfirmedCalls, progress_sender
 from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.failures import failure
@@ -70,7 +70,7 @@ class RunHandlers:
         args, client = call.args, call.client
         named = await self._agreed_chain(call)
         began = perf_counter()
-        with agreed(client, named, confirm=self._confirm):
+        with self._calls.agreed(client, named):
             try:
                 result = await self._view.run_chain(
                     args["steps"],
@@ -98,7 +98,7 @@ class RunHandlers:
         args, client = call.args, call.client
         named = await self._agreed_code(call)
         most = self._view.settings.code.limits.max_tool_calls
-        with agreed(client, named, confirm=self._confirm):
+        with self._calls.agreed(client, named):
             ran = await self._view.execute(
                 args["code"],
                 timeout=_seconds(args),
@@ -117,51 +117,36 @@ class RunHandlers:
         parts = [(smaller, name, payload[name]) for name in ("toolCalls", "value", "stdout", "stderr")]
         return await self._limiter.ran(payload, smaller, parts)
 
-    async def _agreed_chain(self, call: MetaCall) -> list[str]:
+    async def _agreed_chain(self, call: MetaCall) -> list[Tool]:
         """Ask about the destructive tools of a chain, and return them."""
         client = call.client
         if not (self._may_ask and client.can_ask):
             return []
         plan = await self._view.run_chain(call.args["steps"], dry_run=True)
-        steps = {step.tool_id: step.annotations for step in _calls_of(plan) if step.tool_id is not None}
-        named = [name for name, hints in steps.items() if self._calls.may_ask(client, name, hints)]
-        bound = self._calls.bound(client, map(self._view.index.resolve, named))
-        await ask(client, named, call.args["steps"], what="chain", reason=self._reason(named), bound=bound)
-        return named
-
-    def _reason(self, named: Sequence[str]) -> str:
-        """Return why a person is asked about tools, where none of them may destroy something."""
-        risky = {str(tool.id) for tool in self._catalog.destructive()}
-        return "" if risky.intersection(named) else RULED
+        named = dict.fromkeys(step.tool_id for step in _calls_of(plan) if step.tool_id is not None)
+        found = self._calls.asked_about(client, map(self._view.index.resolve, named))
+        await self._calls.agree(client, found, call.args["steps"], "chain")
+        return found
 
     @property
     def _may_ask(self) -> bool:
         """Whether there is anything that a person would be asked about."""
         return self._confirm or self._view.rules is not None
 
-    async def _agreed_code(self, call: MetaCall) -> list[str]:
+    async def _agreed_code(self, call: MetaCall) -> list[Tool]:
         """Ask about the destructive tools that code names, and return them."""
         client = call.client
         if not (self._may_ask and client.can_ask):
             return []
         await self._view.namespaces()  # by then the servers have listed their tools
+        index = self._view.index
+        tools: Iterable[Tool] = self._catalog.destructive()
+        if self._view.rules is not None:
+            tools = (index.get(each.id) for each in index.every())
         code = call.args["code"]
-        found, places = await to_thread.run_sync(_mentions, code, self._asked_about(client))
-        named = [str(tool.id) for tool in found]
-        bound = self._calls.bound(client, found)
-        reason = self._reason(named)
-        await ask(client, named, code, what="program", places=places, reason=reason, bound=bound)
-        return named
-
-    def _asked_about(self, client: CallingClient) -> Sequence[Tool]:
-        """Return the tools that a person may be asked about."""
-        rules = self._view.rules
-        if rules is None:
-            return self._catalog.destructive()
-        grants, index = rules.grants(client.principal), self._view.index
-        risky = {str(tool.id) for tool in self._catalog.destructive()} if self._confirm else set[str]()
-        tools = (index.get(each.id) for each in index.every())
-        return [tool for tool in tools if str(tool.id) in risky or grants.may_ask(tool)]
+        found, places = await to_thread.run_sync(_mentions, code, self._calls.asked_about(client, tools))
+        await self._calls.agree(client, found, code, "program", places)
+        return found
 
     async def _broken(self, error: ChainError) -> Reply:
         """Return the answer for a chain that stopped, with the results of the steps before."""

@@ -17,6 +17,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of
+from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
 from toolcrib.execution.mcp.transport.event_streams import Pace, Resumes, resumes
 from toolcrib.execution.mcp.transport.http_responses import (
     ACCEPTED,
@@ -146,7 +147,7 @@ async def client_settings(config: ServerConfig, auth: httpx2.Auth | None = None)
     secure = url.scheme == "https" or url.port is None
     connections = config.max_concurrency + _SPARE_CONNECTIONS
     return {
-        "headers": config.headers,
+        "headers": httpx2.Headers({EXPOSE_HEADER: EXPOSE_ALL}) | config.headers,
         "auth": (url.username, url.password) if url.userinfo else auth,
         "timeout": _TIMEOUT,
         "verify": await anyio.to_thread.run_sync(tls_context) if secure else _no_tls_context(),
