@@ -32,6 +32,7 @@ class _Asked:
 
     url: str | None
     env: tuple[str, ...]
+    inherit: tuple[str, ...]
     header: tuple[str, ...]
     cwd: str | None
     transport: str | None
@@ -90,14 +91,15 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
         problem = "both a command and --url" if url else "neither a command after `--` nor --url"
         raise click.UsageError(f"a server is started or reached, and there is {problem}")
     env, headers = _pairs("--env", "=", asked.env), _pairs("--header", ":", asked.header)
-    if url and (env or asked.cwd):
-        raise click.UsageError("--env and --cwd are for a command that is started; --header is for a --url")
+    if url and (env or asked.cwd or asked.inherit):
+        started = "--env, --inherit and --cwd are for a command that is started"
+        raise click.UsageError(f"{started}; --header is for a --url")
     if headers and not url:
         raise click.UsageError("--header is for a --url; --env gives variables to a command")
     entry: dict[str, Any] = {"url": url} if url else {"command": command[0], "args": list(command[1:])}
     if asked.transport:
         entry["transport"] = asked.transport
-    entry |= {"env": env, "headers": headers, "cwd": asked.cwd}
+    entry |= {"env": env, "inherit": list(asked.inherit), "headers": headers, "cwd": asked.cwd}
     entry |= {"required": asked.required, "disabled": asked.disabled}
     return {key: value for key, value in entry.items() if value}
 
@@ -108,6 +110,9 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @click.option("--url", help="Where the server is, instead of a command that starts it.")
 @click.option(
     "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for it; VALUE may be '${VAR}'."
+)
+@click.option(
+    "--inherit", multiple=True, metavar="NAME", help="A variable that it inherits: 'AWS_*', or '*' for all."
 )
 @click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="A header for it; '${VAR}' likewise.")
 @click.option("--cwd", metavar="FOLDER", help="Where it runs, instead of the folder of the file.")
@@ -192,7 +197,9 @@ def _check(path: Path, name: str) -> "Probe":
                 await crib.tools(namespace=name, limit=1)
                 if not crib.status()[name].kept:
                     return _asked(crib, name)
-            return await probe(name, crib.settings.servers[name])  # what is kept says nothing of today
+            return await probe(
+                name, crib.settings.started_servers[name]
+            )  # what is kept says nothing of today
 
     return wait_for(work)
 

@@ -4,6 +4,7 @@ The owner alone enters and leaves the transport, so that no cancellation of a ca
 send their requests through the connection from their own tasks, and wait for a start together.
 """
 
+import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -22,6 +23,7 @@ from toolcrib.execution.mcp.errors import hung_up, is_exhausted, is_unreachable,
 from toolcrib.execution.mcp.relays import RelayedCall, RunningCalls
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
+from toolcrib.execution.mcp.transport.environment import describe_withheld
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.process import StderrTail
 from toolcrib.execution.oauth.persons import Person
@@ -265,7 +267,8 @@ class Upstream:
             self._part(connection, failure)
         elif self._start is start:
             wanted = needs_login(failure)
-            self._health.failed(self._late() if failure is None else reason_of(failure), needs_login=wanted)
+            reason = self._late() if failure is None else self._with_withheld(reason_of(failure))
+            self._health.failed(reason, needs_login=wanted)
             reason = self._health.last_error or ""
             unavailable = (LoginRequiredError if wanted else ServerUnavailableError)(
                 self.name, reason, self.stderr_tail()
@@ -397,4 +400,11 @@ class Upstream:
         self.running.log(params, modern=connection is not None and connection.modern)
 
     def _late(self) -> str:
-        return f"it did not start within {self.config.start_timeout:g} s"
+        return self._with_withheld(f"it did not start within {self.config.start_timeout:g} s")
+
+    def _with_withheld(self, reason: str) -> str:
+        """Return why a start failed, with the variables that the process may have missed."""
+        if self._stderr.pid is None:  # there was no process
+            return reason
+        withheld = describe_withheld(os.environ, self.config, self._stderr.text())
+        return f"{reason}; {withheld}" if withheld else reason
