@@ -18,7 +18,7 @@ MINUTES ?= 30
 PORT := 8808
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of processes, each of which would compile all it imports
 
-.PHONY: help run test proof soak coverage times check format tables docs bench lock clean
+.PHONY: help run test proof soak coverage times check format tables docs resolve bench lock clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -72,6 +72,9 @@ tables: .venv/dev-installed .models/minilm/model.onnx  ## Write the generated pa
 docs: .venv/dev-installed  ## Build the documentation site into site/; a warning is an error.
 	$(BIN)/python scripts/reference_pages.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+resolve: .venv/dev-installed  ## Resolve toolcrib beside the current releases of agent frameworks.
+	$(BIN)/python scripts/resolve_frameworks.py
 
 bench: .venv/dev-installed .models/minilm/model.onnx  ## Measure what the README claims.
 	$(BIN)/python benchmarks/validation.py

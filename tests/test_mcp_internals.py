@@ -1,56 +1,61 @@
-"""The insides of the MCP SDK that toolcrib uses: each test fails when one is gone, or is another thing."""
+"""The insides of the MCP SDK that toolcrib uses: each is tried by itself, and a gateway runs without it.
+
+A gateway without one runs on a copy of the SDK in which it has another name or signature, as in a release
+to come; every call must work, by the public way.
+"""
 
 import inspect
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx2
+import mcp
+import mcp_types as types
 import pytest
+from gateway.support import ERAS, Place, Served, called, connected
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http import EventMessage, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.shared import _httpx_utils
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 from mcp_types.version import LATEST_MODERN_VERSION
+from servers import asking
+from servers.launch import TOOLCRIB, closed_port
+from waiting import PATIENCE, wait_until
 
 from toolcrib.errors import UnsupportedPackageError
+from toolcrib.gateway.content.handlers import ContentHandlers
+from toolcrib.gateway.content.subscriptions import ChangeBus, Subscriptions
 from toolcrib.mcp_internals import check_version, connection_of
 
-FAR = httpx2.URL("https://far.example/")
-HERE = "http://here.example/mcp"
+Edit = tuple[str, str]
+"""A pattern in the sources of the SDK, and what takes its place."""
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def web(request: httpx2.Request) -> httpx2.Response:
-    """Answer what `/mcp` redirects to within the origin, and nothing beyond."""
-    if request.url.path == "/mcp":
-        return httpx2.Response(307, headers={"location": "/there"})
-    if request.url.path == "/away":
-        return httpx2.Response(307, headers={"location": str(FAR)})
-    headers = {"content-type": "text/event-stream"}
-    return httpx2.Response(200, headers=headers, content=b"event: endpoint\ndata: /post\n\n")
-
-
-@pytest.mark.parametrize("version", ["2.3.0", "2.3.17", "2.3.1rc1"])
-def test_a_version_whose_insides_are_known_is_taken(version: str) -> None:
+@pytest.mark.parametrize("version", ["2.3.0", "2.3.17", "2.3.1rc1", "2.4rc1", "2.30.0"])
+def test_a_version_with_the_public_api_is_taken(version: str) -> None:
     check_version(version)
 
 
-@pytest.mark.parametrize("version", ["1.28.0", "2.2.9", "2.4.0", "2.30.0", "3.0.0"])
+@pytest.mark.parametrize("version", ["1.28.0", "2.2.9", "3.0.0", "3.0.0a1", "10.1.0"])
 def test_another_version_is_refused_with_what_to_install(version: str) -> None:
     with pytest.raises(UnsupportedPackageError) as caught:
         check_version(version)
     assert str(caught.value) == (
-        f"MCP needs mcp>=2.3,<2.4, and {version} is installed: pip install 'toolcrib[mcp]'"
+        f"MCP needs mcp>=2.3,<3, and {version} is installed: pip install 'toolcrib[mcp]'"
     )
 
 
@@ -66,7 +71,7 @@ def test_another_version_is_refused_with_what_to_install(version: str) -> None:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        ("'2.4.0'", "UnsupportedPackageError MCP needs mcp>=2.3,<2.4, and 2.4.0 is installed"),
+        ("'3.0.0'", "UnsupportedPackageError MCP needs mcp>=2.3,<3, and 3.0.0 is installed"),
         pytest.param("missing()", "MissingExtraError", marks=pytest.mark.proof),
     ],
     ids=["another version", "no version"],
@@ -90,43 +95,27 @@ except MissingExtraError as error:
     assert shown.endswith(" False\n")
 
 
-def test_next_request_within_origin_is_what_a_redirect_leads_to_on_the_same_server() -> None:
-    def redirect(location: str) -> httpx2.Response:
-        with httpx2.Client(transport=httpx2.MockTransport(lambda _: answer)) as client:
-            answer = httpx2.Response(307, headers={"location": location})
-            return client.post(HERE, follow_redirects=False)
-
-    following = _httpx_utils.next_request_within_origin(redirect("/there"))
-    assert following is not None
-    assert (following.method, str(following.url)) == ("POST", "http://here.example/there")
-    assert _httpx_utils.next_request_within_origin(redirect(str(FAR))) is None
-
-
-@pytest.mark.anyio
-async def test_request_within_origin_follows_redirects_on_the_same_server_alone() -> None:
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(web)) as client:
-        answer = await _httpx_utils.request_within_origin(client, "POST", HERE, content="{}", headers={})
-        away = await _httpx_utils.request_within_origin(client, "POST", "http://here.example/away")
-    assert (answer.status_code, answer.url.path) == (200, "/there")
-    assert (away.status_code, away.url.host) == (307, "here.example")
-
-
-@pytest.mark.anyio
-async def test_sse_within_origin_gives_the_events_of_what_a_redirect_leads_to() -> None:
-    async with (
-        httpx2.AsyncClient(transport=httpx2.MockTransport(web)) as client,
-        _httpx_utils.sse_within_origin(client, HERE, max_event_size=1000) as source,
-    ):
-        events = [(event.event, event.data) async for event in source]
-    assert source.response.url.path == "/there"
-    assert events == [("endpoint", "/post")]
-
-
 def test_the_session_of_a_request_has_a_connection() -> None:
     connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
     session: Any = ServerSession(None, connection)  # type: ignore[arg-type] # no request is made
-    assert session._connection is connection
     assert connection_of(session) is connection
+
+
+def test_a_session_that_hides_its_connection_has_a_stand_in_that_can_be_told_nothing() -> None:
+    connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, {"roots": {}})
+    session: Any = ServerSession(None, connection)  # type: ignore[arg-type] # no request is made
+    session.__class__ = type("Hiding", (ServerSession,), {"_connection": connection})
+    del session.__dict__["_connection"]
+    stand_in = connection_of(session)
+    assert stand_in.client_capabilities == connection.client_capabilities
+    assert (stand_in.has_standalone_channel, stand_in.initialize_accepted) == (False, False)
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_can_be_told_nothing_cannot_subscribe() -> None:
+    subscriptions = Subscriptions(ContentHandlers(), ChangeBus())
+    with pytest.raises(MCPError, match="no channel for notifications"):
+        await subscriptions.subscribe(Connection.from_envelope("2025-11-25", None, None), "note://one")
 
 
 @pytest.mark.anyio
@@ -205,6 +194,98 @@ async def test_what_the_server_answers_goes_into_the_request_streams_of_the_requ
             await session.terminate()
             with pytest.raises(anyio.ClosedResourceError):
                 await streams[1].receive()
+
+
+def renamed(name: str) -> Edit:
+    """Give a private name of the SDK another one."""
+    return rf"\b{name}\b", f"{name}_of_old"
+
+
+def altered(folder: Path, *edits: Edit) -> Path:
+    """Return a folder with a copy of the SDK whose server side is edited."""
+    shutil.copytree(Path(mcp.__file__).parent, folder / "mcp", ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (folder / "mcp" / "server").rglob("*.py"):
+        text = file.read_text()
+        for pattern, replacement in edits:
+            text = re.sub(pattern, replacement, text)
+        file.write_text(text)
+    return folder
+
+
+async def answer_form(*_: Any) -> types.ElicitResult:
+    """Answer a question of a server."""
+    return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+
+@contextmanager
+def gateway_on(sdk: Path, folder: Path) -> Iterator[Served]:
+    """Yield a gateway that runs on another SDK, and end it as an administrator does."""
+    server = {"command": sys.executable, "args": [asking.__file__, "--handshake"], "start_timeout": PATIENCE}
+    place = Place(folder, {"asking": server})
+    gateway = Served(place)
+    with closed_port() as gateway.port, gateway.log.open("wb") as log:
+        command = [
+            sys.executable,
+            *TOOLCRIB,
+            *place.arguments("--transport", "http"),
+            "--port",
+            str(gateway.port),
+        ]
+        environ = {**place.environ, "PYTHONPATH": str(sdk)}
+        with subprocess.Popen(command, env=environ, stdout=log, stderr=log) as process:
+            try:
+                wait_until(lambda: gateway.get("/health") or process.poll() is not None, "it serves")
+                assert process.poll() is None, gateway.log.read_text()
+                yield gateway
+                process.terminate()
+                assert process.wait(PATIENCE) == 0, gateway.log.read_text()
+            finally:
+                process.kill()
+
+
+@pytest.mark.untraced
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "edits"),
+    [
+        ("_admit_session", [renamed("_admit_session")]),
+        ("_handle_post_request", [renamed("_handle_post_request")]),
+        ("_server_instances", [renamed("_server_instances")]),
+        pytest.param("_read_stream_writer", [renamed("_read_stream_writer")], marks=pytest.mark.proof),
+        pytest.param("_request_streams", [renamed("_request_streams")], marks=pytest.mark.proof),
+        pytest.param("_requests_in_flight", [renamed("_requests_in_flight")], marks=pytest.mark.proof),
+        pytest.param(
+            "_admit_session",
+            [
+                (r"self\._admit_session\(requestor\)", "self._admit_session(requestor, 0)"),
+                (r"(def _admit_session\(self, requestor[^)]*)\)", r"\1, more: int)"),
+            ],
+            marks=pytest.mark.proof,
+        ),
+        pytest.param("", [renamed("_connection")], marks=pytest.mark.proof),
+        pytest.param(
+            "",
+            [
+                (r"self\._connection = connection", "self._hidden = (connection,)"),
+                (r"self\._connection\b", "self._hidden[0]"),
+            ],
+            marks=pytest.mark.proof,
+        ),
+    ],
+)
+async def test_a_gateway_serves_both_eras_without_an_inside_of_the_sdk(
+    tmp_path: Path, name: str, edits: list[Edit]
+) -> None:
+    with anyio.fail_after(3 * PATIENCE), gateway_on(altered(tmp_path / "sdk", *edits), tmp_path) as gateway:
+        for era in ERAS:
+            async with connected(gateway, era) as client:
+                found = await called(client, "run_tool", tool_id="asking:count", args={})
+                assert found["structured"] == "done"
+            async with connected(gateway, era, elicitation_callback=answer_form) as client:
+                found = await called(client, "run_tool", tool_id="asking:form", args={})
+                assert "Ada" in found["structured"]
+        assert (f"has no {name} as toolcrib knows it" in gateway.log.read_text()) is bool(name)
+    assert "Traceback" not in gateway.log.read_text()
 
 
 def scope(session_id: str) -> dict[str, Any]:

@@ -1,15 +1,19 @@
-"""All that toolcrib uses of the MCP SDK beside its public API, and the versions of it that have that.
+"""All that toolcrib uses of the MCP SDK beside its public API, and its public way where a name is missing.
 
-No other module may use a private name of the SDK. `docs/decisions.md` says why each is needed, and how to
-move to another version.
+No other module may use a private name of the SDK. They make sessions of the handshake era faster and bound
+them better; no call needs one. `MISSING_INTERNALS` has those that the installed SDK lacks, or has with
+another signature: each turns off only the feature that needs it. `docs/decisions.md` says why each is used.
 """
 
+import inspect
+import logging
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -17,61 +21,114 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from toolcrib.errors import UnsupportedPackageError
 
 __all__ = [
+    "MISSING_INTERNALS",
     "SUPPORTED",
     "SessionManagerBase",
     "SessionTransport",
     "check_version",
     "connection_of",
-    "next_request_within_origin",
-    "request_within_origin",
-    "sse_within_origin",
 ]
 
-SUPPORTED = ">=2.3,<2.4"
-"""The versions of the SDK whose insides are as they are used here; `pyproject.toml` asks for the same."""
-_MINOR = ["2", "3"]
+_LOG = logging.getLogger("toolcrib.mcp")
+SUPPORTED = ">=2.3,<3"
+"""The versions of the SDK whose public API is used here; `pyproject.toml` asks for the same."""
+_FLOOR = (2, 3)
 _LARGE = 64 * 1024
 """How many bytes of messages are worth forgetting when they are done with."""
 _FORGETTING = 1.0
+_STREAM_BUFFER = 16
+"""How many messages of a request the server may write before they are read, as in the SDK."""
+_REFUSED, _NOT_FOUND = 400, 404
 _SEEN = Exception("a large message is done with")
 """What the SDK's loops drop without a word."""
 
 
 def check_version(installed: str) -> None:
-    """Refuse an SDK with other insides.
+    """Refuse an SDK with another public API.
 
     Raises:
         UnsupportedPackageError: toolcrib does not work with this version.
     """
-    if installed.split(".")[:2] != _MINOR:
+    major_minor = tuple(map(int, re.findall(r"\d+", installed)[:2]))
+    if not _FLOOR <= major_minor < (3,):
         raise UnsupportedPackageError("MCP", "mcp", "mcp", installed, SUPPORTED)
 
 
 check_version(version("mcp"))  # before anything is imported that another version may not have
 
 from mcp.server.connection import Connection  # noqa: E402
+from mcp.server.lowlevel import Server  # noqa: E402
 from mcp.server.session import ServerSession  # noqa: E402
 from mcp.server.streamable_http import (  # noqa: E402
+    MCP_SESSION_ID_HEADER,
     REQUEST_CANCELLED,
-    REQUEST_STREAM_BUFFER_SIZE,
     EventMessage,
     StreamableHTTPServerTransport,
 )
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: E402
-from mcp.shared._httpx_utils import (  # noqa: E402
-    next_request_within_origin,
-    request_within_origin,
-    sse_within_origin,
-)
 from mcp.shared.message import ServerMessageMetadata, SessionMessage  # noqa: E402
 from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId  # noqa: E402
 from starlette.requests import Request  # noqa: E402
 from starlette.types import Message, Receive, Scope, Send  # noqa: E402
 
+_SESSION = MCP_SESSION_ID_HEADER.encode()
+_METHODS = {
+    "_admit_session": (StreamableHTTPSessionManager, ["self", "requestor"]),
+    "_handle_post_request": (
+        StreamableHTTPServerTransport,
+        ["self", "scope", "request", "receive", "send"],
+    ),
+}
+"""The private methods that are overridden, with their classes and parameters."""
+_USES = {
+    "_admit_session": "sessions are those of the SDK, and a full gateway refuses newcomers",
+    "_handle_post_request": "calls of sessions are answered with event streams",
+    "_read_stream_writer": "calls of clients that can be asked are answered with event streams",
+    "_request_streams": "calls of clients that can be asked are answered with event streams",
+    "_requests_in_flight": "a full gateway refuses newcomers instead of ending an idle session",
+    "_server_instances": "sessions are those of the SDK, and a full gateway refuses newcomers",
+}
+"""The private names, and what is so without them."""
+
+
+def _find_missing() -> frozenset[str]:
+    """Return the private names that the SDK does not have, or has with another signature."""
+    instances = (
+        StreamableHTTPServerTransport("probe", idle_timeout=1),
+        StreamableHTTPSessionManager(Server("probe")),
+    )
+    return frozenset(
+        name for name in _USES if not any(hasattr(each, name) for each in instances) or _has_changed(name)
+    )
+
+
+def _has_changed(name: str) -> bool:
+    owner, wanted = _METHODS.get(name, (None, []))
+    return owner is not None and list(inspect.signature(getattr(owner, name)).parameters) != wanted
+
+
+MISSING_INTERNALS = _find_missing()
+"""The private names that the installed SDK lacks, or has with another signature."""
+_HAS_OWN_SESSIONS = not MISSING_INTERNALS & {"_admit_session", "_server_instances"}
+_KNOWS_IDLE_SESSIONS = _HAS_OWN_SESSIONS and "_requests_in_flight" not in MISSING_INTERNALS
+for _name in sorted(MISSING_INTERNALS):
+    _LOG.warning("mcp %s has no %s as toolcrib knows it: %s", version("mcp"), _name, _USES[_name])
+
 
 def connection_of(session: ServerSession) -> Connection:
-    """Return the connection that a request came over, which lives longer than the request."""
-    return session._connection  # noqa: SLF001 - the SDK shows handlers no more of it
+    """Return the connection that a request came over, which lives longer than the request.
+
+    The SDK does not show it to handlers. Where a session does not have it either, a stand-in without a
+    channel takes its place for the request: the client is called as any other, but gets no notifications.
+    """
+    for value in vars(session).values():
+        if isinstance(value, Connection):
+            return value
+    stand_in = Connection.from_envelope(session.protocol_version, None, None)
+    stand_in.initialized = anyio.Event()
+    stand_in.client_params = session.client_params
+    stand_in.client_capabilities = session.client_capabilities
+    return stand_in
 
 
 class _Incoming:
@@ -101,6 +158,8 @@ class SessionTransport(StreamableHTTPServerTransport):
 
     account: tuple[str | None, str | None] | None = None
     """Whose it is, by issuer and subject; None for nobody in particular."""
+    can_exchange: ClassVar[bool] = not MISSING_INTERNALS & {"_read_stream_writer", "_request_streams"}
+    """Whether `exchange` works with this SDK."""
     _outgoing: Any = None
 
     async def answer(self, request: Request, send: Send) -> bool:
@@ -112,8 +171,9 @@ class SessionTransport(StreamableHTTPServerTransport):
         """Give the streams that the server reads from and writes to."""
         async with super().connect() as streams:
             self._outgoing = streams[1]
-            incoming: Any = _Incoming(self, self._read_stream_writer)
-            self._read_stream_writer = incoming
+            if "_read_stream_writer" not in MISSING_INTERNALS:
+                incoming: Any = _Incoming(self, self._read_stream_writer)
+                self._read_stream_writer = incoming
             yield streams
 
     @asynccontextmanager
@@ -128,7 +188,7 @@ class SessionTransport(StreamableHTTPServerTransport):
         if writer is None or key in self._request_streams:
             yield None
             return
-        streams = anyio.create_memory_object_stream[EventMessage](REQUEST_STREAM_BUFFER_SIZE)
+        streams = anyio.create_memory_object_stream[EventMessage](_STREAM_BUFFER)
         self._request_streams[key] = streams
         metadata = ServerMessageMetadata(
             request_context=request, on_request_unanswered=partial(self._end_cancelled, call.id)
@@ -165,37 +225,89 @@ class SessionTransport(StreamableHTTPServerTransport):
         """Have the loops of a session, which hold on to the last message they saw, see small ones."""
         nothing = JSONRPCResponse(jsonrpc="2.0", id="", result={})  # of a request that there is not
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            if self._read_stream_writer is not None:
+            if "_read_stream_writer" not in MISSING_INTERNALS and self._read_stream_writer is not None:
                 await self._read_stream_writer.send(_SEEN)
             await self._outgoing.send(SessionMessage(nothing))
 
-    async def _handle_post_request(
-        self, scope: Scope, request: Request, receive: Receive, send: Send
-    ) -> None:
-        if not await self.answer(request, send):
-            await super()._handle_post_request(scope, request, receive, send)
+    if "_handle_post_request" not in MISSING_INTERNALS:
+
+        async def _handle_post_request(
+            self, scope: Scope, request: Request, receive: Receive, send: Send
+        ) -> None:
+            if not await self.answer(request, send):
+                await super()._handle_post_request(scope, request, receive, send)
 
 
 class SessionManagerBase(StreamableHTTPSessionManager):
     """The SDK's manager of sessions, whose transports a subclass makes."""
 
+    def __init__(self, app: Server[Any], **options: Any) -> None:
+        super().__init__(app, **options)
+        self._opened: dict[str, Any] = {}
+        """Sessions that responses have named, with their users; used where the SDK's own are not known."""
+
     def make_session(self, session_id: str) -> SessionTransport:
         """Return the transport of a new session."""
         raise NotImplementedError
 
-    @property
-    def sessions(self) -> Mapping[str, StreamableHTTPServerTransport]:
-        """The sessions that are here, by their ids."""
-        return self._server_instances
+    def has(self, session_id: str) -> bool:
+        """Return whether a session is here."""
+        return session_id in (
+            self._opened if "_server_instances" in MISSING_INTERNALS else self._server_instances
+        )
+
+    async def end(self) -> None:
+        """End every session; calls in the middle are answered with an error."""
+        with anyio.CancelScope(shield=True):
+            for session_id, user in list(self._opened.items()):
+                await self._delete(session_id, user)
+            if "_server_instances" not in MISSING_INTERNALS:
+                for session in list(self._server_instances.values()):
+                    await session.terminate()
+
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; where the SDK does not show its sessions, note those that responses name."""
+        if "_server_instances" not in MISSING_INTERNALS:
+            await super().handle_request(scope, receive, send)
+            return
+
+        async def note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._note_session(scope, message)
+            await send(message)
+
+        await super().handle_request(scope, receive, note)
+
+    def _note_session(self, scope: Scope, response: Message) -> None:
+        asked, named = dict(scope["headers"]).get(_SESSION), dict(response["headers"]).get(_SESSION)
+        if asked is None and named is not None and response["status"] < _REFUSED:
+            self._opened[named.decode("latin-1")] = scope.get("user")
+        elif asked is not None and (scope["method"] == "DELETE" or response["status"] == _NOT_FOUND):
+            self._opened.pop(asked.decode("latin-1"), None)
+
+    async def _delete(self, session_id: str, user: Any) -> None:
+        """End a session as its client would."""
+        headers = [(_SESSION, session_id.encode())]
+        scope = {"type": "http", "method": "DELETE", "path": "/", "query_string": b"", "headers": headers}
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(_: Message) -> None:
+            """Nobody reads the answer."""
+
+        await self.handle_request(scope if user is None else scope | {"user": user}, receive, send)
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many sessions as there may be."""
-        return self.max_sessions is not None and len(self._server_instances) >= self.max_sessions
+        """Whether there are as many sessions as there may be; False where only the SDK knows, and refuses."""
+        if self.max_sessions is None or "_server_instances" in MISSING_INTERNALS:
+            return False
+        return len(self._server_instances) >= self.max_sessions
 
     @property
     def has_idle(self) -> bool:
-        """Whether a session could go for a newcomer: one that has no request in flight."""
+        """Whether a session could be ended for a new one: one that has no request in flight."""
         return bool(self._idle())
 
     def end_idlest(self) -> bool:
@@ -212,7 +324,9 @@ class SessionManagerBase(StreamableHTTPSessionManager):
         return True
 
     def _idle(self) -> list[tuple[float, str]]:
-        """Return the sessions that nothing is asked of, each after the moment at which it would end."""
+        """Return the sessions that have no request in flight, each after the moment at which it would end."""
+        if not _KNOWS_IDLE_SESSIONS:
+            return []
         return [
             (session.idle_scope.deadline, session_id)
             for session_id, session in self._server_instances.items()
@@ -223,13 +337,15 @@ class SessionManagerBase(StreamableHTTPSessionManager):
         """End a session where there are as many as there may be; a newcomer is about to be admitted."""
         raise NotImplementedError
 
-    def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
-        if self.is_full:
-            self.make_room()
-        admitted = super()._admit_session(requestor)
-        if admitted is not None and admitted.mcp_session_id is not None:
-            session_id = admitted.mcp_session_id
-            session = self._server_instances[session_id] = self.make_session(session_id)
-            session.account = requestor and (requestor["issuer"], requestor["subject"])
-            return session
-        return admitted
+    if _HAS_OWN_SESSIONS:
+
+        def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
+            if self.is_full:
+                self.make_room()
+            admitted = super()._admit_session(requestor)
+            if admitted is not None and admitted.mcp_session_id is not None:
+                session_id = admitted.mcp_session_id
+                session = self._server_instances[session_id] = self.make_session(session_id)
+                session.account = requestor and (requestor["issuer"], requestor["subject"])
+                return session
+            return admitted

@@ -300,3 +300,40 @@ def test_another_server_of_the_name_is_written_over_only_by_force(
     assert load(path).servers["toolcrib"].command == "mine"
     assert toolcrib(*args, "--force").exit_code == 0
     assert load(path).servers["toolcrib"].command != "mine"
+
+
+NOTE = "Claude Code gives its servers its whole environment, and toolcrib only a part of it"
+
+
+@pytest.mark.parametrize("source", ["claude", ".mcp.json"])
+def test_import_from_a_client_that_passes_its_environment_says_so(
+    toolcrib: Any, tmp_path: Path, source: str
+) -> None:
+    put(Path.cwd() / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    config = str(tmp_path / "toolcrib.toml")
+    told = toolcrib("import", source, "--dry-run", "--config", config).stderr
+    assert NOTE in told
+    assert """`inherit = ["*"]` all""" in told
+    made = toolcrib("import", source, "--inherit", "*", "--inherit", "AWS_*", "--config", config)
+    assert NOTE not in made.stderr
+    assert load(config).servers["a"].inherit == ("*", "AWS_*")
+
+
+@pytest.mark.parametrize(
+    ("client", "server"), [("cursor", {"command": "x"}), ("claude", {"type": "http", "url": "http://x/mcp"})]
+)
+def test_import_says_nothing_of_the_environment_where_no_server_loses_any(
+    toolcrib: Any, user: Path, client: str, server: dict[str, Any]
+) -> None:
+    put(CLIENTS[client].file(home=user), {"mcpServers": {"a": server}})
+    made = toolcrib("import", client, "--inherit", "*")
+    assert "whole environment" not in made.stderr
+    assert ("inherit" in Path("toolcrib.toml").read_text()) is ("command" in server)
+
+
+def test_export_says_which_clients_pass_on_nothing(toolcrib: Any) -> None:
+    Path("toolcrib.toml").write_text('[servers.a]\ncommand = "x"\ninherit = ["AWS_*"]\n')
+    assert "does not pass on its environment: write AWS_* into its `env`" in (
+        toolcrib("export", "--to", "claude-desktop").stderr
+    )
+    assert "environment" not in toolcrib("export", "--to", "claude").stderr

@@ -290,6 +290,24 @@ def test_serving_with_named_tokens_shows_where_a_client_puts_its_own() -> None:
     assert '/mcp --header "Authorization: Bearer <your token>"\n' in told
 
 
+@pytest.mark.parametrize(
+    ("tokens", "reason"),
+    [
+        ("[gateway.tokens]\n", "there is none: the last one was revoked"),
+        (
+            f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\nexpires = "2020-01-01T00:00:00Z"\n',
+            "all of them have expired",
+        ),
+    ],
+)
+def test_serving_where_no_token_is_left_says_that_nobody_can_call(tokens: str, reason: str) -> None:
+    Path("toolcrib.toml").write_text(tokens)
+    told = serve_over_http("--demo", "--config", "toolcrib.toml")
+    assert told[0].startswith("note: nobody can call it: a token is asked for, and ")
+    assert reason in told[0]
+    assert "make one with 'toolcrib token add NAME', or remove [gateway.tokens] to ask for none" in told[0]
+
+
 def test_serving_to_others_says_an_address_and_a_line_that_work_from_there() -> None:
     Path("toolcrib.toml").write_text('[gateway]\ntoken = "${MY_TOKEN}"\nallowed_hosts = ["crib.test"]\n')
     place = ["--transport", "http", "--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - it has a token

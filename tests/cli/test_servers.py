@@ -95,7 +95,7 @@ def test_a_server_that_is_reached_has_headers(toolcrib: Any, tmp_path: Path) -> 
     [
         (["a"], "neither a command after `--` nor --url"),
         (["a", "--url", "http://x/mcp", "--", "x"], "both a command and --url"),
-        (["a", "--url", "http://x/mcp", "--cwd", "."], "--env and --cwd are for a command"),
+        (["a", "--url", "http://x/mcp", "--cwd", "."], "--env, --inherit and --cwd are for a command"),
         (["a", "--header", "A: b", "--", "x"], "--header is for a --url"),
         (["a", "-e", "A", "--", "x"], "--env takes NAME=VALUE"),
         (["a", "--url", "nowhere"], "must begin with http:// or https://"),
@@ -379,3 +379,15 @@ def test_api_of_the_same_name_is_replaced_only_by_force(toolcrib: Any, web_api: 
     assert (refused.exit_code, "there is another document already" in refused.stderr) == (2, True)
     assert Path("web.openapi.json").read_text() == "mine"
     assert toolcrib("add", "web", "--force", "--openapi", f"{web_api}/openapi.json").exit_code == 0
+
+
+def test_a_server_is_added_with_the_variables_that_it_inherits(toolcrib: Any) -> None:
+    Path("toolcrib.toml").write_text('[servers]\ninherit = ["UV_*"] # ours\n')
+    toolcrib("add", "a", "--inherit", "AWS_*", "--no-check", "--", "x")
+    toolcrib("add", "b", "--no-check", "--", "y")
+    settings = load("toolcrib.toml")
+    assert (settings.inherit, settings.servers["a"].inherit) == (("UV_*",), ("AWS_*",))
+    toolcrib("remove", "a")
+    toolcrib("remove", "b")
+    assert 'inherit = ["UV_*"] # ours' in Path("toolcrib.toml").read_text()
+    assert toolcrib("remove", "inherit").exit_code == 3

@@ -44,6 +44,47 @@ def test_revoking_the_last_token_lets_nobody_in(toolcrib: Any) -> None:
     assert list(load(Path("toolcrib.toml")).gateway.tokens or {}) == ["bob"]
 
 
+def test_revoking_the_last_token_says_that_nobody_can_call_and_how_to_change_it(toolcrib: Any) -> None:
+    closed = "nobody can call a gateway of this file over HTTP: a token is asked for, and there is none"
+    remedy = "make one with 'toolcrib token add NAME', or remove [gateway.tokens] to ask for none"
+    for name in ("ann", "bob", "cy"):
+        toolcrib("token", "add", name)
+    assert "nobody" not in toolcrib("token", "revoke", "ann").stderr
+    told = toolcrib("token", "revoke", "bob", "--json")
+    assert "closed" not in json.loads(told.stdout)
+    last = toolcrib("token", "revoke", "cy")
+    assert closed in last.stderr
+    assert remedy in last.stderr
+    listed = toolcrib("token", "list")
+    assert closed in listed.stderr
+    assert "the last one was revoked" in json.loads(toolcrib("token", "list", "--json").stdout)["closed"]
+    toolcrib("token", "add", "dee")
+    assert "nobody" not in toolcrib("token", "list").stderr
+    assert (
+        "the last one was revoked"
+        in json.loads(toolcrib("token", "revoke", "dee", "--json").stdout)["closed"]
+    )
+
+
+def test_a_list_of_expired_tokens_says_that_nobody_can_call(toolcrib: Any) -> None:
+    old = 'expires = "2020-01-01T00:00:00Z"\n'
+    Path("toolcrib.toml").write_text(f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\n{old}')
+    assert "all of them have expired" in toolcrib("token", "list").stderr
+    toolcrib("token", "add", "bob")
+    assert "nobody" not in toolcrib("token", "list").stderr
+    assert "all of them have expired" in toolcrib("token", "revoke", "bob").stderr
+
+
+def test_revoking_the_last_token_says_nothing_where_others_can_call(toolcrib: Any) -> None:
+    Path("toolcrib.toml").write_text('[gateway]\nhost = "0.0.0.0"\ntoken = "${T}"\n')
+    toolcrib("token", "add", "ann")
+    assert "nobody" not in toolcrib("token", "revoke", "ann").stderr
+    text = Path("toolcrib.toml").read_text()
+    Path("toolcrib.toml").write_text(text.replace('token = "${T}"\n', ""))
+    told = toolcrib("token", "list").stderr
+    assert "make one with 'toolcrib token add NAME'\n" in told  # without a table it would not start there
+
+
 def test_a_list_without_tokens_says_how_to_make_one(toolcrib: Any) -> None:
     assert "toolcrib token add NAME" in toolcrib("token", "list").stderr
 

@@ -155,6 +155,35 @@ async def test_the_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixt
         assert gateway.toolsets == ("a",)
 
 
+async def test_it_is_logged_that_nobody_can_call_after_the_last_token_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "toolcrib.toml"
+    one = f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\n'
+    config.write_text(one)
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway:
+        for text in (one + 'groups = ["a"]\n', "[gateway.tokens]\n", "[gateway.tokens]\n# still\n", one, ""):
+            write(config, text)
+            await gateway.reload()
+    told = [each.getMessage() for each in caplog.records if "was read again" not in each.getMessage()]
+    closed, opened = told
+    assert closed.startswith("nobody can call the gateway over HTTP any more: a token is asked for, and")
+    assert "toolcrib token add NAME" in closed
+    assert opened == "the gateway asks clients for no token any more"
+
+
+async def test_a_gateway_that_asks_for_other_tokens_is_not_said_to_ask_for_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "toolcrib.toml"
+    named = f'[gateway.tokens.ann]\nhash = "sha256:{"0" * 64}"\n'
+    config.write_text(f"[gateway]\ntoken = 'secret-one'\n{named}")
+    async with Gateway(config, tools=TOOLS, watch=False) as gateway:
+        write(config, named)
+        await gateway.reload()
+    assert "no token any more" not in caplog.text
+
+
 async def test_it_is_logged_what_is_different_and_what_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -290,6 +290,13 @@ async def test_a_pipe_is_no_document_of_an_api(tmp_path: Path) -> None:
     [
         ({"host": "0.0.0.0"}, "there is no token", "error"),  # noqa: S104 - that is the point
         ({"host": "crib.example.com"}, "there is no token", "error"),
+        ({"tokens": {}}, "nobody can call it over HTTP", "warning"),
+        ({"tokens": {}, "host": "0.0.0.0"}, "nobody can call it over HTTP", "warning"),  # noqa: S104
+        (
+            {"tokens": {"a": {"hash": f"sha256:{'0' * 64}", "expires": "2020-01-01T00:00:00Z"}}},
+            "nobody can call it over HTTP",
+            "warning",
+        ),
         ({"token": "short"}, "the token is short", "warning"),
         ({"token": "${NO_TOKEN}"}, "token: the variable 'NO_TOKEN' is not set; set it, or write", "error"),
         ({"allowed_origins": ["*"]}, "allowed_origins lets everything in", "warning"),
@@ -312,6 +319,8 @@ async def test_a_gateway_that_is_well_guarded_is_well() -> None:
     for safe in (
         {"host": "LocalHost"},
         {"host": "[::1]"},
+        {"host": "0.0.0.0", "tokens": {"a": {"hash": f"sha256:{'0' * 64}"}}},  # noqa: S104 - it asks for one
+        {"host": "0.0.0.0", "auth": {"issuer": "https://i.example", "audience": "https://c.example/mcp"}},  # noqa: S104
         {"allowed_hosts": ["crib.example.com", "crib.example.com:8443", "[2001:db8::1]"]},
         {"allowed_origins": ["https://*.example.com"]},
     ):

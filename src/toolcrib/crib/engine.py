@@ -203,7 +203,7 @@ class Engine:
         servers.max_result_bytes = settings.limits.result_bytes
         for name in before.servers.keys() - settings.servers.keys():
             servers.retire(name)
-        for name, config in deeper(settings.servers, self._depth).items():
+        for name, config in deeper(settings.started_servers, self._depth).items():
             servers.replace(name, config)
         gone_servers, fresh_servers = replaced(before, settings)
         gone_apis, fresh_apis = self._apis.change(settings)
@@ -253,7 +253,7 @@ class Engine:
         self._depth = depth_of(self.hooks.environ)
         self._leave_out(self._itself)
         self.servers = servers = McpServers(
-            deeper(self.settings.servers, self._depth),
+            deeper(self.settings.started_servers, self._depth),
             environ=self.hooks.environ,
             max_result_bytes=self.settings.limits.result_bytes,
             on_tools=self._note,

@@ -296,8 +296,7 @@ class Gateway:
         """
         token = token_of(settings.gateway, settings.origin, self._environ)
         host = self._bound if host is None else host
-        has_login = settings.gateway.tokens is not None or settings.gateway.auth is not None
-        if token is None and not has_login and not is_loopback(host):
+        if not settings.gateway.asks_for_token and not is_loopback(host):
             reason = (
                 f"{host!r} can be reached from other machines, so it needs a token: set gateway.token to "
                 "'${TOOLCRIB_TOKEN}' and that to a secret (openssl rand -hex 32), make one for each person "
@@ -342,8 +341,12 @@ class Gateway:
             "the configuration was read again: %s",
             different,
         )
-        if before.gateway.token and not after.gateway.token:
+        if before.gateway.asks_for_token and not after.gateway.asks_for_token:
             _LOG.warning("the gateway asks clients for no token any more")
+        closed = after.gateway.closed_reason()
+        if closed is not None and before.gateway.closed_reason() is None:
+            remedy = after.gateway.opening_remedy
+            _LOG.warning("nobody can call the gateway over HTTP any more: %s; %s", closed, remedy)
 
     def _follow(self) -> None:
         """Have the endpoints follow the settings, which hold already whatever goes wrong here."""

@@ -407,7 +407,7 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         )
     assert problems(error) == {
         "/timout": "is not a setting; did you mean 'timeout'?",
-        "/colour": "is not a setting; there are servers, openapi, store, timeout, limits, search, code, runs, toolsets, gateway, cache, retry, policy, audit",
+        "/colour": "is not a setting; there are servers, inherit, openapi, store, timeout, limits, search, code, runs, toolsets, gateway, cache, retry, policy, audit",
         "/limits/result_byte": "is not a setting; did you mean 'result_bytes'?",
         "/cache/ttl": "must be greater than 0",
         "/servers/files/comand": "is not a setting; did you mean 'command'?",
@@ -547,3 +547,70 @@ def test_a_text_is_read_as_the_file_that_it_would_be(tmp_path: Path) -> None:
     assert (settings.store, settings.source) == (str(tmp_path / "x.db"), str(tmp_path / "toolcrib.toml"))
     assert (settings.origin, load({"mcpServers": {}}).origin) == (settings.source, "configuration")
     assert list(tmp_path.iterdir()) == []
+
+
+OWN = """
+[servers]
+inherit = ["AWS_*"]
+[servers.a]
+command = "x"
+inherit = ["UV_*"]
+[servers.far]
+url = "https://example.com/mcp"
+"""
+
+
+def test_what_all_servers_inherit_stands_beside_them_in_a_file_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "toolcrib.toml").write_text(OWN)
+    settings = load(tmp_path / "toolcrib.toml")
+    assert (settings.inherit, list(settings.servers)) == (("AWS_*",), ["a", "far"])
+    assert settings.servers["a"].inherit == ("UV_*",)
+    started = settings.started_servers
+    assert (started["a"].inherit, started["far"].inherit) == (("AWS_*", "UV_*"), ())
+
+
+def test_a_server_may_be_called_inherit(tmp_path: Path) -> None:
+    settings = load_text(tmp_path / "toolcrib.toml", '[servers.inherit]\ncommand = "x"\n')
+    assert (settings.inherit, settings.servers["inherit"].command) == ((), "x")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"mcpServers": {"a": {"command": "x"}}, "toolcrib": {"inherit": ["AWS_*"]}},
+        {"mcpServers": {"a": {"command": "x"}}, "inherit": ["AWS_*"]},
+        {"servers": {"a": {"command": "x"}, "inherit": ["AWS_*"]}},
+    ],
+)
+def test_what_all_servers_inherit_is_read_from_a_mapping(document: dict[str, Any]) -> None:
+    settings = load(document)
+    assert settings.started_servers["a"].inherit == ("AWS_*",)
+    assert list(settings.servers) == ["a"]
+
+
+def test_what_all_servers_inherit_is_read_from_the_file_of_a_client(tmp_path: Path) -> None:
+    document = {"mcpServers": {"a": {"command": "x"}}, "toolcrib": {"inherit": ["AWS_*"]}}
+    (tmp_path / "mcp.json").write_text(json.dumps(document))
+    assert load(tmp_path / "mcp.json").started_servers["a"].inherit == ("AWS_*",)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('inherit = ["A"]\n[servers.a]\ncommand = "x"', "/inherit: stands under [servers]"),
+        ('[servers]\ninherit = "A"\n', "/servers/inherit: "),
+        ("[servers]\ninherit = [7, true]\n", "/servers/inherit/1: must be a string, not bool"),
+        ('[servers]\ninherit = ["A=1"]\n', "/servers/inherit/0: is not the name of a variable"),
+        (
+            '[servers.a]\nurl = "http://x/mcp"\ninherit = ["A"]',
+            "/servers/a/inherit: is for a server that a 'command'",
+        ),
+        ('[servers]\ninherit = ["A"]\n[mcpServers]\ninherit = ["B"]', "/mcpServers/inherit: stands twice"),
+    ],
+)
+def test_what_servers_cannot_inherit_is_refused_with_its_place(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_text(tmp_path / "toolcrib.toml", text)
+    assert problem in str(caught.value)

@@ -12,7 +12,8 @@ from waiting import PATIENCE, until
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail, server_environment
+from toolcrib.execution.mcp.transport.environment import server_environment
+from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail
 
 pytestmark = [
     pytest.mark.anyio,

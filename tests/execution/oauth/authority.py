@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode
 
+import anyio
 from execution.mcp.typed_server import app as mcp_app
 from execution.mcp.web import serving
 from starlette.applications import Starlette
@@ -50,6 +51,10 @@ class Authority:
     """How often a device is told to wait."""
     skew: float = 0.0
     """How far its clock is ahead."""
+    silent: str = ""
+    """The path, of either server, that is never answered."""
+    drips: bool = False
+    """Whether it begins to answer there, a byte at a time, and does not end."""
     issuer: str = ""
     url: str = ""
     tokens: dict[str, Access] = field(default_factory=dict)
@@ -230,14 +235,39 @@ class Authority:
             return Response(status_code=403, headers={"www-authenticate": challenge})
         return None
 
+    def stall(self, app: Any) -> Any:
+        """Return an application that leaves one path without an answer until its client gives up."""
+
+        async def stalled(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "http" or scope["path"] != self.silent:
+                await app(scope, receive, send)
+                return
+            async with anyio.create_task_group() as tasks:
+                if self.drips:
+                    tasks.start_soon(drip, send)
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                tasks.cancel_scope.cancel()
+
+        return stalled
+
+
+async def drip(send: Any) -> None:
+    """Begin an answer, and go on with it for ever."""
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    while True:
+        await send({"type": "http.response.body", "body": b" ", "more_body": True})
+        await anyio.sleep(0.02)
+
 
 @contextmanager
 def authorities(**behaviour: Any) -> Iterator[Authority]:
     """Run an authorization server and an MCP server that wants its tokens."""
     authority = Authority(**behaviour)
     with ExitStack() as stack:
-        authority.issuer = stack.enter_context(serving(authority.app()))
-        address = stack.enter_context(serving(authority.guard(mcp_app("json"))))
+        authority.issuer = stack.enter_context(serving(authority.stall(authority.app())))
+        address = stack.enter_context(serving(authority.stall(authority.guard(mcp_app("json")))))
         authority.url = f"{address}/mcp"
         yield authority
 

@@ -14,11 +14,15 @@ from execution.mcp.typed_server import app as mcp_app
 from execution.mcp.web import serving
 from execution.oauth.authority import Authority, authorities, browse, query_of
 from servers.launch import closed_port
+from waiting import PATIENCE
 
 from toolcrib.errors import ConfigError, LoginError, LoginRequiredError
 from toolcrib.execution.mcp import McpServers, ServerConfig
+from toolcrib.execution.oauth import discovery
 from toolcrib.execution.oauth.login import log_in, log_out
+from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
+from toolcrib.execution.oauth.web_login import begin_login
 
 pytestmark = pytest.mark.anyio
 
@@ -342,3 +346,105 @@ async def test_after_a_refused_login_the_server_still_says_how_to_log_in(
     async with McpServers({"one": {"url": authority.url}}, environ=environ) as servers:
         with pytest.raises(LoginRequiredError):
             await servers.tools("one")
+
+
+WELL_KNOWN = "/.well-known/oauth-authorization-server"
+ENDPOINTS = {
+    "/mcp": "the server itself",
+    "/.well-known/oauth-protected-resource/mcp": "the metadata of the server",
+    WELL_KNOWN: "the metadata of its authorization server",
+    "/register": "the registration of clients",
+    "/token": "the token endpoint",
+    "/device": "the login by device",
+}
+SOON = 3.0
+"""Seconds in which an answer comes that comes at all, however busy the machine is."""
+
+
+def test_an_endpoint_has_less_than_ten_seconds() -> None:
+    assert discovery.ANSWER_TIME < 10
+
+
+def rows() -> Iterator[Any]:
+    """Yield each endpoint of each way to log in, that does not answer or never ends its answer."""
+    for device in (False, True):
+        for path in ENDPOINTS if device else list(ENDPOINTS)[:-1]:
+            for drips in (False, True):
+                is_usual = path in {WELL_KNOWN, "/register"} and drips is not device
+                way = f"{'device' if device else 'browser'}-{path}-{'drips' if drips else 'silent'}"
+                yield pytest.param(device, path, drips, id=way, marks=[] if is_usual else [pytest.mark.proof])
+
+
+@pytest.mark.parametrize(("device", "path", "drips"), list(rows()))
+async def test_a_login_names_the_endpoint_that_does_not_answer(
+    device: bool,
+    path: str,
+    drips: bool,
+    authority: Authority,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "ANSWER_TIME", SOON)
+    authority.silent, authority.drips = path, drips
+    of_server = path == "/mcp" or "resource" in path
+    base = authority.url.removesuffix("/mcp") if of_server else authority.issuer
+    with pytest.raises(LoginError) as caught:
+        await logged_in(authority, environ, device=device, within=PATIENCE)
+    assert caught.value.reason == f"{ENDPOINTS[path]}, {base}{path}, did not answer within 3 s"
+    assert LoginVault(environ).get("one", authority.url) is None
+
+
+async def test_a_login_names_the_endpoint_that_cannot_be_reached(
+    authority: Authority, environ: dict[str, str]
+) -> None:
+    with closed_port() as port:
+        authority.metadata["registration_endpoint"] = f"http://127.0.0.1:{port}/register"
+        for device in (False, True):
+            with pytest.raises(LoginError, match="the registration of clients cannot be reached: nothing"):
+                await logged_in(authority, environ, device=device)
+
+
+async def test_a_server_that_wants_no_login_may_answer_with_a_stream_that_does_not_end(
+    environ: dict[str, str],
+) -> None:
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b": hello\n\n", "more_body": True})
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+    with serving(endless) as address:
+        config = ServerConfig(url=f"{address}/mcp")
+        with pytest.raises(LoginError, match="it wants no login"):
+            await log_in("one", config, show=print, within=PATIENCE, environ=environ)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"), [(WELL_KNOWN, ENDPOINTS[WELL_KNOWN]), ("/register", ENDPOINTS["/register"])]
+)
+async def test_a_login_at_a_page_of_the_gateway_names_the_endpoint_that_does_not_answer(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, path: str, named: str
+) -> None:
+    monkeypatch.setattr(discovery, "ANSWER_TIME", SOON)
+    authority.silent = path
+    with pytest.raises(LoginError, match=f"{named}, {authority.issuer}{path}, did not answer within 3 s"):
+        await begin_login("one", authority.url, AuthConfig(), "https://crib.example/back", ("iss", "ann"))
+
+
+async def test_a_machine_names_the_endpoint_that_does_not_answer(
+    authority: Authority, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "ANSWER_TIME", SOON)
+    authority.silent = "/token"
+    authority.clients["mine"] = SECRET
+    with pytest.raises(LoginError, match=r"the token endpoint, .*/token, did not answer within 3 s"):
+        await logged_in(
+            authority,
+            environ,
+            mode="client_credentials",
+            client_id="mine",
+            client_secret=SECRET,
+            issuer=authority.issuer,
+        )

@@ -87,31 +87,54 @@ def _found(source: str) -> "Found":
 @click.argument("source", metavar="CLIENT|FILE", required=False)
 @click.option("--force", is_flag=True, help="Replace servers of the same name.")
 @click.option("--user", is_flag=True, help="Into the user's own configuration.")
+@click.option(
+    "--inherit", multiple=True, metavar="NAME", help="Variables that they inherit: 'AWS_*', or '*' for all."
+)
 @_DRY_RUN
 @common
 @click.pass_obj
-def import_(state: State, source: str | None, force: bool, user: bool, dry_run: bool) -> None:  # noqa: FBT001 - click gives them by name
+def import_(
+    state: State,
+    source: str | None,
+    force: bool,  # noqa: FBT001 - click gives them by name
+    user: bool,  # noqa: FBT001
+    inherit: tuple[str, ...],
+    dry_run: bool,  # noqa: FBT001
+) -> None:
     """Take over the servers of an MCP client.
 
     It is named, or a file of it is. A server whose name stands for another one in our configuration is
     reported and left out. The client's own file stays as it is, and toolcrib itself is never taken over.
 
+    Some clients give servers their whole environment, and toolcrib only a part of it: --inherit names
+    variables that they get besides.
+
     Examples:
       toolcrib import cursor --dry-run
+      toolcrib import claude --inherit '*'
       toolcrib import ~/Downloads/mcp.json
     """
-    from toolcrib.setup.installing.imports import merge, renamed  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.setup.installing.imports import (  # noqa: PLC0415 - not needed to ask for help
+        ENVIRONMENT_NOTE,
+        merge,
+        renamed,
+    )
 
     if source is None:
         raise click.UsageError(f"say from which client, or from which file; {_clients_here()}")
     found = _found(source)
-    merged = merge(own_file(state, user=user), found.servers, force=force)
+    servers = {
+        name: server.replace(inherit=(*server.inherit, *inherit)) if inherit and server.command else server
+        for name, server in found.servers.items()
+    }
+    merged = merge(own_file(state, user=user), servers, force=force)
+    notes = [each for each in found.notes if not (inherit and each.endswith(ENVIRONMENT_NOTE))]
     facts = {"from": [str(path) for path in found.files], **_merged(merged)}
     facts["renamed"] = renamed(found, merged.servers)
     if merged.servers:
-        facts |= carry_out(merged.edit, dry_run=dry_run, notes=found.notes)
+        facts |= carry_out(merged.edit, dry_run=dry_run, notes=notes)
     else:  # a file that is not there is not made to hold nothing
-        facts |= {"file": str(merged.edit.path), "changed": False, "dryRun": dry_run, "notes": found.notes}
+        facts |= {"file": str(merged.edit.path), "changed": False, "dryRun": dry_run, "notes": notes}
         facts["reason"] = _why_nothing(found, merged)
     if state.json:
         show_json(facts)

@@ -38,6 +38,7 @@ class _Asked:
     secret: tuple[str, ...]
     allow_private: tuple[str, ...]
     env: tuple[str, ...]
+    inherit: tuple[str, ...]
     header: tuple[str, ...]
     cwd: str | None
     transport: str | None
@@ -99,14 +100,15 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     if asked.base_url or asked.secret or asked.allow_private:
         raise click.UsageError("--base-url, --secret and --allow-private are for --openapi")
     env, headers = _pairs("--env", "=", asked.env), _pairs("--header", ":", asked.header)
-    if url and (env or asked.cwd):
-        raise click.UsageError("--env and --cwd are for a command that is started; --header is for a --url")
+    if url and (env or asked.cwd or asked.inherit):
+        started = "--env, --inherit and --cwd are for a command that is started"
+        raise click.UsageError(f"{started}; --header is for a --url")
     if headers and not url:
         raise click.UsageError("--header is for a --url; --env gives variables to a command")
     entry: dict[str, Any] = {"url": url} if url else {"command": command[0], "args": list(command[1:])}
     if asked.transport:
         entry["transport"] = asked.transport
-    entry |= {"env": env, "headers": headers, "cwd": asked.cwd}
+    entry |= {"env": env, "inherit": list(asked.inherit), "headers": headers, "cwd": asked.cwd}
     entry |= {"required": asked.required, "disabled": asked.disabled}
     return {key: value for key, value in entry.items() if value}
 
@@ -127,6 +129,9 @@ def _entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 )
 @click.option(
     "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for it; VALUE may be '${VAR}'."
+)
+@click.option(
+    "--inherit", multiple=True, metavar="NAME", help="A variable that it inherits: 'AWS_*', or '*' for all."
 )
 @click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="A header for it; '${VAR}' likewise.")
 @click.option("--cwd", metavar="FOLDER", help="Where it runs, instead of the folder of the file.")
@@ -322,7 +327,8 @@ def _check(path: Path, name: str) -> "Probe":
                     return _asked(crib, name)
             if name in crib.settings.openapi:
                 return next(each for each in await probe_apis(crib.settings) if each.name == name)
-            return await probe(name, crib.settings.servers[name])  # what is kept says nothing of today
+            # What is kept says nothing of today.
+            return await probe(name, crib.settings.started_servers[name])
 
     return wait_for(work)
 

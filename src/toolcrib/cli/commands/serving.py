@@ -163,8 +163,12 @@ def _as_here(state: State, source: str | None) -> str:
 def _tell(state: State, gateway: "Gateway", url: str) -> None:
     """Say where it listens, and what to try."""
     settings = gateway.crib.settings
+    closed = settings.gateway.closed_reason()
+    if closed is not None:
+        note(f"nobody can call it: {closed}; {settings.gateway.opening_remedy}")
     if state.json:
-        addresses = {path: f"{url}/{path}" for path in ("health", "ready", "metrics")}
+        addresses: dict[str, Any] = {} if closed is None else {"closed": closed}
+        addresses |= {path: f"{url}/{path}" for path in ("health", "ready", "metrics")}
         toolsets = {name: f"{url}/mcp/{name}" for name in settings.toolsets}
         surfaces = {name: f"{url}/mcp/{name}" for name in ("all", "meta")}
         serving = {"transport": "http", "url": f"{url}/mcp", "surfaces": surfaces, "toolsets": toolsets}

@@ -15,7 +15,7 @@ from toolcrib.cli.screen import note, show_json, show_table, show_text
 from toolcrib.cli.state import State, common
 
 if TYPE_CHECKING:
-    from toolcrib.crib.config.gateway import TokenSettings
+    from toolcrib.crib.config.gateway import GatewaySettings, TokenSettings
 
 __all__ = ["token"]
 
@@ -64,8 +64,8 @@ def add(
 
     Example: toolcrib token add ann --group staff --days 90
     """
-    path, known = _known(state)
-    if name in known and not force:
+    path, gateway = _gateway(state)
+    if name in (gateway.tokens or {}) and not force:
         raise click.UsageError(f"there is a token {name!r} already; --force replaces it")
     secret = secrets.token_urlsafe(32)
     entry: dict[str, Any] = {"hash": f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"}
@@ -90,17 +90,28 @@ def list_(state: State) -> None:
 
     Example: toolcrib token list
     """
-    _, known = _known(state)
+    _, gateway = _gateway(state)
+    known = gateway.tokens or {}
     if state.json:
-        show_json({"tokens": [_facts(name, each) for name, each in known.items()]})
+        closed = gateway.closed_reason()
+        facts = {"tokens": [_facts(name, each) for name, each in known.items()]}
+        show_json(facts if closed is None else {**facts, "closed": closed})
         return
     rows = [
         (name, ", ".join(each.groups), ", ".join(each.toolsets or ("all",)), _end(each))
         for name, each in known.items()
     ]
     show_table(("NAME", "GROUPS", "TOOLSETS", "EXPIRES"), rows)
-    if not rows:
+    if not _tell_closed(gateway) and not rows:
         note("there are no tokens; `toolcrib token add NAME` makes one")
+
+
+def _tell_closed(gateway: "GatewaySettings") -> bool:
+    """Tell that a gateway lets nobody in, and return whether that is so."""
+    closed = gateway.closed_reason()
+    if closed is not None:
+        note(f"nobody can call a gateway of this file over HTTP: {closed}; {gateway.opening_remedy}")
+    return closed is not None
 
 
 def _facts(name: str, settings: "TokenSettings") -> dict[str, Any]:
@@ -126,26 +137,29 @@ def revoke(state: State, name: str) -> None:
     """
     from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
 
-    path, known = _known(state)
+    path, gateway = _gateway(state)
+    known = gateway.tokens or {}
     if name not in known:
         raise NotFoundError(f"there is no token {name!r}{choose(name, known)}")
     facts = _changed(path, name, None) if len(known) > 1 else _emptied(path)
+    _, left = _gateway(state)
     if state.json:
+        closed = left.closed_reason()
+        facts |= {} if closed is None else {"closed": closed}
         show_json({"name": name, "revoked": True, **facts})
-    else:
-        note(
-            f"the token {name!r} is revoked; a running gateway refuses it as soon as it reads the file again"
-        )
+        return
+    note(f"the token {name!r} is revoked; a running gateway refuses it as soon as it reads the file again")
+    _tell_closed(left)
 
 
-def _known(state: State) -> "tuple[Path, dict[str, TokenSettings]]":
-    """Return the file of the tokens, and those in it."""
+def _gateway(state: State) -> "tuple[Path, GatewaySettings]":
+    """Return the file of the tokens, and what it says of the gateway."""
     from toolcrib.crib.config.files import load  # noqa: PLC0415 - not needed to ask for help
 
     path = own_file(state, user=False)
     if path.suffix != ".toml":
         raise click.UsageError(f"tokens are kept in a toolcrib.toml; {path.name} holds servers only")
-    return path, (load(path).gateway.tokens or {}) if path.exists() else {}
+    return path, load(path if path.exists() else None).gateway
 
 
 def _changed(path: Path, name: str, entry: dict[str, Any] | None) -> dict[str, Any]:

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.crib.config.sections import OURS, SERVER_KEYS, THEIRS, at, is_server, places_in, plain_server
+from toolcrib.crib.config.sections import (
+    INHERIT,
+    OURS,
+    SERVER_KEYS,
+    THEIRS,
+    at,
+    is_server,
+    places_in,
+    plain_server,
+    split_inherit,
+)
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import Problem
 from toolcrib.model.suggest import did_you_mean
@@ -35,6 +45,8 @@ class RawConfig:
     """Where each server stands in the file, as a JSON Pointer."""
     ours: frozenset[str] = frozenset()
     """The settings that stand under `toolcrib`."""
+    beside: str | None = None
+    """The section of servers beside which `inherit` stands, as a JSON Pointer."""
 
     def add(self, name: str, server: Any, place: str) -> None:
         """Note a server, unless there is one of that name already."""
@@ -45,11 +57,22 @@ class RawConfig:
             self.servers[name] = server
             self.places[name] = place
 
+    def take_inherit(self, tables: Mapping[str, Any], place: str) -> dict[str, Any]:
+        """Return the servers of a section of ours, and note what all of them inherit."""
+        servers, inherit = split_inherit(tables)
+        if inherit is not None and (INHERIT in self.settings or self.beside is not None):
+            self.problems.append(Problem(f"{place}/{INHERIT}", "extra_forbidden", "stands twice; keep one"))
+        elif inherit is not None:
+            self.settings[INHERIT], self.beside = inherit, place
+        return servers
+
     def placed(self, problem: Problem) -> Problem:
         """Return a problem of the settings with the place it has in the file."""
         head, _, rest = problem.path.removeprefix("/servers/").partition("/")
         if problem.path.startswith("/servers/") and head in self.places:
             path = f"{self.places[head]}/{rest}" if rest else self.places[head]
+        elif self.beside is not None and _head(problem.path) == INHERIT:
+            path = f"{self.beside}{problem.path}"
         else:
             path = f"/{OURS}{problem.path}" if _head(problem.path) in self.ours else problem.path
         return Problem(path, problem.keyword, problem.message)
@@ -67,9 +90,13 @@ def read_python(document: Mapping[str, Any]) -> RawConfig:
     """Return the parts of a mapping given by a program: servers as in a client's file, settings beside."""
     aliases = {field.alias or name for name, field in Settings.model_fields.items()}
     known = aliases.union(Settings.model_fields) - {"servers"}
+    ours = RawConfig(settings={key: value for key, value in document.items() if key in known})
+    if isinstance(section := document.get("servers"), Mapping):
+        document = {**document, "servers": ours.take_inherit(section, "/servers")}
     parts = _read(document, {*known, OURS})
     _make_plain(parts, None)
-    parts.settings = {key: value for key, value in document.items() if key in known}
+    parts.settings, parts.beside = ours.settings, ours.beside
+    parts.problems += ours.problems
     if misspelt := list(_misspelt(parts.others, [*known, "mcpServers", "servers"])):
         others = [problem for problem in parts.problems if problem.keyword != _NONE]
         parts.problems = [*others, *misspelt]

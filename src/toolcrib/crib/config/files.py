@@ -10,6 +10,7 @@ from typing import Any
 from toolcrib.crib.config.dialects import RawConfig, project_folder, read_client, read_python
 from toolcrib.crib.config.reading import file_refusal, is_toml, parse, read_text
 from toolcrib.crib.config.section import INTERNAL
+from toolcrib.crib.config.sections import INHERIT
 from toolcrib.crib.config.settings import MEMORY, NO_FILE, Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS
@@ -75,12 +76,16 @@ def _load_file(path: Path) -> Settings:
 def _read_own(document: dict[str, Any]) -> RawConfig:
     """Return the parts of a `toolcrib.toml`, whose servers stand under either of two names."""
     parts = RawConfig(settings=dict(document))
+    if INHERIT in document:
+        message = "stands under [servers]"
+        parts.problems.append(Problem(f"/{INHERIT}", "extra_forbidden", message))
+        del parts.settings[INHERIT]
     for key in ("servers", "mcpServers"):
         tables = parts.settings.pop(key, {})
         if not isinstance(tables, dict):
             parts.problems.append(Problem(f"/{key}", "type", "must be a table of servers"))
             continue
-        for name, table in tables.items():
+        for name, table in parts.take_inherit(tables, f"/{key}").items():
             parts.add(name, table, f"/{key}/{name}")
             parts.problems += _unknown(table, f"/{key}/{name}")
     return parts

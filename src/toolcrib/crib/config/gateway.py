@@ -4,6 +4,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -166,6 +167,32 @@ class GatewaySettings(Section):
     """After how many idle seconds one of them is closed."""
     shutdown_timeout: Seconds = 10.0
     """For how many seconds calls may go on when the gateway is asked to stop."""
+
+    @property
+    def asks_for_token(self) -> bool:
+        """Whether clients must send a token over HTTP."""
+        return self.token is not None or self.tokens is not None or self.auth is not None
+
+    def closed_reason(self, now: datetime | None = None) -> str | None:
+        """Return why no client can be let in over HTTP; None where one can.
+
+        >>> GatewaySettings(tokens={}).closed_reason()
+        'a token is asked for, and there is none: the last one was revoked'
+        """
+        if self.token is not None or self.auth is not None or self.tokens is None:
+            return None
+        if not self.tokens:
+            return "a token is asked for, and there is none: the last one was revoked"
+        now = datetime.now(UTC) if now is None else now
+        if all(each.expires is not None and each.expires <= now for each in self.tokens.values()):
+            return "a token is asked for, and all of them have expired"
+        return None
+
+    @property
+    def opening_remedy(self) -> str:
+        """What to do where no client can be let in."""
+        made = "make one with 'toolcrib token add NAME'"
+        return f"{made}, or remove [gateway.tokens] to ask for none" if is_loopback(self.host) else made
 
 
 def is_loopback(host: str) -> bool:

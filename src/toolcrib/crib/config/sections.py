@@ -6,6 +6,7 @@ from typing import Any
 from toolcrib.execution.mcp.config import ServerConfig
 
 __all__ = [
+    "INHERIT",
     "OPENCODE",
     "OURS",
     "SERVER_KEYS",
@@ -17,12 +18,15 @@ __all__ = [
     "plain_server",
     "section_of",
     "servers_in",
+    "split_inherit",
 ]
 
 Place = tuple[str, ...]
 """Keys, from the top of a document to an object of servers by name."""
 OURS = "toolcrib"
 """Under which key a client's file holds settings of ours."""
+INHERIT = "inherit"
+"""Beside the servers of a file of ours, what all of them inherit; a server of that name is a table."""
 OPENCODE: Place = ("mcp",)
 """A place that other clients have for something else."""
 _JSON: tuple[Place, ...] = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), OPENCODE)
@@ -83,7 +87,18 @@ def servers_in(document: Mapping[str, Any], place: Place) -> dict[str, Any]:
     found = at(document, place)
     if not place:
         found = {key: value for key, value in document.items() if key != OURS}
-    return dict(found) if isinstance(found, Mapping) else {}
+    return split_inherit(found)[0] if isinstance(found, Mapping) else {}
+
+
+def split_inherit(tables: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return the servers of a section, and what all of them inherit; None where it does not say that.
+
+    >>> split_inherit({"inherit": ["AWS_*"], "a": {"command": "a"}})
+    ({'a': {'command': 'a'}}, ['AWS_*'])
+    """
+    if isinstance(tables.get(INHERIT), Mapping | None):
+        return dict(tables), None
+    return {name: table for name, table in tables.items() if name != INHERIT}, tables[INHERIT]
 
 
 def at(document: Any, place: Place) -> Any:

@@ -13,7 +13,7 @@ from toolcrib.crib.config.gateway import SURFACES, GatewaySettings, ToolsetSetti
 from toolcrib.crib.config.section import Count, FilePath, Seconds, Section, Text
 from toolcrib.discovery.search.semantic.named import BUILT_IN
 from toolcrib.execution import Rule
-from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.config import Patterns, ServerConfig
 from toolcrib.model.record import JsonObject
 from toolcrib.model.toolid import name_fault
 from toolcrib.redaction import host_of
@@ -216,6 +216,9 @@ class Settings(Section):
 
     servers: dict[str, ServerConfig] = Field(default={})
     """MCP servers by name; the name is the namespace of their tools."""
+    inherit: Patterns = ()
+    """What every server that is started inherits of our environment, as a server's own `inherit` does; in
+    a `toolcrib.toml` it stands under `[servers]`."""
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
     store: Annotated[FilePath, AfterValidator(_store)] | None = None
@@ -247,6 +250,16 @@ class Settings(Section):
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)
     """What a client's file says beside its servers, such as `inputs`, as it came."""
+
+    @property
+    def started_servers(self) -> dict[str, ServerConfig]:
+        """The servers as they are started: each inherits also what all of them do."""
+        return {
+            name: server.replace(inherit=(*self.inherit, *server.inherit))
+            if self.inherit and server.command is not None
+            else server
+            for name, server in self.servers.items()
+        }
 
     @property
     def origin(self) -> str:

@@ -8,7 +8,7 @@ from toolcrib.crib.config.ourselves import own_arguments
 from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp import ServerConfig
-from toolcrib.execution.mcp.transport.process import server_environment
+from toolcrib.execution.mcp.transport.environment import server_environment
 from toolcrib.places import find_config
 
 __all__ = ["DEEPEST", "DEPTH", "deeper", "depth_of", "is_itself", "itself_off"]
@@ -61,7 +61,7 @@ def _served(server: ServerConfig) -> Path | None:
         return folder / Path(options["--config"]).expanduser()
     if "--demo" in options:
         return None
-    return find_config(folder, server_environment(os.environ, server.env))
+    return find_config(folder, server_environment(os.environ, server.env, server.inherit))
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,7 @@ __all__ = [
     "OnContent",
     "OnInput",
     "OnTools",
+    "Patterns",
     "ServerConfig",
     "Transport",
     "named_config",
@@ -52,7 +53,7 @@ _SPELLINGS: dict[str, Transport] = {
     "streamableHttp": "http",
     "sse": "sse",
 }
-_CONNECTION = ("command", "args", "env", "cwd", "url", "headers", "auth", "transport")
+_CONNECTION = ("command", "args", "env", "inherit", "cwd", "url", "headers", "auth", "transport")
 _URL_NAMES = ("url", "serverUrl", "httpUrl")
 _SOURCE = "the settings of an mcp server"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -148,6 +149,10 @@ Word = Annotated[str, BeforeValidator(_text)]
 Filled = Annotated[Word, AfterValidator(_not_empty)]
 
 
+Patterns = tuple[Annotated[Word, AfterValidator(_variable_name)], ...]
+"""Names of variables, in which `*` and `?` stand for any letters."""
+
+
 class ServerConfig(Record):
     """One MCP server: a `command` to start, or a `url` to reach; keys that are not known are kept.
 
@@ -170,7 +175,10 @@ class ServerConfig(Record):
     args: tuple[Word, ...] = ()
     """What it is started with."""
     env: dict[Annotated[str, AfterValidator(_variable_name)], Word] = Field(default={}, repr=False)
-    """Added to the few variables that a server inherits: its PATH, home, user, shell and terminal."""
+    """Added to the variables that a server inherits: path, home, user, shell, language, XDG folders, proxies
+    and certificates."""
+    inherit: Patterns = ()
+    """What else it inherits of our environment: names of variables or patterns, as `AWS_*`; `*` is all."""
     cwd: Filled | None = None
     """The folder that it runs in; else that of the configuration file."""
     url: Annotated[Word, AfterValidator(_url)] | None = None
@@ -306,8 +314,7 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
         )
     if not commanded and not urls:
         yield _detail((), "command", "it needs a 'command' to start, or a 'url' to reach")
-    if commanded and data.get("auth") is not None:
-        yield _detail(("auth",), "auth", "is for a server that is reached at a 'url'")
+    yield from _misplaced(data, is_started=commanded)
     yield from _impersonal(data)
     transports = _declared_transports(data)
     for name, value in transports.items():
@@ -325,6 +332,14 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
         yield _detail(("command",), "command", "is required by the transport 'stdio'")
     elif known - {"stdio"} and commanded and not urls:
         yield _detail(("url",), "url", f"is required by the transport {known.pop()!r}")
+
+
+def _misplaced(data: dict[str, Any], *, is_started: bool) -> Iterator[InitErrorDetails]:
+    """Yield what is for servers of the other kind: those that are started, or those that are reached."""
+    if is_started and data.get("auth") is not None:
+        yield _detail(("auth",), "auth", "is for a server that is reached at a 'url'")
+    if not is_started and data.get("inherit"):
+        yield _detail(("inherit",), "inherit", "is for a server that a 'command' starts")
 
 
 def _impersonal(data: dict[str, Any]) -> Iterator[InitErrorDetails]:

@@ -11,6 +11,7 @@ alone, which is kept open for as long as the second is used.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
@@ -38,6 +39,7 @@ from toolcrib.execution.mcp.errors import (
 from toolcrib.execution.mcp.relays import CallClient, RelayedCall, RunningCalls
 from toolcrib.execution.mcp.server_health import Breaker, ServerHealth, ServerStatus
 from toolcrib.execution.mcp.tool_watcher import ToolListing, ToolListWatcher
+from toolcrib.execution.mcp.transport.environment import describe_withheld
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.process import StderrTail
 from toolcrib.execution.oauth.persons import Person
@@ -370,7 +372,8 @@ class Upstream:
             self._part(connection, failure)
         elif self._start is start:
             wanted = needs_login(failure)
-            self._health.failed(self._late() if failure is None else reason_of(failure), needs_login=wanted)
+            reason = self._late() if failure is None else self._with_withheld(reason_of(failure))
+            self._health.failed(reason, needs_login=wanted)
             reason = self._health.last_error or ""
             unavailable = (LoginRequiredError if wanted else ServerUnavailableError)(
                 self.name, reason, self.stderr_tail()
@@ -523,4 +526,11 @@ class Upstream:
         self.running.log(params, modern=connection is not None and connection.modern)
 
     def _late(self) -> str:
-        return f"it did not start within {self.config.start_timeout:g} s"
+        return self._with_withheld(f"it did not start within {self.config.start_timeout:g} s")
+
+    def _with_withheld(self, reason: str) -> str:
+        """Return why a start failed, with the variables that the process may have missed."""
+        if self._stderr.pid is None:  # there was no process
+            return reason
+        withheld = describe_withheld(os.environ, self.config, self._stderr.text())
+        return f"{reason}; {withheld}" if withheld else reason

@@ -9,10 +9,12 @@ import httpx2
 
 from toolcrib.errors import LoginError
 from toolcrib.execution.oauth.discovery import (
+    DEVICE_ENDPOINT,
     check_endpoint,
     client_login,
     discover,
     fetch_json,
+    naming_endpoint,
     oauth_client,
 )
 from toolcrib.execution.oauth.settings import AuthConfig
@@ -57,7 +59,8 @@ async def device_login(
         form |= {"scope": " ".join(asked)} if asked else {}
         form |= {"resource": found.resource} if found.resource else {}
         endpoint = check_endpoint(server, found.device_authorization_endpoint)
-        status, begun = await fetch_json(client, httpx2.Request("POST", endpoint, data=form))
+        with naming_endpoint(server, DEVICE_ENDPOINT):
+            status, begun = await fetch_json(client, httpx2.Request("POST", endpoint, data=form))
         code, page = begun.get("device_code"), begun.get("verification_uri")
         if status not in _SUCCESS or not isinstance(code, str) or not isinstance(page, str):
             raise LoginError(server, f"no code could be got: {str(begun.get('error', status))[:60]}")

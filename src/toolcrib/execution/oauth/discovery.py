@@ -1,10 +1,12 @@
 """Finds the authorization server of an MCP server (RFC 9728, RFC 8414), and registers with it (RFC 7591)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 import httpx2
 import pydantic
 from mcp.client.auth.utils import (
@@ -26,19 +28,37 @@ from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import StoredLogin
 
 __all__ = [
+    "AUTHORITY_METADATA",
     "CLIENT_NAME",
+    "DEVICE_ENDPOINT",
+    "REGISTRATION",
+    "SERVER",
+    "SERVER_METADATA",
+    "TOKEN_ENDPOINT",
     "AuthorizationServer",
     "check_endpoint",
     "client_login",
     "discover",
     "fetch_json",
+    "fetch_response",
+    "naming_endpoint",
     "oauth_client",
     "probe_request",
 ]
 
+ANSWER_TIME = 8.0
+"""Seconds that an endpoint has for its whole answer, so that a login to one that hangs fails within ten."""
+SERVER = "the server itself"
+SERVER_METADATA = "the metadata of the server"
+AUTHORITY_METADATA = "the metadata of its authorization server"
+REGISTRATION = "the registration of clients"
+DEVICE_ENDPOINT = "the login by device"
+TOKEN_ENDPOINT = "the token endpoint"  # noqa: S105 - no secret
+"""What errors call the endpoints of a login."""
+
 _MAX_BYTES = 2**20
 _OK, _CREATED = 200, 201
-_TIMEOUT = httpx2.Timeout(10.0)
+_STREAM = "text/event-stream"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 CLIENT_NAME = "toolcrib"
 
@@ -73,7 +93,7 @@ class AuthorizationServer(BaseModel):
 
 def oauth_client() -> QuietClient:
     """Return a client for requests to authorization servers; it follows no redirects."""
-    return QuietClient(timeout=_TIMEOUT, verify=tls_context())
+    return QuietClient(timeout=httpx2.Timeout(ANSWER_TIME), verify=tls_context())
 
 
 def probe_request(url: str) -> httpx2.Request:
@@ -130,7 +150,8 @@ async def client_login(
             raise LoginError(server, "its authorization server registers no clients; set a client_id in auth")
         metadata = {"client_name": CLIENT_NAME, "token_endpoint_auth_method": "none", **metadata}
         endpoint = check_endpoint(server, found.registration_endpoint)
-        status, made = await fetch_json(client, httpx2.Request("POST", endpoint, json=metadata))
+        with naming_endpoint(server, REGISTRATION):
+            status, made = await fetch_json(client, httpx2.Request("POST", endpoint, json=metadata))
         client_id, secret = made.get("client_id"), made.get("client_secret")
         if status not in {_OK, _CREATED} or not isinstance(client_id, str):
             raise LoginError(server, f"no client could be registered: {str(made.get('error', status))[:60]}")
@@ -148,17 +169,64 @@ async def client_login(
     )
 
 
-async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, dict[str, Any]]:
-    """Return the status of an answer and the JSON object in it, which is empty where there is none."""
-    response = await client.send(request, stream=True)
+@contextmanager
+def naming_endpoint(server: str, endpoint: str) -> Iterator[None]:
+    """Have a request that fails in the block say which endpoint of a login it was for.
+
+    Raises:
+        LoginError: it failed, or was not answered in time.
+    """
     try:
-        content = bytearray()
+        yield
+    except httpx2.TimeoutException as error:
+        late = f"{endpoint}, {place(error.request.url)}, did not answer within {ANSWER_TIME:g} s"
+        raise LoginError(server, late) from error
+    except httpx2.HTTPError as error:
+        raise LoginError(server, f"{endpoint} cannot be reached: {reason_of(error)}") from error
+
+
+@asynccontextmanager
+async def _answer(client: httpx2.AsyncClient, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
+    """Send a request, and yield its response, to be read in the block.
+
+    Raises:
+        httpx2.TimeoutException: it was not answered, or not read to its end, in time.
+    """
+    try:
+        with anyio.fail_after(ANSWER_TIME):  # the client's own limits begin anew with each piece
+            response = await client.send(request, stream=True, auth=None, follow_redirects=False)
+            try:
+                yield response
+            finally:
+                await response.aclose()
+    except TimeoutError:
+        raise httpx2.ReadTimeout("it did not answer in time", request=request) from None
+
+
+async def fetch_response(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    """Return a response that is read, unless it is a stream of events, which need not end.
+
+    Raises:
+        httpx2.HTTPError: there is none, or not in time.
+    """
+    async with _answer(client, request) as response:
+        if not response.headers.get("content-type", "").startswith(_STREAM):
+            await response.aread()
+    return response
+
+
+async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, dict[str, Any]]:
+    """Return the status of an answer and the JSON object in it, which is empty where there is none.
+
+    Raises:
+        httpx2.HTTPError: there is no answer, or not in time.
+    """
+    content = bytearray()
+    async with _answer(client, request) as response:
         async for piece in response.aiter_bytes():
             content += piece
             if len(content) > _MAX_BYTES:
                 return response.status_code, {}
-    finally:
-        await response.aclose()
     try:
         payload = json.loads(content)
     except ValueError:
@@ -172,16 +240,14 @@ async def discover(
     """Return the authorization server of an MCP server: the one with this issuer, where one is given.
 
     Raises:
-        LoginError: there is none, or it is another.
+        LoginError: there is none, it is another, or something on the way to it does not answer.
     """
-    try:
-        challenge = await client.send(probe_request(url), stream=True)
-        await challenge.aclose()
+    with naming_endpoint(server, SERVER):
+        challenge = await fetch_response(client, probe_request(url))
+    with naming_endpoint(server, SERVER_METADATA):
         resource, advertised, scopes = await _resource(client, server, url, challenge)
-        chosen = _chosen(server, advertised, issuer)
-        found = await _metadata(client, server, url, chosen)
-    except httpx2.HTTPError as error:
-        raise LoginError(server, reason_of(error)) from error
+    with naming_endpoint(server, AUTHORITY_METADATA):
+        found = await _metadata(client, server, url, _chosen(server, advertised, issuer))
     challenged = extract_scope_from_www_auth(challenge)
     scopes = challenged.split() if challenged else scopes
     return found.model_copy(update={"resource": resource, "scopes": scopes})

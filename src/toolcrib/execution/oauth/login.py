@@ -27,9 +27,16 @@ from toolcrib.execution.mcp.errors import place, reason_of
 from toolcrib.execution.oauth.callback import Callback, listening, state_of
 from toolcrib.execution.oauth.device import device_login
 from toolcrib.execution.oauth.discovery import (
+    AUTHORITY_METADATA,
     CLIENT_NAME,
+    REGISTRATION,
+    SERVER,
+    SERVER_METADATA,
+    TOKEN_ENDPOINT,
     check_endpoint,
     fetch_json,
+    fetch_response,
+    naming_endpoint,
     oauth_client,
     probe_request,
     secret_method,
@@ -46,6 +53,8 @@ Show = Callable[[str, str | None], None]
 _WITHIN = 300.0
 """Seconds that a person has for a login."""
 _UNAUTHORIZED = 401
+_AUTHORITY_PATHS = ("/oauth-authorization-server", "/openid-configuration")
+"""What the addresses of the metadata of authorization servers have (RFC 8414)."""
 _logging_in: ContextVar[bool] = ContextVar("logging_in", default=False)
 
 
@@ -180,8 +189,7 @@ async def _browser(
             provider.context.redirect_handler = redirect
             provider.context.callback_handler = answered
             async with oauth_client() as client:
-                client.timeout = httpx2.Timeout(10.0)
-                response = await client.send(probe_request(url), auth=provider)
+                response = await _run_flow(client, server, url, provider)
     except OSError as error:
         if isinstance(error, LoginError | TimeoutError):
             raise
@@ -191,6 +199,40 @@ async def _browser(
     if response.status_code == _UNAUTHORIZED:
         raise LoginError(server, "it does not accept the token that its authorization server gave")
     return _login(server, url, auth, provider, memory)
+
+
+async def _run_flow(
+    client: httpx2.AsyncClient, server: str, url: str, provider: OAuthClientProvider
+) -> httpx2.Response:
+    """Send the requests of the SDK's login, each with its own deadline, and return the response to the last.
+
+    A client that is given the provider would send them too, and could not tell which was not answered.
+
+    Raises:
+        LoginError: one was not answered.
+    """
+    probe = probe_request(url)
+    flow = provider.async_auth_flow(probe)
+    try:
+        request = await anext(flow)
+        while True:
+            with naming_endpoint(server, SERVER if request is probe else _endpoint_of(request)):
+                response = await fetch_response(client, request)
+            try:
+                request = await flow.asend(response)
+            except StopAsyncIteration:
+                return response
+    finally:
+        await flow.aclose()
+
+
+def _endpoint_of(request: httpx2.Request) -> str:
+    """Return which endpoint a request of the SDK's login is for."""
+    if request.method == "POST":
+        is_json = request.headers.get("content-type", "").startswith("application/json")
+        return REGISTRATION if is_json else TOKEN_ENDPOINT
+    is_of_authority = any(each in request.url.path for each in _AUTHORITY_PATHS)
+    return AUTHORITY_METADATA if is_of_authority else SERVER_METADATA
 
 
 def _configured(auth: AuthConfig, callback: Callback) -> OAuthClientInformationFull | None:

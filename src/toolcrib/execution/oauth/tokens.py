@@ -14,11 +14,13 @@ import httpx2
 from anyio import to_thread
 
 from toolcrib.errors import LoginError, StoreError
-from toolcrib.execution.mcp.errors import place, reason_of
+from toolcrib.execution.mcp.errors import place
 from toolcrib.execution.oauth.discovery import (
+    TOKEN_ENDPOINT,
     check_endpoint,
     discover,
     fetch_json,
+    naming_endpoint,
     oauth_client,
     secret_method,
 )
@@ -294,11 +296,10 @@ async def request_token(
         del form["client_id"]
     try:
         endpoint = check_endpoint(login.server, login.token_endpoint)
-        status, payload = await fetch_json(
-            client, httpx2.Request("POST", endpoint, data=form, headers=headers)
-        )
-    except httpx2.HTTPError as error:
-        raise RefusedError(f"no token could be got: {reason_of(error)}") from error
+        with naming_endpoint(login.server, TOKEN_ENDPOINT):
+            status, payload = await fetch_json(
+                client, httpx2.Request("POST", endpoint, data=form, headers=headers)
+            )
     except LoginError as error:
         raise RefusedError(error.reason) from error
     if status == _OK and "access_token" in payload:

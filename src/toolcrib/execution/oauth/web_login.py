@@ -8,12 +8,10 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
-import httpx2
 from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from toolcrib.errors import LoginError
-from toolcrib.execution.mcp.errors import reason_of
 from toolcrib.execution.oauth.discovery import check_endpoint, client_login, discover, oauth_client
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.tokens import RefusedError, request_token, with_tokens
@@ -63,25 +61,19 @@ async def begin_login(  # noqa: PLR0913 - each by its name
     Raises:
         LoginError: there is no such login.
     """
-    try:
-        async with oauth_client() as http:
-            found = await discover(http, server, url, auth.issuer)
-            if found.authorization_endpoint is None:
-                raise LoginError(server, "its authorization server knows no login with a browser")
-            if "S256" not in (found.code_challenge_methods_supported or ()):
-                raise LoginError(server, "its authorization server does not know PKCE")
-            if client is None or (client.issuer, client.token_endpoint) != (
-                found.issuer,
-                found.token_endpoint,
-            ):
-                metadata = {
-                    "redirect_uris": [redirect],
-                    "grant_types": ["authorization_code", "refresh_token"],
-                    "response_types": ["code"],
-                }
-                client = await client_login(http, server, url, auth, found, metadata)
-    except httpx2.HTTPError as error:
-        raise LoginError(server, reason_of(error)) from error
+    async with oauth_client() as http:
+        found = await discover(http, server, url, auth.issuer)
+        if found.authorization_endpoint is None:
+            raise LoginError(server, "its authorization server knows no login with a browser")
+        if "S256" not in (found.code_challenge_methods_supported or ()):
+            raise LoginError(server, "its authorization server does not know PKCE")
+        if client is None or (client.issuer, client.token_endpoint) != (found.issuer, found.token_endpoint):
+            metadata = {
+                "redirect_uris": [redirect],
+                "grant_types": ["authorization_code", "refresh_token"],
+                "response_types": ["code"],
+            }
+            client = await client_login(http, server, url, auth, found, metadata)
     missed = (*earlier.scopes, *earlier.wanted_scopes) if earlier and earlier.wanted_scopes else ()
     scopes = found.scopes_to_ask(auth.scopes, missed)
     resource = found.resource or resource_url_from_server_url(url)

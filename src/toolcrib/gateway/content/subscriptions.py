@@ -9,6 +9,7 @@ import anyio.lowlevel
 from mcp.server.connection import Connection
 from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ServerEvent
 from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_REQUEST
 
 from toolcrib.errors import LimitExceededError
 from toolcrib.execution import Principal
@@ -77,8 +78,10 @@ class Subscriptions:
         """Tell a session of a resource until it ends, or wants that no more.
 
         Raises:
-            MCPError: there is no such resource, or its server does not tell of it.
+            MCPError: there is no such resource, its server tells nothing of it, or no session can be told.
         """
+        if not session.has_standalone_channel:
+            raise MCPError(INVALID_REQUEST, "this connection has no channel for notifications")
         if any(each.session is session and each.uri == uri for each in self._watched):
             return
         is_first = not any(each.session is session for each in self._watched)

@@ -62,16 +62,6 @@ class SessionManager(SessionManagerBase):
     connections: Mapping[str, Connection] = {}
     """The connections of the clients that have greeted, by their sessions."""
 
-    def has(self, session_id: str) -> bool:
-        """Return whether a session is here."""
-        return session_id in self.sessions
-
-    async def end(self) -> None:
-        """End every session; calls in the middle are answered with an error."""
-        with anyio.CancelScope(shield=True):
-            for session in list(self.sessions.values()):
-                await session.terminate()
-
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, whose body the guard has read, and found small enough."""
         version = next((value for name, value in scope["headers"] if name == _VERSION), b"").decode("latin-1")
@@ -142,8 +132,10 @@ class _Session(SessionTransport):
             await self._refuse(send)
         elif runner is not None:
             await self._run(call, request, send, runner)
-        else:
+        elif self.can_exchange:
             await self._exchange(call, request, send)
+        else:
+            return False
         return True
 
     async def terminate(self) -> None:

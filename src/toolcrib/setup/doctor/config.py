@@ -179,7 +179,9 @@ def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fi
     except ConfigError as failure:
         for problem in failure.problems:
             yield error("gateway", f"token: {problem.message}", "it would not start", "mend gateway.token")
-    if not is_loopback(gateway.host) and gateway.token is None:
+    if closed := gateway.closed_reason():
+        yield warning("gateway", "nobody can call it over HTTP", closed, gateway.opening_remedy)
+    if not is_loopback(gateway.host) and not gateway.asks_for_token:
         why = f"it listens on {gateway.host!r}, which others can reach, and would not start"
         yield error("gateway", "there is no token", why, "set gateway.token = '${TOOLCRIB_TOKEN}'")
     for name in gateway.allowed_hosts:

@@ -167,7 +167,7 @@ async def _probe_all(
 
     async def ask(name: str) -> None:
         async with free:
-            probes[name] = await probe(name, settings.servers[name], environ=environ, limit=limit)
+            probes[name] = await probe(name, settings.started_servers[name], environ=environ, limit=limit)
         if on_server is not None:
             on_server(name)
 

@@ -50,6 +50,8 @@ class Client:
     """Whether its entries name the transport, as `type`."""
     variables: Literal["plain", "env", "none"] = "none"
     """How it writes what stands in the environment: `${VAR}`, `${env:VAR}`, or not at all."""
+    passes_environment: bool = False
+    """Whether the servers that it starts inherit its whole environment."""
 
     def file(
         self,
@@ -113,6 +115,7 @@ _KNOWN = (
         ".mcp.json",
         typed=True,
         variables="plain",
+        passes_environment=True,
     ),
     Client(
         "claude-desktop", "Claude Desktop", _applications("Claude", "claude_desktop_config.json"), url=None
@@ -126,6 +129,7 @@ _KNOWN = (
         ("servers",),
         typed=True,
         variables="env",
+        passes_environment=True,
     ),
     Client(
         "windsurf",
@@ -141,6 +145,7 @@ _KNOWN = (
         ".gemini/settings.json",
         url="httpUrl",
         variables="plain",
+        passes_environment=True,
     ),
     Client(
         "codex",
@@ -149,7 +154,7 @@ _KNOWN = (
         ".codex/config.toml",
         ("mcp_servers",),
     ),
-    Client("zed", "Zed", _zed, ".zed/settings.json", ("context_servers",)),
+    Client("zed", "Zed", _zed, ".zed/settings.json", ("context_servers",), passes_environment=True),
     Client("cline", "Cline", _applications(*_CLINE)),
 )
 CLIENTS: dict[str, Client] = {client.name: client for client in _KNOWN}
@@ -172,6 +177,9 @@ def shape(client: Client, server: ServerConfig) -> tuple[dict[str, Any] | None, 
     if client.name == "codex":
         entry = _codex(entry)
     entry, notes = _with_variables(client, entry)
+    if server.inherit and not client.passes_environment:
+        names = ", ".join(server.inherit)
+        notes = (*notes, f"{client.title} does not pass on its environment: write {names} into its `env`")
     return entry, notes
 
 

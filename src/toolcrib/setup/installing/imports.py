@@ -17,6 +17,7 @@ from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, find
 from toolcrib.setup.installing.clients import CLIENTS, ITSELF, Client, is_toolcrib
 
 __all__ = [
+    "ENVIRONMENT_NOTE",
     "Found",
     "Merge",
     "lost_note",
@@ -28,6 +29,11 @@ __all__ = [
     "written",
 ]
 
+ENVIRONMENT_NOTE = (
+    "gives its servers its whole environment, and toolcrib only a part of it: "
+    """`inherit = ["AWS_*"]` gives a server more, `inherit = ["*"]` all"""
+)
+"""How the note ends that servers may miss variables which their client gave them."""
 _INPUT = re.compile(r"\$\{input:([^}]+)\}")
 _BARE_VARIABLE = re.compile(r"(?<!\$)\$([A-Za-z_][A-Za-z0-9_]*)")
 _WORDS = re.compile(r"[^A-Za-z0-9]+")
@@ -120,7 +126,15 @@ def servers_of(
     for path in paths:
         found.update(_read(path, _document(path), client.place, client, port))
     found.files = [path for path in dict.fromkeys(found.files) if path.is_file()]
+    _note_environment(client, found)
     return found
+
+
+def _note_environment(client: Client | None, found: Found) -> None:
+    """Note that servers would lose variables which their client gave them."""
+    is_started = any(server.command and not server.inherit for server in found.servers.values())
+    if client is not None and client.passes_environment and is_started:
+        found.notes.append(f"{client.title} {ENVIRONMENT_NOTE}")
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -142,7 +156,10 @@ def read_servers(path: Path) -> Found:
     if is_toml(path):
         return _read(path, document, codex.place, codex)
     client = CLIENTS["gemini"] if ".gemini" in path.parts else None
-    return _read(path, document, section_of(document), client)
+    found = _read(path, document, section_of(document), client)
+    owners = (each for each in CLIENTS.values() if each.project and path.match(f"*/{each.project}"))
+    _note_environment(client or next(owners, None), found)
+    return found
 
 
 def merge(path: Path, servers: Mapping[str, ServerConfig], *, force: bool = False) -> Merge:
@@ -191,7 +208,8 @@ def written(server: ServerConfig) -> dict[str, Any]:
         entry["args"] = list(server.args)
     if server.transport == "sse":
         entry["transport"] = "sse"
-    optional: dict[str, Any] = {"env": dict(server.env), "headers": dict(server.headers), "cwd": server.cwd}
+    optional: dict[str, Any] = {"env": dict(server.env), "inherit": list(server.inherit)}
+    optional |= {"headers": dict(server.headers), "cwd": server.cwd}
     optional |= {"required": server.required, "disabled": server.disabled}
     entry |= {key: value for key, value in optional.items() if value}
     usual = ServerConfig.model_fields

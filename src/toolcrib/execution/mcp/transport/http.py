@@ -43,7 +43,7 @@ from toolcrib.execution.mcp.transport.http_client import (
     client_settings,
 )
 from toolcrib.execution.mcp.transport.lines import DroppedMessages, read_line
-from toolcrib.mcp_internals import request_within_origin, sse_within_origin
+from toolcrib.execution.mcp.transport.redirects import request_within_origin, sse_within_origin
 
 __all__ = ["event_streams", "http_transport", "reason_of", "sse_transport"]
 

@@ -29,7 +29,7 @@ from toolcrib.execution.mcp.transport.http_responses import (
     understood,
 )
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
-from toolcrib.mcp_internals import next_request_within_origin
+from toolcrib.execution.mcp.transport.redirects import next_request_within_origin
 
 try:
     from toolcrib.execution.mcp.transport.plain_http import PlainHttp

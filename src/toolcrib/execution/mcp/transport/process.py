@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self, cast
@@ -18,23 +17,16 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
+from toolcrib.execution.mcp.transport.environment import server_environment
 from toolcrib.execution.mcp.transport.strays import MARK, all_marks, end_strays, new_mark
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["ServerProcess", "StderrTail", "forget_group", "server_environment", "watch_group", "watcher_pid"]
+__all__ = ["ServerProcess", "StderrTail", "forget_group", "watch_group", "watcher_pid"]
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 """What terminals act upon: colours, cursor movements, titles."""
 _CONTROLS = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
 _POSIX = os.name == "posix"
-_INHERITED = (
-    ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-    if _POSIX
-    else (
-        *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE"),
-        *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE"),
-    )
-)
 _TERM_GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
 _KILL_GRACE = 2.0
@@ -106,17 +98,6 @@ class StderrTail:
         return "\n".join([line.rstrip() for line in lines if line.strip()][-self._max_lines :])
 
 
-def server_environment(environ: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
-    """Return what a server sees of the environment: the little that is no secret, and what is configured.
-
-    >>> server_environment({"PATH": "/bin", "AWS_SECRET": "x"}, {"TOKEN": "t"})
-    {'PATH': '/bin', 'TOKEN': 't'}
-    """
-    inherited = {name: environ[name] for name in _INHERITED if name in environ}
-    functions = [name for name, value in inherited.items() if value.startswith("()")]  # of old shells, unsafe
-    return {name: inherited[name] for name in inherited if name not in functions} | dict(configured)
-
-
 class ServerProcess:
     """A running server, the group of processes it leads, and on Linux daemons that have left it.
 
@@ -147,7 +128,7 @@ class ServerProcess:
             with anyio.CancelScope(shield=True):
                 process = await anyio.open_process(
                     [command, *config.args],
-                    env=server_environment(os.environ, config.env) | {MARK: mark},
+                    env=server_environment(os.environ, config.env, config.inherit) | {MARK: mark},
                     cwd=cwd,
                     start_new_session=_POSIX,
                 )
