@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
-from toolcrib.discovery.search.confidence import by_words_and_meaning
+from toolcrib.discovery.search.confidence import JUDGED, by_words_and_meaning, order_confidences
 from toolcrib.discovery.search.lexical import Bm25Searcher
 from toolcrib.discovery.search.lexical.bm25 import Look
 from toolcrib.discovery.search.relevance import Features
@@ -38,8 +38,6 @@ _PARTS = 2
 _PARTS_SHARE = 0.4
 _DEPTH = 64
 """How many of the best of either way are compared."""
-_JUDGED = 5
-"""How many of the first are ordered by their confidence too."""
 _VERDICT = 0.4
 """How many standard deviations a tool is ahead of one with a confidence e times lower."""
 _ABOVE = 1e-6
@@ -143,6 +141,8 @@ class HybridSearcher:
     in the catalogue's own words is answered as by words alone; and they decide everything where many letters
     are of a script that the embedder is not known to read. What shares no word with the question, and is not
     near to it either, is not found, unless so many tools are near that it only ends a long list.
+
+    Confidences never contradict the order: no tool has more of it than the one before.
     """
 
     score_type: Literal["hybrid"] = "hybrid"
@@ -254,13 +254,16 @@ class HybridSearcher:
         left = {one: cosine for one, cosine in left.items() if one not in first}
         rest = Candidates.of(left, words, _NEVER if few else -1.0)
         # The first are the same however many are asked for, so that every page continues the last.
-        chosen, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, max(limit, _JUDGED))
+        chosen, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, max(limit, JUDGED))
         total = look.total + both.without_shared_words if few else near.total
         hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, look, chosen)))
-        return Ranking([*_judged(hits[:_JUDGED]), *hits[_JUDGED:]][:limit], total)
+        ranked = [*_judged(hits[:JUDGED]), *hits[JUDGED:]]
+        ordered = order_confidences([hit.confidence for hit in ranked])
+        final = (hit._replace(confidence=one) for hit, one in zip(ranked, ordered, strict=True))
+        return Ranking(islice(final, limit), total)
 
     def _confidences(self, asked: "_Asked", look: Look, candidates: Candidates) -> list[float]:
-        """Return how far each of some tools can be trusted to fit."""
+        """Return how far each of some tools can be trusted to fit, each by itself."""
         judge = self._meaning.judge
         if judge is not None:
             return judge.confidences(asked.evidence(look, candidates))
