@@ -34,9 +34,10 @@ sentences = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 entries = st.builds(
     make,
     names,
-    sentences,
+    st.one_of(sentences, sentences.map("{}. DEPRECATED: use another.".format)),
     namespace=st.sampled_from(["github", "mail", None]),
     examples=st.lists(sentences, max_size=2),
+    tags=st.lists(st.sampled_from(["mail", "weather-forecast", "the"]), max_size=2),
 )
 catalogues = st.lists(entries, max_size=12, unique_by=lambda entry: entry.id)
 queries = st.one_of(sentences, st.text(max_size=30))

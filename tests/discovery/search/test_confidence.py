@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from toolcrib.discovery.search.confidence import (
     JUDGED,
+    LOW_CONFIDENCE,
+    adjust_confidence,
     by_meaning,
     by_words,
     by_words_and_meaning,
@@ -103,3 +105,14 @@ def test_confidences_of_the_first_do_not_depend_on_how_many_follow(
 def test_contradictions_are_averaged_in_odds() -> None:
     first, second, *rest = order_confidences([0.2, 0.8, 0.1])
     assert (first, second, rest) == (pytest.approx(0.5), first, [0.1])
+
+
+@given(likelihoods, likelihoods, likelihoods)
+def test_a_named_topic_never_lowers_and_deprecation_never_raises(
+    confidence: float, less: float, more: float
+) -> None:
+    less, more = sorted((less, more))
+    low, high = (adjust_confidence(confidence, share=share, deprecated=False) for share in (less, more))
+    assert confidence <= low <= high <= 1
+    assert 0 <= adjust_confidence(confidence, share=less, deprecated=True) <= low
+    assert adjust_confidence(0.0, share=1.0, deprecated=False) > LOW_CONFIDENCE

@@ -17,6 +17,7 @@ __all__ = [
     "JUDGED",
     "LOW_CONFIDENCE",
     "NoMatch",
+    "adjust_confidence",
     "alike",
     "by_meaning",
     "by_words",
@@ -38,6 +39,10 @@ from the order all the same."""
 _STEEPEST = 60.0
 """Beyond this a probability is 0 or 1 in all digits that matter."""
 _MAX_WORDS = 20
+_BY_TOPIC = 0.3
+"""The confidence in a tool of which nothing is known but that a topic of it is all of the question."""
+_DEPRECATED_ODDS = 0.5
+"""What the odds of a deprecated tool are multiplied with."""
 
 
 def by_words(*, matched: float, coverage: float) -> float:
@@ -64,6 +69,20 @@ def by_meaning(exponent: float) -> float:
 def by_words_and_meaning(*, matched: float, coverage: float, meaning: float) -> float:
     """Return the confidence in a tool of which both are known; `meaning` is what `by_meaning` takes."""
     return _logistic(3.5 * log1p(matched) + 1.63 * min(coverage, 1.5) + 0.318 * meaning - 5.42)
+
+
+def adjust_confidence(confidence: float, *, share: float, deprecated: bool) -> float:
+    """Return the confidence in a tool whose topics a share of the question names, or that is deprecated.
+
+    The tool may fit by its texts or by its topics; the square keeps a word in passing from counting much.
+
+    >>> round(adjust_confidence(0.01, share=1.0, deprecated=False), 3)
+    0.307
+    """
+    raised = confidence + _BY_TOPIC * share**2 * (1 - confidence)
+    if not deprecated:
+        return raised
+    return raised * _DEPRECATED_ODDS / (raised * _DEPRECATED_ODDS + 1 - raised)
 
 
 def order_confidences(confidences: Sequence[float]) -> list[float]:
