@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from laws import law
 
 from toolcrib.discovery import Hit, Searcher
+from toolcrib.discovery.search.confidence import order_confidences
 
 WORDS = ["create", "issue", "weather", "forecast", "send", "mail", "file", "delete", "search", "größe"]
 HOSTILE = [
@@ -33,9 +34,10 @@ sentences = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 entries = st.builds(
     make,
     names,
-    sentences,
+    st.one_of(sentences, sentences.map("{}. DEPRECATED: use another.".format)),
     namespace=st.sampled_from(["github", "mail", None]),
     examples=st.lists(sentences, max_size=2),
+    tags=st.lists(st.sampled_from(["mail", "weather-forecast", "the"]), max_size=2),
 )
 catalogues = st.lists(entries, max_size=12, unique_by=lambda entry: entry.id)
 queries = st.one_of(sentences, st.text(max_size=30))
@@ -104,6 +106,13 @@ class SearcherContract:
 
     @searching
     @given(catalogue=catalogues, query=queries)
+    def test_confidence_never_contradicts_the_order(self, catalogue: list[Entry], query: str) -> None:
+        hits = self.fill(catalogue).search(query, limit=20)
+        confidences = [hit.confidence for hit in hits]
+        assert confidences == sorted(confidences, reverse=True)
+
+    @searching
+    @given(catalogue=catalogues, query=queries)
     def test_confidence_is_a_likelihood(self, catalogue: list[Entry], query: str) -> None:
         hits = self.fill(catalogue).search(query, limit=20)
         assert all(type(hit.score) is float and type(hit.confidence) is float for hit in hits)
@@ -147,11 +156,14 @@ class SearcherContract:
 
     @searching
     @given(catalogue=catalogues, query=queries)
-    def test_a_tool_is_trusted_the_same_in_whatever_company(self, catalogue: list[Entry], query: str) -> None:
+    def test_company_changes_a_confidence_only_where_it_would_contradict_the_order(
+        self, catalogue: list[Entry], query: str
+    ) -> None:
         searcher = self.fill(catalogue)
-        for hit in searcher.search(query, limit=20):
-            [alone] = searcher.search(query, limit=1, among={hit.id})
-            assert (alone.id, alone.confidence) == (hit.id, hit.confidence)
+        hits = searcher.search(query, limit=20)
+        alone = [searcher.search(query, limit=1, among={hit.id})[0] for hit in hits]
+        assert [hit.id for hit in alone] == [hit.id for hit in hits]
+        assert [hit.confidence for hit in hits] == order_confidences([hit.confidence for hit in alone])
 
     @searching
     @given(catalogue=catalogues, query=queries, data=st.data())

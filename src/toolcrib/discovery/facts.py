@@ -21,6 +21,7 @@ __all__ = [
     "document_of",
     "examples_of",
     "input_modes",
+    "is_deprecated",
     "modes",
     "output_modes",
     "own_summary",
@@ -44,6 +45,19 @@ ELLIPSIS = "…"
 _MAX_CLUSTER = 32
 """How far to step back for a whole character; what is longer was not made to be read."""
 _JOINER = "\u200d"
+_MAX_NOTICE = 5_000
+"""How many characters of a text are searched for a notice of deprecation."""
+_NOTICE = re.compile(
+    # at the beginning of a text, a line, a sentence or an emphasised phrase: "DEPRECATED: use ..."
+    r"(?:^|\n|[.!?]\s|\*\*|__)[\W_]{0,12}deprecated"
+    r"(?:\s*(?:[\])*_:.,;!\u2013\u2014-]|$)|\s+(?:and|as|by|in|please|since|use)\b)"
+    # in brackets, with what to use instead: "... (deprecated, use ...)", or at the end: "... (deprecated)."
+    r"|[\[(]\s?deprecated\s?(?:[,:;\u2013\u2014-]|\b(?:as|by|in|please|since|use)\b|[\])][\s.!]*$)"
+    # as a sentence: "This tool is deprecated"
+    r"|(?:^|\n|[.!?:]\s)[\W_]{0,12}(?:it|this|the\s(?:tool|function|method|endpoint|operation|api|command))\s"
+    r"(?:[^.!?\n]{0,80}\s)?(?:is|has\sbeen|was)\s(?:now\s)?deprecated\b",
+    re.IGNORECASE,
+)
 
 
 def short(text: str, limit: int) -> str:
@@ -111,6 +125,32 @@ def examples_of(tool: Tool) -> tuple[str, ...]:
     """Return questions that a tool answers, as its maker wrote them."""
     found = (*(_stated(tool, "examples", _texts) or ()), *(_stated(tool, "exampleQueries", _texts) or ()))
     return _distinct(found, _MAX_QUESTION)
+
+
+def is_deprecated(tool: Tool) -> bool:
+    """Return whether a tool says that it should no longer be used.
+
+    That is `deprecated` in `_meta` under any prefix, among the annotations, beside the fields of MCP, in the
+    input schema or among the tags, or a notice in title, summary or description.
+
+    >>> is_deprecated(Tool(name="a", description="Reads. DEPRECATED: Use b.", input_schema={}))
+    True
+    >>> is_deprecated(Tool(name="a", description="Find deprecated packages.", input_schema={}))
+    False
+    """
+    if "deprecated" in tool.tags or tool.input_schema.get("deprecated") is True:
+        return True
+    beside = (tool.model_extra or {}) | ((tool.annotations and tool.annotations.model_extra) or {})
+    stated = [value for key, value in (tool.meta or {}).items() if key.rpartition("/")[2] == "deprecated"]
+    stated += (beside.get("deprecated"), beside.get("deprecatedHint"))
+    if any(value is True or (isinstance(value, str | dict) and value) for value in stated):
+        return True
+    texts = (tool.description, title_of(tool), _stated(tool, "summary", _text))
+    return any(
+        "deprecated" in text[:_MAX_NOTICE].lower() and _NOTICE.search(text[:_MAX_NOTICE])
+        for text in texts
+        if text
+    )
 
 
 def security_summary(tool: Tool) -> str | None:

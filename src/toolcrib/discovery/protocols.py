@@ -67,9 +67,10 @@ class Searcher(Protocol):
     """Ranks the tools it was given.
 
     Both methods may be called from any thread at any time; a search sees an update wholly or not at all.
-    `search` answers any text: with at most `limit` hits, best first, no id twice, equal scores by id;
-    the same tools and the same query give the same hits, whatever the order the tools came in. A set given as
-    `among` is not changed afterwards, so that what follows from it may be kept.
+    `search` answers any text: with at most `limit` hits, best first, no id twice, equal scores by id, and
+    none with more confidence than the one before it; the same tools and the same query give the same hits,
+    whatever the order the tools came in. A set given as `among` is not changed afterwards, so that what
+    follows from it may be kept.
 
     Views show a part of the catalogue and must tell nothing of the rest. So where scores or confidences
     depend on which other tools there are, `search` takes a set `within` too, the tools there are for the

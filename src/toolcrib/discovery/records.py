@@ -181,6 +181,8 @@ class SearchDoc(Record):
     """The tool at a glance."""
     fields: tuple[tuple[str, str], ...] = ()
     """Every text that is searched, after the field that it stands in, such as `name` or `parameter`."""
+    deprecated: bool = False
+    """Whether the tool says that it should no longer be used; it is then ranked lower."""
 
 
 class Document(Record):

@@ -1,5 +1,6 @@
 """Questions are answered with what fits, what they name comes first, and nothing makes them fail."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
 
-from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, Hit, HybridSearcher, Index, Ranking, Searcher
+from toolcrib.discovery import (
+    Bm25Searcher,
+    EmbeddingSearcher,
+    Hit,
+    HybridSearcher,
+    Index,
+    Ranking,
+    Searcher,
+    load_embedder,
+)
 from toolcrib.errors import ValidationError
 from toolcrib.model import Tool
 
@@ -364,3 +374,29 @@ def test_a_claimed_alias_does_not_take_the_place_of_a_real_name() -> None:
         assert (best.summary.id, best.confidence) == ("github:create_issue", 1.0)
         assert all(result.confidence < 1 for result in index.search(question).items[1:])
     assert index.search("new bug").items[0].summary.id == "evil:evil"
+
+
+NAMES = ["create_issue", "getWeather", "`time`", "search_mail", "github:merge", "ticket"]
+ASKED = st.lists(
+    st.sampled_from([*NAMES, "open", "an issue", "look up", "forecast", "time", "mail", "program", "xyzzy"]),
+    min_size=1,
+    max_size=5,
+).map(" ".join)
+BY_DEFAULT, BY_WORDS = Index(), Index(Bm25Searcher())
+BY_MEANING = Index(EmbeddingSearcher(load_embedder()))
+for _index in (BY_DEFAULT, BY_WORDS, BY_MEANING):
+    _index.register_many((tool, None) for tool in CROWD)
+
+
+@pytest.mark.parametrize(
+    "index", [BY_DEFAULT, BY_WORDS, BY_MEANING], ids=["by default", "by words", "by meaning"]
+)
+@law(40)
+@given(question=ASKED, size=st.integers(1, 6), least=st.sampled_from([0.0, 0.01, 0.3]))
+def test_no_result_has_more_confidence_than_the_one_before_on_any_page(
+    index: Index, question: str, size: int, least: float
+) -> None:
+    pages = walk(partial(index.search, question, min_confidence=least), size)
+    told = [each for page in pages for each in page]
+    for numbers in ([each.score for each in told], [each.confidence for each in told]):
+        assert numbers == sorted(numbers, reverse=True)

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.discovery.search.confidence import by_meaning, by_words, by_words_and_meaning
+from toolcrib.discovery.search.confidence import (
+    JUDGED,
+    LOW_CONFIDENCE,
+    adjust_confidence,
+    by_meaning,
+    by_words,
+    by_words_and_meaning,
+    order_confidences,
+)
 
 amounts = st.one_of(st.floats(0, 50), st.floats(0, 1e300))
 exponents = st.one_of(st.floats(-20, 20), st.floats(-1e300, 1e300))
@@ -66,3 +74,45 @@ def test_where_nothing_speaks_for_a_tool_it_is_not_trusted() -> None:
 def test_where_everything_speaks_for_a_tool_it_is_trusted() -> None:
     assert by_words(matched=6, coverage=1) > 0.7
     assert by_words_and_meaning(matched=6, coverage=1, meaning=3) > 0.7
+
+
+likelihoods = st.floats(0, 1)
+rankings = st.lists(likelihoods, max_size=12)
+
+
+@given(rankings)
+def test_ordered_confidences_never_rise(confidences: list[float]) -> None:
+    ordered = order_confidences(confidences)
+    assert len(ordered) == len(confidences)
+    assert all(0 <= one <= 1 for one in ordered)
+    assert ordered == sorted(ordered, reverse=True)
+
+
+@given(rankings)
+def test_confidences_that_follow_the_order_are_left_alone(confidences: list[float]) -> None:
+    falling = sorted(confidences, reverse=True)
+    assert order_confidences(falling) == falling
+
+
+@given(rankings, st.integers(0, 12))
+def test_confidences_of_the_first_do_not_depend_on_how_many_follow(
+    confidences: list[float], count: int
+) -> None:
+    kept = max(count, JUDGED)
+    assert order_confidences(confidences[:kept]) == order_confidences(confidences)[:kept]
+
+
+def test_contradictions_are_averaged_in_odds() -> None:
+    first, second, *rest = order_confidences([0.2, 0.8, 0.1])
+    assert (first, second, rest) == (pytest.approx(0.5), first, [0.1])
+
+
+@given(likelihoods, likelihoods, likelihoods)
+def test_a_named_topic_never_lowers_and_deprecation_never_raises(
+    confidence: float, less: float, more: float
+) -> None:
+    less, more = sorted((less, more))
+    low, high = (adjust_confidence(confidence, share=share, deprecated=False) for share in (less, more))
+    assert confidence <= low <= high <= 1
+    assert 0 <= adjust_confidence(confidence, share=less, deprecated=True) <= low
+    assert adjust_confidence(0.0, share=1.0, deprecated=False) > LOW_CONFIDENCE

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher, OnnxEmbedder
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, load_set
-from toolcrib.discovery.search.hybrid import default_searcher
+from toolcrib.discovery.search.hybrid import Blend, default_searcher
+from toolcrib.discovery.search.lexical.bm25 import Look
 from toolcrib.errors import StoreError, ValidationError
 
 CATALOGUE = [
@@ -140,6 +141,17 @@ def test_an_embedder_without_an_opinion_leaves_the_order_to_words(query: str) ->
 def test_meaning_finds_what_words_do_not() -> None:
     assert by_words().search("umbrella", limit=4) == []
     assert hybrid(embedder=Synonyms()).search("umbrella", limit=4)[0].id == "get_weather"
+
+
+@given(st.lists(st.floats(0, 1.5), min_size=2, max_size=6), st.integers(0, 4))
+def test_words_decide_more_the_more_of_a_question_they_cover(coverages: list[float], parts: int) -> None:
+    def share(coverage: float) -> float:
+        look = Look([("tool", 10 * coverage)], {}, 1, 0.0, 1.0, parts, ideal=10.0, rarest=6.0)
+        return Blend.of(look, np.array([0.1, 0.3], np.float32)).share
+
+    shares = [share(coverage) for coverage in sorted(coverages)]
+    assert shares == sorted(shares)
+    assert (share(0.2), share(0.6)) == ((0.4, 0.4) if parts > 2 else (0.15, 0.35))
 
 
 def test_words_that_cover_the_question_outweigh_meaning() -> None:
@@ -269,6 +281,8 @@ def test_every_page_continues_the_last_and_says_how_many_there_are(count: int, q
     everything = searcher.search(query, limit=10_000)
     assert everything.total == len(everything) == len({hit.id for hit in everything})
     assert everything == sorted(everything, key=lambda hit: (-hit.score, hit.id))
+    confidences = [hit.confidence for hit in everything]
+    assert confidences == sorted(confidences, reverse=True)
     for limit in (1, 99, 100, 101, 130, 250, 1_100):
         found = searcher.search(query, limit=limit)
         assert found == everything[:limit]

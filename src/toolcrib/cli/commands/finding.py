@@ -19,8 +19,6 @@ _NAMED = 8
 _NONE_ALLOWED = "no tools that the rules let you use; whoever keeps them can change that"
 _MIRRORED = frozenset({"summary"})
 """Has the same text as the short description."""
-_CLEARLY = 2.0
-"""How many times as much confidence another tool needs than the first, to be named."""
 
 
 @click.command()
@@ -50,11 +48,9 @@ def search(
     """Find the tools that fit a question.
 
     The question is in plain words, quoted or not. The tools come in the order of how well their words and
-    their meaning match, compared with each other. CONFIDENCE is judged for each tool by itself: how likely it
-    is to do what is asked, from 0 to 1; it decides where the first are close. Where it clearly prefers
-    another tool than the first, a note says so. When nothing fits, or
-    what is shown are guesses, a note comes first, and the exit code is 0. Servers whose tools may be missing
-    are listed on standard error, and as `absent` in JSON.
+    their meaning match. CONFIDENCE is how likely a tool is to do what is asked, from 0 to 1; no tool has more
+    of it than the one above. When nothing fits, or what is shown are guesses, a note comes first, and the
+    exit code is 0. Servers whose tools may be missing are listed on standard error, and as `absent` in JSON.
 
     Example: toolcrib search "open an issue" --namespace github
     """
@@ -89,20 +85,11 @@ def _flat(result: "Result") -> dict[str, Any]:
 
 
 def _show_found(page: "Page[Result]", text: str) -> None:
-    if text or (text := _disagreement(page)):
+    if text:
         note(text)
     shown = bar if is_terminal() else "{:.2f}".format
     rows = [(each.summary.id, shown(each.confidence), each.summary.short_description) for each in page]
     show_table(("id", "confidence", "description"), rows, styles=("cyan", "green", ""))
-
-
-def _disagreement(page: "Page[Result]") -> str:
-    """Return what to say where confidence clearly prefers another tool than the first, or nothing."""
-    first, best = page.items[0], max(page, key=lambda each: each.confidence)
-    if first.confidence * _CLEARLY >= best.confidence:
-        return ""
-    order = f"{first.summary.id} matches best beside the others"
-    return f"{order}, but judged by itself {best.summary.id} is more likely to do it; see CONFIDENCE"
 
 
 async def _about(view: "View", query: str, page: "Page[Result]") -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from toolcrib.discovery.facts import summarize
-from toolcrib.discovery.index.filters import backend_facets, tool_facets
+from toolcrib.discovery.index.filters import DEPRECATED, backend_facets, tool_facets
 from toolcrib.discovery.keys import key_of, without_version
 from toolcrib.discovery.records import Summary
 from toolcrib.discovery.store import StoredTool
@@ -90,6 +90,11 @@ class Entry:
         parts = self.id.split(":")
         aliases = (facet.removeprefix("alias=") for facet in self.facets if facet.startswith("alias="))
         return self.id, without_version(self.id), parts[min(1, len(parts) - 1)], *aliases
+
+    @property
+    def is_deprecated(self) -> bool:
+        """Whether the tool says that it should no longer be used."""
+        return DEPRECATED in self.facets
 
     @property
     def keys(self) -> frozenset[str]:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypedDict
 
-from toolcrib.discovery.facts import aliases, category
+from toolcrib.discovery.facts import aliases, category, is_deprecated
 from toolcrib.errors import Problem, ValidationError
 from toolcrib.model import Tool, ToolBackend, normalize_tags
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = [
     "ADMITTED",
+    "DEPRECATED",
     "ID",
     "NAMESPACE",
     "NONE_OF",
@@ -50,6 +51,8 @@ ID = "id="
 """How the facet begins that a tool has for its id, and one for all its versions; these are not filed."""
 ADMITTED = "admitted="
 """How the facet begins of a tool that an admission lets pass."""
+DEPRECATED = "deprecated=True"
+"""The facet of a tool that says it should no longer be used."""
 NONE_OF = "none of"
 """What stands among the facets of a condition that holds where a tool has none of them."""
 
@@ -102,6 +105,7 @@ def tool_facets(tool: Tool) -> tuple[str, ...]:
         *((f"category={_folded(label)}",) if label else ()),
         *(f"alias={alias}" for alias in aliases(tool)),
         *(f"{hint}={hints[hint]}" for hint in _HINTS.values() if hint in hints),
+        *((DEPRECATED,) if is_deprecated(tool) else ()),
     )
 
 

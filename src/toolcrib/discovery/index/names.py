@@ -33,6 +33,8 @@ _LONGEST = 300
 _QUOTED = re.compile(r"`([^`\n]{1,300})`|['\"\u2018\u201c](\w+(?: \w+)+)['\"\u2019\u201d]")
 """A name in backticks, or one of several words in quotes; one word in quotes may be a word."""
 _JOINS = frozenset({"and", "or", "then", "vs", "tool", "tools", "use", "run", "call", "with"})
+_AS_WRITTEN = "="
+"""Before the words of a deprecated tool's name: only what is written as an identifier means it."""
 _ARTICLES = frozenset({"a", "an", "the", "my", "our", "this", "that", "some", "please"})
 
 Named = dict[str, int]
@@ -62,7 +64,8 @@ class Names:
 
         The whole question may be a name, or a list of names; within a sentence a name counts where it is
         spelt as an identifier or stands in backticks, since `search`, `time` and even `follow-up` are words
-        before they are names.
+        before they are names. A deprecated tool is not named by words: "read a file" does not mean
+        `read_file` then, though `read_file` and `readFile` do.
         """
         text = question[:_READ].strip()
         tokens = _TOKEN.findall(text)[:_MAX_WORDS]
@@ -110,7 +113,7 @@ class _Among:
 def _answering(known: _Known, name: str) -> Named:
     named = known.get(name.lower())
     if not named and not _ORDINARY.fullmatch(name):
-        named = known.get(_joined(name)) or known.get(_plain(name))
+        named = _written_like(known, name) or known.get(_plain(name))
     if not named or min(named.values()) == ALIAS:
         return dict(named or {})
     return {tool_id: directness for tool_id, directness in named.items() if directness < ALIAS}
@@ -145,7 +148,7 @@ def _spelt(known: _Known, token: str) -> Named:
     if _IDENTIFIER.search(token):
         return _called(known, token)
     if _CAMEL.search(bare):
-        return known.get(_joined(bare)) or {}
+        return _written_like(known, bare)
     return (known.get(bare.lower()) or {}) if "-" in bare else {}
 
 
@@ -153,10 +156,21 @@ def _names(entry: Entry) -> Named:
     """Return everything a tool is called, and how directly: by two ids, its name, and its aliases."""
     found: Named = {}
     for place, name in enumerate(entry.names):
-        for form in (name.lower(), _joined(name)):
+        joined = _joined(name)
+        same_words = f"{_AS_WRITTEN}{joined}" if joined and entry.is_deprecated else joined
+        for form in (name.lower(), same_words):
             if form:
                 found.setdefault(form, min(max(place - 1, 0), ALIAS))
     return found
+
+
+def _written_like(known: _Known, name: str) -> Named:
+    """Return the tools whose names have the same words as a text, deprecated ones only for an identifier."""
+    joined = _joined(name)
+    found = known.get(joined) or {}
+    if any(map(str.isspace, name)):
+        return found
+    return found | (known.get(f"{_AS_WRITTEN}{joined}") or {})
 
 
 def _joined(name: str) -> str:

@@ -4,14 +4,27 @@ The weights are those of logistic regressions on labelled questions, on as many 
 some whose tools were taken out; `docs/search-measurements.md` says how well they tell them apart.
 """
 
-from collections.abc import Iterable
-from math import exp, log1p
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
+from math import exp, log, log1p
+from statistics import fmean
 
 from toolcrib.discovery.records import Page, Result
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import nearest
 
-__all__ = ["LOW_CONFIDENCE", "NoMatch", "alike", "by_meaning", "by_words", "by_words_and_meaning", "doubt"]
+__all__ = [
+    "JUDGED",
+    "LOW_CONFIDENCE",
+    "NoMatch",
+    "adjust_confidence",
+    "alike",
+    "by_meaning",
+    "by_words",
+    "by_words_and_meaning",
+    "doubt",
+    "order_confidences",
+]
 
 LOW_CONFIDENCE = 0.05
 """Below this, of the best result, nothing fits.
@@ -20,9 +33,16 @@ Words and the built-in table keep 93 % of the right first answers that were meas
 small talk, with MiniLM 95 and 79 %; `docs/model-card.md` has the measurements. Words alone keep an answer to
 70 to 100 % of the questions, and turn away 67 to 91 % of those that no tool answers.
 """
+JUDGED = 5
+"""How many of the first tools are ordered by their confidence too, and have theirs averaged where it differs
+from the order all the same."""
 _STEEPEST = 60.0
 """Beyond this a probability is 0 or 1 in all digits that matter."""
 _MAX_WORDS = 20
+_BY_TOPIC = 0.3
+"""The confidence in a tool of which nothing is known but that a topic of it is all of the question."""
+_DEPRECATED_ODDS = 0.5
+"""What the odds of a deprecated tool are multiplied with."""
 
 
 def by_words(*, matched: float, coverage: float) -> float:
@@ -49,6 +69,46 @@ def by_meaning(exponent: float) -> float:
 def by_words_and_meaning(*, matched: float, coverage: float, meaning: float) -> float:
     """Return the confidence in a tool of which both are known; `meaning` is what `by_meaning` takes."""
     return _logistic(3.5 * log1p(matched) + 1.63 * min(coverage, 1.5) + 0.318 * meaning - 5.42)
+
+
+def adjust_confidence(confidence: float, *, share: float, deprecated: bool) -> float:
+    """Return the confidence in a tool whose topics a share of the question names, or that is deprecated.
+
+    The tool may fit by its texts or by its topics; the square keeps a word in passing from counting much.
+
+    >>> round(adjust_confidence(0.01, share=1.0, deprecated=False), 3)
+    0.307
+    """
+    raised = confidence + _BY_TOPIC * share**2 * (1 - confidence)
+    if not deprecated:
+        return raised
+    return raised * _DEPRECATED_ODDS / (raised * _DEPRECATED_ODDS + 1 - raised)
+
+
+def order_confidences(confidences: Sequence[float]) -> list[float]:
+    """Return confidences of ranked tools such that none is higher than the one before it.
+
+    Among the first `JUDGED`, those that contradict the order share the mean of their log-odds, which is the
+    nearest sequence in order (isotonic regression); after these each is at most the one before.
+
+    >>> [round(one, 2) for one in order_confidences([0.2, 0.4, 0.1, 0.1, 0.1, 0.3])]
+    [0.29, 0.29, 0.1, 0.1, 0.1, 0.1]
+    """
+    blocks: list[tuple[float, list[float]]] = []
+    for confidence in confidences[:JUDGED]:
+        mean, members = _log_odds(confidence), [confidence]
+        while blocks and blocks[-1][0] < mean:
+            members = [*blocks.pop()[1], *members]
+            mean = fmean(map(_log_odds, members))
+        blocks.append((mean, members))
+    pooled = (members if len(members) == 1 else [_logistic(mean)] * len(members) for mean, members in blocks)
+    return list(accumulate(chain(*pooled, confidences[JUDGED:]), min))
+
+
+def _log_odds(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        return _STEEPEST if confidence else -_STEEPEST
+    return min(max(log(confidence) - log1p(-confidence), -_STEEPEST), _STEEPEST)
 
 
 def _logistic(exponent: float) -> float:

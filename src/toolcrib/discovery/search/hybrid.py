@@ -17,12 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolcrib.discovery.protocols import Derived, Hit, Indexed, Ranking
-from toolcrib.discovery.search.confidence import by_words_and_meaning
+from toolcrib.discovery.search.confidence import (
+    JUDGED,
+    adjust_confidence,
+    by_words_and_meaning,
+    order_confidences,
+)
 from toolcrib.discovery.search.lexical import Bm25Searcher
 from toolcrib.discovery.search.lexical.bm25 import Look
 from toolcrib.discovery.search.relevance import Features
 from toolcrib.discovery.search.semantic import EmbeddingSearcher, load_embedder
 from toolcrib.discovery.search.semantic.documents import DocumentVectors
+from toolcrib.discovery.search.semantic.marks import adjust_cosine
 from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 
 __all__ = ["FLOOR", "Blend", "Candidates", "HybridSearcher", "Sample", "default_searcher"]
@@ -38,8 +44,6 @@ _PARTS = 2
 _PARTS_SHARE = 0.4
 _DEPTH = 64
 """How many of the best of either way are compared."""
-_JUDGED = 5
-"""How many of the first are ordered by their confidence too."""
 _VERDICT = 0.4
 """How many standard deviations a tool is ahead of one with a confidence e times lower."""
 _ABOVE = 1e-6
@@ -143,6 +147,9 @@ class HybridSearcher:
     in the catalogue's own words is answered as by words alone; and they decide everything where many letters
     are of a script that the embedder is not known to read. What shares no word with the question, and is not
     near to it either, is not found, unless so many tools are near that it only ends a long list.
+
+    A tool with a tag, a category or a mode that the question names is lifted both ways; a deprecated one is
+    lowered. Confidences never contradict the order: no tool has more of it than the one before.
     """
 
     score_type: Literal["hybrid"] = "hybrid"
@@ -213,15 +220,14 @@ class HybridSearcher:
     def evidence(self, query: str, ids: Sequence[str]) -> Features | None:
         """Return what is known of some tools and a question; nothing if that says nothing."""
 
-        def found(*vectors: Any) -> Features:
+        def known(*vectors: Any) -> Features:
             asked = _Asked(query, *vectors)
             look = self._words.look(query, limit=0, others=ids)
-            cosines = asked.documents.cosines(asked.vector, ids)
-            words = np.array([look.others.get(one, 0.0) for one in ids], np.float32)
-            return asked.evidence(look, Candidates(ids, words, cosines))
+            found = dict(zip(ids, asked.documents.cosines(asked.vector, ids).tolist(), strict=True))
+            return asked.evidence(look, Candidates.of(_adjust(found, look), look.others, -_NEVER))
 
         with self._lock:
-            return self._meaning.consult(query, found)
+            return self._meaning.consult(query, known)
 
     def _search(
         self,
@@ -249,28 +255,36 @@ class HybridSearcher:
         typical = self._sample.ids_within(within) or list(first)  # none, if the searchers were filled before
         cosines = asked.documents.cosines(asked.vector, [*extra, *typical])
         first.update(zip(extra, cosines[: len(extra)].tolist(), strict=True))
-        both = Candidates.of(first, words)
+        both = Candidates.of(_adjust(first, look), words)
         # What is far down both lists follows by its cosine alone, so that every page continues the last.
         left = {one: cosine for one, cosine in left.items() if one not in first}
         rest = Candidates.of(left, words, _NEVER if few else -1.0)
         # The first are the same however many are asked for, so that every page continues the last.
-        chosen, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, max(limit, _JUDGED))
+        chosen, scores = Blend.of(look, cosines[len(extra) :]).best(both, rest, max(limit, JUDGED))
         total = look.total + both.without_shared_words if few else near.total
         hits = list(map(Hit, chosen.ids, scores, self._confidences(asked, look, chosen)))
-        return Ranking([*_judged(hits[:_JUDGED]), *hits[_JUDGED:]][:limit], total)
+        ranked = [*_judged(hits[:JUDGED]), *hits[JUDGED:]]
+        ordered = order_confidences([hit.confidence for hit in ranked])
+        final = (hit._replace(confidence=one) for hit, one in zip(ranked, ordered, strict=True))
+        return Ranking(islice(final, limit), total)
 
     def _confidences(self, asked: "_Asked", look: Look, candidates: Candidates) -> list[float]:
-        """Return how far each of some tools can be trusted to fit."""
+        """Return how far each of some tools can be trusted to fit, each by itself."""
         judge = self._meaning.judge
         if judge is not None:
-            return judge.confidences(asked.evidence(look, candidates))
+            found = judge.confidences(asked.evidence(look, candidates))
+        else:
+            found = [
+                by_words_and_meaning(
+                    matched=look.matched(words),
+                    coverage=look.coverage(words),
+                    meaning=self._meaning.exponent(cosine),
+                )
+                for words, cosine in zip(candidates.words.tolist(), candidates.cosines.tolist(), strict=True)
+            ]
         return [
-            by_words_and_meaning(
-                matched=look.matched(words),
-                coverage=look.coverage(words),
-                meaning=self._meaning.exponent(cosine),
-            )
-            for words, cosine in zip(candidates.words.tolist(), candidates.cosines.tolist(), strict=True)
+            adjust_confidence(one, share=look.topics.get(name, 0.0), deprecated=name in look.deprecated)
+            for name, one in zip(candidates.ids, found, strict=True)
         ]
 
 
@@ -291,6 +305,17 @@ class _Asked:
             np.atleast_2d(self.vector)[0],
             self.documents.vectors(candidates.ids),
         )
+
+
+def _adjust(cosines: dict[str, float], look: Look) -> dict[str, float]:
+    """Return cosines as they count: more where topics are named, less where a tool is deprecated."""
+    marked = (look.topics.keys() | look.deprecated) & cosines.keys()
+    return cosines | {
+        name: adjust_cosine(
+            cosines[name], share=look.topics.get(name, 0.0), deprecated=name in look.deprecated
+        )
+        for name in marked
+    }
 
 
 def _judged(first: Sequence[Hit]) -> list[Hit]:

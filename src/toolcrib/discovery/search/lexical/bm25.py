@@ -1,8 +1,8 @@
 """Search by words: fielded BM25 over posting lists."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise
 from math import inf, log1p, sqrt
@@ -18,7 +18,7 @@ from toolcrib.discovery.search.confidence import by_words
 from toolcrib.discovery.search.lexical.postings import Filing, Postings, PostingsPart
 from toolcrib.discovery.search.lexical.question import ParsedQuery, read_question
 from toolcrib.discovery.search.lexical.typos import Typos
-from toolcrib.discovery.search.text import Analysis, analyse, search_doc
+from toolcrib.discovery.search.text import DEPRECATED, MARKS, Analysis, analyse, search_doc
 
 __all__ = ["Analyses", "Bm25Searcher", "Look", "Scored", "Slots", "best", "score"]
 
@@ -30,7 +30,7 @@ _PIVOT = 15.0
 """The length that counts as usual. It is fixed, not the mean of the catalogue: what a word counts in a tool
 then does not change when other tools come and go."""
 Scores = NDArray[np.float32]
-_KIND = "terms/4"
+_KIND = "terms/5"
 """The number goes up when tools are read differently, so that nothing read the old way is used."""
 _BATCH = 5_000
 _CHECKSUM = 4
@@ -40,6 +40,8 @@ _LEAST = 300
 """A smaller catalogue is judged as if it had so many tools: in one of three, no word would tell anything."""
 _PART_SHARE = 0.5
 """How much of a score the best part of a question decides, where it has several."""
+_DEPRECATED_WEIGHT = 0.5
+"""What the words of a deprecated tool count."""
 _STEPS = 2**15
 """How finely scores are distinguished where they are added up."""
 Gains = dict[str, float]
@@ -66,6 +68,10 @@ class Look:
     """What a tool would score that says each word once, those that no tool says included."""
     rarest: float
     """What a word counts that no tool says."""
+    topics: Mapping[str, float] = field(default_factory=dict)
+    """The share of the question that names topics of a tool, for those of the ids that have any."""
+    deprecated: AbstractSet[str] = frozenset()
+    """Those of the ids that are deprecated."""
 
     def matched(self, score: Score) -> Score:
         """Return how many of the rarest words a score is worth."""
@@ -146,6 +152,7 @@ class Bm25Searcher:
             scores = self._selected(scored.scores, among, exclude)
             top = best(scores, limit)
             found = list(zip(map(self._slots.id_at, top.tolist()), scores[top].tolist(), strict=True))
+            topics, deprecated = self._marked(scored, {*places, *(tool_id for tool_id, _ in found)})
         found.sort(key=lambda pair: (-pair[1], pair[0]))
         return Look(
             best=found[: max(limit, 0)],
@@ -156,7 +163,19 @@ class Bm25Searcher:
             parts=len(question.parts),
             ideal=scored.ideal,
             rarest=scored.rarest,
+            topics=topics,
+            deprecated=deprecated,
         )
+
+    def _marked(self, scored: "Scored", ids: AbstractSet[str]) -> tuple[dict[str, float], AbstractSet[str]]:
+        """Return the shares of those of some ids whose topics are named, and the deprecated ones."""
+        slots = {tool_id: slot for tool_id in ids if (slot := self._slots.get(tool_id)) is not None}
+        topics: dict[str, float] = {}
+        if scored.topics is not None:
+            shares = {tool_id: float(scored.topics[slot]) for tool_id, slot in slots.items()}
+            topics = {tool_id: share for tool_id, share in shares.items() if share > 0}
+        lowered = set(scored.deprecated.tolist())
+        return topics, {tool_id for tool_id, slot in slots.items() if slot in lowered} if lowered else set()
 
     def _part(self, within: AbstractSet[str] | None) -> Postings | PostingsPart:
         """Return the posting lists of the tools there are, as far as the asker may know."""
@@ -181,7 +200,10 @@ class Bm25Searcher:
 def _impacts(analysis: Analysis) -> dict[str, float]:
     """Return what each term of a tool counts: how often it occurs, levelled off, for the tool's length."""
     norm = _K1 * (1 - _B + _B * analysis.length / _PIVOT)
-    return {term: count * (_K1 + 1) / (count + norm) for term, count in analysis.terms.items()}
+    return {
+        term: 1.0 if term.startswith(MARKS) else count * (_K1 + 1) / (count + norm)
+        for term, count in analysis.terms.items()
+    }
 
 
 class Analyses:
@@ -329,6 +351,10 @@ class Scored:
     """What a tool would score that says each word once, those that no tool says included."""
     rarest: float
     """What a word counts that no tool says."""
+    topics: Scores | None = None
+    """The share of the question that names topics of each tool; None where it names none."""
+    deprecated: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """The slots of the tools that are deprecated."""
 
     def spread(self, tools: int) -> tuple[float, float]:
         """Return the mean and the standard deviation over so many tools; free slots score nothing.
@@ -360,7 +386,38 @@ def score(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) 
         weights = [gain for row in rows for gain in row.values()]
         gained *= np.repeat(np.array(weights, dtype=np.float32), lengths)
         np.add.at(table.reshape(-1), places, gained)
-    return Scored(_blended(table), question.unknown * rarest + sum(gains.values()), rarest)
+    scores, ideal = _blended(table), question.unknown * rarest + sum(gains.values())
+    topics = _topic_shares(question, postings, slots)
+    if topics is not None:
+        ideal = ideal or rarest  # its words say nothing, and yet it asks for something
+        # A topic that is all of the question adds the best that words can score; one in passing next to none.
+        scores += np.float32(max(ideal, rarest)) * topics**2
+    deprecated = postings.of(DEPRECATED)[0] if DEPRECATED in postings else np.empty(0, np.int32)
+    scores[deprecated] *= np.float32(_DEPRECATED_WEIGHT)
+    return Scored(scores, ideal, rarest, topics, deprecated)
+
+
+def _topic_shares(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) -> Scores | None:
+    """Return the share of a question that names topics of each tool, by slot; None where it names none.
+
+    Each word weighs as much as it is rare, so that a topic of many tools says little beside other words.
+    """
+    if not question.topics:
+        return None
+    tools = max(len(postings), _LEAST)
+    asked = {
+        stem: weight * _rarity(postings.frequency(stem), tools) for stem, weight in question.content.items()
+    }
+    whole = sum(asked.values())
+    shares = np.zeros(slots, np.float32)
+    for stem in sorted(set().union(*question.topics.values())):
+        named = np.zeros(slots, np.bool_)
+        for term, stems in question.topics.items():
+            if stem in stems:
+                named[postings.of(term)[0]] = True
+        # A question of words that say nothing is its topics.
+        shares[named] += np.float32(asked.get(stem, 0.0) / whole if whole else 1.0)
+    return np.minimum(shares, np.float32(1.0))
 
 
 def _rows(question: ParsedQuery, gains: Gains) -> list[Gains]:

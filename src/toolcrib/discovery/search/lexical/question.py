@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from toolcrib.discovery.search.text import clauses, fold, question_terms, words
+from toolcrib.discovery.search.text import clauses, content_weights, fold, named_topics, question_terms, words
 
 __all__ = ["ParsedQuery", "read_question"]
 
@@ -38,6 +38,10 @@ class ParsedQuery:
     """The same for each part, where there are several."""
     unknown: int
     """How many words are in nobody's vocabulary."""
+    topics: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The topics that it names, with the stems of the words that name each."""
+    content: dict[str, float] = field(default_factory=dict)
+    """What the stems of its words weigh beside these topics, where it names any."""
 
 
 def read_question(
@@ -59,7 +63,9 @@ def read_question(
         for term, weight in part.terms.items():
             whole[term] = max(weight, whole.get(term, 0.0))
     telling = [part.terms for part in parts if part.stems >= _LEAST][:_MAX_PARTS]
-    return ParsedQuery(whole, tuple(telling) if len(telling) > 1 else (), len(unknown))
+    topics = named_topics(text[:_READ], knows)
+    content = content_weights(text[:_READ]) if topics else {}
+    return ParsedQuery(whole, tuple(telling) if len(telling) > 1 else (), len(unknown), topics, content)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from toolcrib.discovery.search.confidence import by_meaning
 from toolcrib.discovery.search.relevance import RelevanceClassifier
 from toolcrib.discovery.search.semantic.documents import DocumentVectors, Method
 from toolcrib.discovery.search.semantic.live import LiveVectors
+from toolcrib.discovery.search.semantic.marks import MarkIndex
 from toolcrib.discovery.search.semantic.source import CallerHooks, TextOf, VectorSource
 from toolcrib.discovery.search.semantic.text import MAX_QUERY, clean, document_text, errands
 from toolcrib.discovery.search.semantic.vectors import Floats, Precision
@@ -34,6 +35,9 @@ _MAX_QUERIES = 256
 
 class EmbeddingSearcher:
     """Ranks tools by the cosine of their vectors to the question's.
+
+    Where the question names a tag, the category or a mode of a tool, its cosine is raised; that of a
+    deprecated tool is lowered.
 
     A question that asks for several things has a vector for each of them, beside its own: a tool's score is
     the mean of its cosine to the whole and of the highest to a part.
@@ -77,6 +81,7 @@ class EmbeddingSearcher:
         self._encode = embedder.encode if isinstance(embedder, LocalEmbedder) else None
         self._source = VectorSource(embedder, text=text, cache=cache, batch=batch)
         self._live = LiveVectors(self._source, precision=dtype, exact_limit=exact_limit)
+        self._marks = MarkIndex(cache)
         self._midpoint, self._slope = calibration
         self._loop = LoopThread()
         self._lock = threading.Lock()
@@ -101,6 +106,7 @@ class EmbeddingSearcher:
 
     def update(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
         """Forget the removed ids and learn the added tools; an id known already is replaced."""
+        self._marks.note(added, removed)  # first, so that no vector is seen without them
         self._live.note(added, removed)
 
     def prepare(self, progress: Progress | None = None) -> None:
@@ -187,11 +193,22 @@ class EmbeddingSearcher:
         if limit <= 0 or (among is not None and not among):
             return Ranking()
 
-        near = self._ask(ways, query, lambda documents, vector: documents.near(vector, limit, among, exclude))
-        if near is None:
-            return Ranking()
-        hits = [Hit(name, cosine, self.confidence(cosine)) for name, cosine in near.found]
-        return Ranking(hits, near.total)
+        self._marks.settle()  # not while vectors are being read, since it may take long
+
+        def found(documents: DocumentVectors, vector: Floats) -> Ranking:
+            marked = self._marks.marked(query)
+            # Lowering some lets as many others move up.
+            count = limit + len(marked.deprecated)
+            near = documents.near(vector, count, among, exclude)
+            cosines = dict(near.found)
+            for ids in marked.groups.values():
+                inside = ids if among is None else ids & among
+                cosines |= documents.near(vector, count, inside, exclude).found
+            adjusted = sorted((-marked.adjust(name, cosine), name) for name, cosine in cosines.items())
+            hits = [Hit(name, -score, self.confidence(-score)) for score, name in adjusted[:limit]]
+            return Ranking(hits, near.total)
+
+        return self._ask(ways, query, found) or Ranking()
 
     def _ask(
         self, ways: CallerHooks, query: str, question: Callable[[DocumentVectors, Floats], T]

@@ -10,6 +10,7 @@ from toolcrib.discovery.facts import (
     aliases,
     category,
     examples_of,
+    is_deprecated,
     modes,
     own_summary,
     summarize,
@@ -17,6 +18,7 @@ from toolcrib.discovery.facts import (
 )
 from toolcrib.discovery.records import SearchDoc
 from toolcrib.discovery.search.text.terms import STOP_WORDS, forms
+from toolcrib.discovery.search.text.topics import DEPRECATED, topic_terms
 from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
 
@@ -40,6 +42,8 @@ FIELD_WEIGHTS = {
 }
 """What one occurrence of a word in a field counts; a `topic` is a tag, category or mode that stands in for
 a description which says next to nothing."""
+_TOPICS = frozenset({"tag", "category", "mode", "topic"})
+"""The fields whose whole texts are filed as terms too."""
 _FEW_WORDS = 1
 """Up to how many words, stop words aside, a description says next to nothing with."""
 
@@ -57,7 +61,7 @@ class Analysis:
     """A tool as a bag of terms."""
 
     terms: dict[str, float]
-    """How often each occurs, weighted by field."""
+    """How often each occurs, weighted by field; `MARKS` count as one."""
     length: float
     """How many words there are, weighted by field."""
 
@@ -79,6 +83,7 @@ def search_doc(tool: Tool, examples: Sequence[str] = ()) -> SearchDoc:
         doc_text=" ".join(part for part in parts if part).lower(),
         summary=summary,
         fields=tuple(_field_texts(tool, examples)),
+        deprecated=is_deprecated(tool),
     )
 
 
@@ -96,7 +101,10 @@ def analyse(document: SearchDoc) -> Analysis:
             for term in filed:
                 terms[term] = terms.get(term, 0.0) + weight * count
             length += weight * count if filed else 0.0
-    return Analysis(terms, length)
+    marks = topic_terms(text for field, text in document.fields if field in _TOPICS)
+    if document.deprecated:
+        marks = (*marks, DEPRECATED)
+    return Analysis(terms | dict.fromkeys(marks, 1.0), length)
 
 
 def _field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:

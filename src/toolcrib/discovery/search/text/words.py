@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-__all__ = ["MAX_TEXT", "fold", "split_identifier", "words"]
+__all__ = ["MAX_TEXT", "fold", "split_identifier", "word_sequence", "words"]
 
 MAX_TEXT = 100_000
 """How many characters of a text are read; what follows could only drown what comes first."""
@@ -71,12 +71,33 @@ def words(text: str) -> Iterator[str]:
     >>> list(words("天气预报"))
     ['天气', '气预', '预报']
     """
-    folded = fold(text[:MAX_TEXT])[:MAX_TEXT]
-    for chunk in _CHUNK.findall(_CONTRACTION.sub("", folded) if "'" in folded else folded):
+    for chunk in _chunks(text):
         if _PLAIN.fullmatch(chunk):
             yield chunk[:_LONGEST].lower()
         else:
-            yield from _split(chunk)
+            pairs, parts = _split(chunk)
+            yield from pairs
+            yield from parts
+            whole = "".join(parts)
+            if len(parts) > 1 and not whole.isdigit():
+                yield whole[:_LONGEST]
+
+
+def word_sequence(text: str) -> Iterator[str]:
+    """Yield the words of a text in lower case, as they follow each other; of an identifier the parts alone.
+
+    >>> list(word_sequence("createIssue in GitHub-v2"))
+    ['create', 'issue', 'in', 'git', 'hub', 'v', '2']
+    """
+    for chunk in _chunks(text):
+        pairs, parts = _split(chunk)
+        yield from pairs
+        yield from parts
+
+
+def _chunks(text: str) -> list[str]:
+    folded = fold(text[:MAX_TEXT])[:MAX_TEXT]
+    return _CHUNK.findall(_CONTRACTION.sub("", folded) if "'" in folded else folded)
 
 
 def split_identifier(name: str) -> list[str]:
@@ -92,17 +113,15 @@ def _parts(chunk: str) -> list[str]:
     return _PART.findall(_ACRONYM.sub(r"\1_", chunk))
 
 
-def _split(chunk: str) -> Iterator[str]:
+def _split(chunk: str) -> tuple[list[str], list[str]]:
+    """Return the pairs of characters of a chunk's unspaced scripts, and the words of the others."""
+    pairs: list[str] = []
     rest = chunk
     if not chunk.isascii():
         for run in _UNSPACED.findall(chunk):
-            yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+            pairs += (run[at : at + 2] for at in range(max(1, len(run) - 1)))
         rest = _UNSPACED.sub("_", chunk)
-    parts = [part[:_LONGEST].lower() for part in _parts(rest)]
-    yield from parts
-    whole = "".join(parts)
-    if len(parts) > 1 and not whole.isdigit():
-        yield whole[:_LONGEST]
+    return pairs, [part[:_LONGEST].lower() for part in _parts(rest)]
 
 
 def fold(text: str) -> str:

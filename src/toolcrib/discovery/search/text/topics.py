@@ -1,0 +1,94 @@
+"""Tags, category and modes of a tool as terms, and the topics that a question names.
+
+Words in a long description outweigh a tag, and many tools share one. So a topic is also filed as a term of
+its own, `#issu track`: its words by their stems, in order. A question names a topic where these words follow
+each other in it, and every tool that has the topic is lifted, whatever its description says.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from toolcrib.discovery.facts import category, is_deprecated, modes
+from toolcrib.discovery.search.text.terms import STOP_WORDS, VAGUE_WORDS, forms
+from toolcrib.discovery.search.text.words import word_sequence
+from toolcrib.model import Tool
+
+__all__ = ["DEPRECATED", "MARKS", "content_weights", "marks_of", "named_topics", "topic_terms"]
+
+_TOPIC = "#"
+DEPRECATED = "!deprecated"
+"""The term of the tools that are deprecated."""
+MARKS = (_TOPIC, DEPRECATED)
+"""Terms that begin so say what a tool is, and not which words it has."""
+
+_MAX_TOPIC_WORDS = 6
+"""Of a longer topic, so many words name it."""
+_MAX_WORDS = 200
+"""How many words of a question are looked at."""
+_LITTLE = 0.3
+"""What a word such as `show` or `today` weighs in a question, beside one that names a thing."""
+_MEANINGLESS = STOP_WORDS | {"tool", "tools"}
+"""Words that say nothing about which tool is meant."""
+_PARTS = re.compile(r"[/>|,;]")
+"""Separators within a topic, as in `image/png` or `Engineering > Chemistry`: each part is a topic too."""
+_CONTAINERS = frozenset({"application", "multipart"})
+"""Types of content that say nothing about it: `pdf` is a topic of `application/pdf`, `application` is not."""
+
+
+def topic_terms(topics: Iterable[str]) -> tuple[str, ...]:
+    """Return the terms of topics, and of their parts.
+
+    >>> topic_terms(["issue-tracking", "image/png"])
+    ('#issu track', '#imag png', '#imag', '#png')
+    """
+    found: dict[str, None] = {}
+    for topic in topics:
+        parts = _PARTS.split(topic)
+        for part in (topic, *parts) if len(parts) > 1 else parts:
+            stems = list(map(_stem, islice(word_sequence(part), _MAX_TOPIC_WORDS)))
+            if stems and part.strip().lower() not in _CONTAINERS:
+                found[_TOPIC + " ".join(stems)] = None
+    return tuple(found)
+
+
+def marks_of(tool: Tool) -> tuple[str, ...]:
+    """Return the terms of a tool's topics, and the one for being deprecated if it is.
+
+    >>> marks_of(Tool(name="add", description="Adds. DEPRECATED: Use sum.", tags=["maths"], input_schema={}))
+    ('#math', '!deprecated')
+    """
+    found = topic_terms((*tool.tags, category(tool) or "", *modes(tool)))
+    return (*found, DEPRECATED) if is_deprecated(tool) else found
+
+
+def named_topics(question: str, knows: Callable[[str], bool]) -> dict[str, frozenset[str]]:
+    """Return the known topics that a question names, with the stems of the words that name each.
+
+    >>> named_topics("a tool for issue tracking", {"#issu track", "#issu board"}.__contains__)
+    {'#issu track': frozenset({'issu', 'track'})}
+    """
+    stems = list(map(_stem, islice(word_sequence(question), _MAX_WORDS)))
+    found: dict[str, frozenset[str]] = {}
+    for start in range(len(stems)):
+        term = _TOPIC
+        for end in range(start, min(start + _MAX_TOPIC_WORDS, len(stems))):
+            term += stems[end] if end == start else f" {stems[end]}"
+            if knows(term):
+                found[term] = frozenset(stems[start : end + 1])
+    return found
+
+
+def content_weights(question: str) -> dict[str, float]:
+    """Return what each word of a question weighs, by its stem; words that say nothing are left out.
+
+    >>> content_weights("show me the billing tools")
+    {'show': 0.3, 'bill': 1.0}
+    """
+    words = (word for word in islice(word_sequence(question), _MAX_WORDS) if word not in _MEANINGLESS)
+    return {_stem(word): _LITTLE if word in VAGUE_WORDS else 1.0 for word in words}
+
+
+def _stem(word: str) -> str:
+    """Return the stem of a word; a stop word is its own, since tags are made of them as well."""
+    return next(iter(forms(word)), word)
