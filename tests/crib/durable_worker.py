@@ -11,8 +11,8 @@ import anyio
 
 from toolcrib import Crib
 from toolcrib.errors import ToolcribError
-from toolcrib.runs import SqliteRunStore
-from toolcrib.runs.journal import RunJournal
+from toolcrib.runs import sqlite
+from toolcrib.runs.journal import RunJournal, _json
 
 CODE = {
     "loop": "total = 0\nfor n in range(1, 7):\n    total += await ledger.add(n=n)\n__out = total",
@@ -48,14 +48,15 @@ def die() -> NoReturn:
 
 def arm(point: str) -> None:
     """Have this process killed once the fourth call is written down, or before or after an answer is."""
-    intend, keep = SqliteRunStore.intend, RunJournal._keep_soon
+    intend, keep = sqlite._intend, RunJournal._keep_soon
     counts = {"intend": 0, "keep": 0}
 
-    def intending(self: SqliteRunStore, *args: Any) -> None:
+    def intending(*args: Any) -> bool:
         counts["intend"] += 1
-        intend(self, *args)
+        is_written = intend(*args)
         if point == "intent" and counts["intend"] == 4:
             die()
+        return is_written
 
     def keeping(self: RunJournal, *args: Any) -> None:
         counts["keep"] += 1
@@ -63,10 +64,11 @@ def arm(point: str) -> None:
             die()
         keep(self, *args)
         if point == "result" and counts["keep"] == 3:
-            self.flush()
+            for key, outcome in self._unwritten.items():
+                self._store.answer(self.lease, key, self._sealed(f"answer:{key}", _json(outcome)))
             die()
 
-    SqliteRunStore.intend, RunJournal._keep_soon = intending, keeping  # type: ignore[method-assign,assignment]
+    sqlite._intend, RunJournal._keep_soon = intending, keeping  # type: ignore[method-assign,assignment]
 
 
 def make_crib(ledger: Path, point: str, *, idempotent: bool) -> Crib:

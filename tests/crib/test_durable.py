@@ -4,8 +4,9 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -435,3 +436,31 @@ async def test_a_denied_call_is_recorded_like_any_other() -> None:
     assert [call.error_op for call in result.tool_calls] == ["policy", None, None, None]
     with pytest.raises(PolicyDeniedError):
         await desk.crib.run("desk:look", {"n": 1})
+
+
+async def test_calls_of_others_are_answered_while_durable_runs_wait_for_a_locked_store(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "runs.db"
+    with closing(SqliteRunStore(path, timeout=PATIENCE)) as store, closing(sqlite3.connect(path)) as other:
+        async with Crib(run_store=store) as crib:
+            crib.add(look)
+            runs: list[Any] = []
+
+            async def run() -> None:
+                runs.append(await crib.run_chain([{"toolId": "look", "args": {}}], durable=True))
+
+            async with anyio.create_task_group() as tasks:
+                other.execute("BEGIN IMMEDIATE")
+                for _ in range(8):
+                    tasks.start_soon(run)
+                await until(store._lock.locked)
+                assert (await crib.run("look")).structured == 1
+                assert runs == []
+                other.rollback()
+        assert [result.final for result in runs] == [1] * 8
+
+
+def look() -> int:
+    """Look."""
+    return 1

@@ -1,13 +1,20 @@
 """What a run did comes back as it was."""
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from waiting import PATIENCE, until
 
 from toolcrib.errors import SnapshotError
-from toolcrib.runs import MemoryRunStore, StoredCall, StoredRun
+from toolcrib.runs import MemoryRunStore, SqliteRunStore, StoredCall, StoredRun
 from toolcrib.runs.journal import RunJournal
+from toolcrib.runs.keeper import RunKeeper
 from toolcrib.runs.signing import Signer
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +31,7 @@ async def test_an_answer_is_the_same_for_whoever_goes_on(value: Any) -> None:
         return value
 
     await journal.call("1", "desk:look", {"given": value}, make)
-    journal.flush()
+    await journal.flush()
     [before] = RunJournal(store, signer, stored(store)).answered()
     assert repr((before.args, before.give().structured)) == repr(({"given": value}, value))
 
@@ -44,7 +51,7 @@ async def three_calls(store: MemoryRunStore, signer: Signer) -> StoredRun:
 
     for key in ("x", "y", "z"):
         await journal.call(key, "desk:send", {}, make)
-    journal.flush()
+    await journal.flush()
     return stored(store)
 
 
@@ -77,7 +84,7 @@ async def test_a_call_that_is_begun_again_keeps_its_place_in_the_sequence() -> N
         return 2
 
     await journal.call("y", "desk:send", {}, make)
-    journal.flush()
+    await journal.flush()
     assert [each.key for each in RunJournal(store, signer, stored(store)).answered()] == ["x", "y", "z"]
 
 
@@ -87,3 +94,102 @@ async def test_a_part_that_is_no_bytes_is_a_typed_error(field: str) -> None:
     run = await three_calls(MemoryRunStore(), signer)
     with pytest.raises(SnapshotError, match="not bytes"):
         RunJournal(MemoryRunStore(), signer, replace(run, **{field: "text"}))
+
+
+@pytest.fixture
+def locked_file(tmp_path: Path) -> Iterator[Any]:
+    """Return the path of a store of runs, and what locks and unlocks it as another process does."""
+    path = tmp_path / "runs.db"
+    SqliteRunStore(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        yield path, other.execute
+
+
+async def test_a_run_waits_for_a_locked_store_while_the_loop_goes_on(locked_file: Any) -> None:
+    path, execute = locked_file
+    store, signer = SqliteRunStore(path, timeout=PATIENCE), Signer(b"a key of many characters")
+    journal = RunJournal.begin(store, signer, StoredRun("a", "", b"", 1.0, 1.0, holder="p1"))
+    made: list[str] = []
+
+    async def call(key: str) -> None:
+        async def make() -> str:
+            made.append(key)
+            return key
+
+        await journal.call(key, "desk:send", {}, make)
+
+    await call("0")
+    await journal.flush()
+    execute("BEGIN IMMEDIATE")
+    async with anyio.create_task_group() as tasks:
+        for key in ("1", "2", "3"):
+            tasks.start_soon(call, key)
+        await until(store._lock.locked)  # a thread waits for the other process
+        assert made == ["0"]
+        execute("ROLLBACK")
+    assert made == ["0", "1", "2", "3"]
+    await journal.end("done", None)
+    run = store.get("a")
+    assert run is not None
+    assert run.status == "done"
+    store.close()
+
+
+async def test_a_run_whose_store_stays_locked_makes_no_call(locked_file: Any) -> None:
+    path, execute = locked_file
+    store, signer = SqliteRunStore(path, timeout=0.05), Signer(b"a key of many characters")
+    keeper = RunKeeper(store, signer, max_age=60.0, max_runs=9)
+    journal = await keeper.begin("code", {}, None)
+    execute("BEGIN IMMEDIATE")
+    with pytest.raises(SnapshotError, match="another process"):
+        await journal.call("0", "desk:send", {}, anyio.sleep_forever)
+    execute("ROLLBACK")
+    [run] = await keeper.runs(None)
+    assert run.step == 0
+    assert not run.uncertain
+    store.close()
+
+
+@pytest.mark.parametrize("size", [10, 200_000], ids=["small", "large"])
+async def test_answers_and_states_of_any_size_are_kept_in_the_order_of_their_calls(
+    tmp_path: Path, size: int
+) -> None:
+    store, signer = SqliteRunStore(tmp_path / "runs.db"), Signer(b"a key of many characters")
+    journal = RunJournal.begin(store, signer, StoredRun("a", "", b"", 1.0, 1.0, holder="p1"))
+
+    async def call(number: int) -> None:
+        async def make() -> str:
+            return str(number) * size
+
+        journal.suspend(bytes(size))
+        await journal.call(str(number), "desk:send", {}, make)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(9):
+            tasks.start_soon(call, number)
+    await journal.flush()
+    run = store.get("a")
+    assert run is not None
+    again = RunJournal(store, signer, run)
+    given = {each.key: each.give().structured for each in again.answered()}
+    assert given == {str(number): str(number) * size for number in range(9)}
+    assert again.state == bytes(size)
+    store.close()
+
+
+async def test_a_run_that_is_cancelled_while_it_begins_can_be_taken_up(locked_file: Any) -> None:
+    path, execute = locked_file
+    store, signer = SqliteRunStore(path, timeout=PATIENCE), Signer(b"a key of many characters")
+    keeper = RunKeeper(store, signer, max_age=60.0, max_runs=9)
+    execute("BEGIN IMMEDIATE")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keeper.begin, "code", {}, None)
+        await until(store._lock.locked)
+        tasks.cancel_scope.cancel()
+    execute("ROLLBACK")
+
+    async def is_suspended() -> bool:
+        return [run.state for run in await keeper.runs(None)] == ["suspended"]
+
+    await until(is_suspended)
+    store.close()

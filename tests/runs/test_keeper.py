@@ -26,13 +26,14 @@ def keeper(store: Any) -> RunKeeper:
 
 async def suspend_after_an_uncertain_call(keeper: RunKeeper) -> str:
     """Return a run whose only call was begun, and whose answer is not known."""
-    journal = keeper.begin("code", {}, None)
+    journal = await keeper.begin("code", {}, None)
 
     async def lose_the_answer() -> Any:
         raise KeyboardInterrupt
 
-    with keeper.held(journal), pytest.raises(KeyboardInterrupt):
-        await journal.call("0", "desk:look", {}, lose_the_answer)
+    async with keeper.held(journal):
+        with pytest.raises(KeyboardInterrupt):
+            await journal.call("0", "desk:look", {}, lose_the_answer)
     return journal.run_id
 
 
@@ -60,7 +61,7 @@ async def test_a_resumer_that_read_the_run_before_another_went_on_is_refused(kee
 
     async def go_on_meanwhile(tool_id: str) -> bool:  # noqa: ARG001 - a hook of `resume`
         journal = await resume(keeper, run_id, repeat)
-        with keeper.held(journal):  # which lets go of the run, as a cancelled one does
+        async with keeper.held(journal):  # which lets go of the run, as a cancelled one does
             for key in ("0", "1"):
                 await journal.call(key, "desk:look", {}, make)
         return True
@@ -71,7 +72,7 @@ async def test_a_resumer_that_read_the_run_before_another_went_on_is_refused(kee
 
 
 async def test_a_holder_that_was_taken_for_dead_makes_no_further_call(store: Any, keeper: RunKeeper) -> None:
-    journal = keeper.begin("code", {}, None)
+    journal = await keeper.begin("code", {}, None)
     made: list[str] = []
 
     async def make() -> int:
@@ -79,10 +80,10 @@ async def test_a_holder_that_was_taken_for_dead_makes_no_further_call(store: Any
         return 1
 
     await journal.call("0", "desk:send", {}, make)
-    journal.flush()
+    await journal.flush()
     assert store.hold(journal.lease, "another process") is not None
     with pytest.raises(SnapshotError, match="taken it over"):
         await journal.call("1", "desk:send", {}, make)
     assert made == ["call"]
     with pytest.raises(SnapshotError, match="taken it over"):
-        journal.end("done", 1)
+        await journal.end("done", 1)

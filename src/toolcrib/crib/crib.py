@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
 
+from anyio import to_thread
+
 from toolcrib.crib.code import Sandboxes
 from toolcrib.crib.compose import Hooks
 from toolcrib.crib.config.files import Config, load
@@ -12,7 +14,7 @@ from toolcrib.crib.reload import Reload
 from toolcrib.crib.saved import SavedTools
 from toolcrib.crib.scoped import scope_of
 from toolcrib.crib.view import SharedState, View
-from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store
+from toolcrib.discovery import Discovery, Embedder, Scope, Searcher, Store, StoreStatus
 from toolcrib.errors import CribStateError, InvalidToolError, Problem
 from toolcrib.errors.base import counted
 from toolcrib.execution import Middleware, Observer, Policy
@@ -135,6 +137,12 @@ class Crib(View, SavedTools):
         return None if audit is None else audit.status
 
     @property
+    def catalogue_status(self) -> StoreStatus | None:
+        """How the file of the catalogue is doing; None where the catalogue is not kept."""
+        store = self._engine.store
+        return None if store is None else store.status
+
+    @property
     def needs_start(self) -> bool:
         """Whether there are servers or APIs, and nobody has entered this crib yet."""
         return self._shared.state == "fresh" and bool(self._engine.names)
@@ -145,7 +153,7 @@ class Crib(View, SavedTools):
         self._shared.state = "open"
         try:
             await self._engine.open()
-            self._load_saved()
+            await to_thread.run_sync(self._load_saved)
         except BaseException:
             self._shared.state = "closed"
             raise
@@ -156,7 +164,7 @@ class Crib(View, SavedTools):
         try:
             await self._shared.sandboxes.close()
         finally:
-            self._shared.durable.close()
+            await self._shared.durable.close()
             await self._engine.close()
 
     @overload

@@ -3,13 +3,18 @@
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
+import anyio
+
+from toolcrib.concurrency.background import result_of
+from toolcrib.concurrency.threads import Threads
 from toolcrib.crib.compose import Hooks
 from toolcrib.crib.config.settings import MEMORY, Settings
 from toolcrib.crib.sources.waiting import Waiting
@@ -41,6 +46,8 @@ from toolcrib.runtime import ExecuteRequest, ExecuteResult
 __all__ = ["DurableRuns", "RunVerbs", "runs_path"]
 
 T = TypeVar("T", bound=Record)
+_THREADS = 4
+"""How many durable runs wait for the store at once; the others wait for a thread."""
 _SHOWN = 500
 """How many characters of an output schema are shown to whoever gave an answer that does not fit it."""
 
@@ -61,34 +68,46 @@ class DurableRuns:
         self._given = hooks.run_store
         self._lasting = self._given or MemoryRunStore()
         """A store that is not closed here."""
+        self._opening = Lock()
         self._store: RunStore | None = None
+        self._threads = Threads(_THREADS)
 
-    @contextmanager
-    def keeper(self, *, keep: bool) -> Iterator[RunKeeper]:
+    @asynccontextmanager
+    async def keeper(self, *, keep: bool) -> AsyncIterator[RunKeeper]:
         """Give what keeps the runs; its store stays open where `keep` says that somebody will `close` it."""
         settings = self._settings()
-        signer = Signer(self._key(settings))
-        store = self._store or self._open(settings)
-        if keep:
-            self._store = store
+        signer, store = await result_of(self._threads.submit(partial(self._open, settings, keep=keep)))
+        kept = settings.runs
         try:
-            yield RunKeeper(store, signer, max_age=settings.runs.max_age, max_runs=settings.runs.max_runs)
+            yield RunKeeper(
+                store, signer, max_age=kept.max_age, max_runs=kept.max_runs, threads=self._threads
+            )
         except RunNotFoundError as error:
             error.where = "" if self._given else str(runs_path(settings, self._environ) or "")
             raise
         finally:
             if store is not self._store and store is not self._lasting:
-                store.close()
+                with anyio.CancelScope(shield=True):
+                    await result_of(self._threads.submit(store.close))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the store."""
         store, self._store = self._store, None
         if store is not None and store is not self._lasting:
-            store.close()
+            with anyio.CancelScope(shield=True):
+                await result_of(self._threads.submit(store.close))
 
-    def _open(self, settings: Settings) -> RunStore:
-        path = runs_path(settings, self._environ)
-        return self._lasting if self._given is not None or path is None else SqliteRunStore(path)
+    def _open(self, settings: Settings, *, keep: bool) -> tuple[Signer, RunStore]:
+        """Return the store, which is opened where it is not yet, and what signs; to be called in a thread."""
+        signer = Signer(self._key(settings))
+        with self._opening:
+            if self._store is not None:
+                return signer, self._store
+            path = runs_path(settings, self._environ)
+            is_lasting = self._given is not None or path is None
+            store = self._lasting if is_lasting or path is None else SqliteRunStore(path)
+            self._store = store if keep else None
+            return signer, store
 
     def _key(self, settings: Settings) -> bytes:
         if settings.runs.key is None:
@@ -163,8 +182,8 @@ class RunVerbs(ABC):
 
     async def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
         """Return the durable runs, the latest first: those of a principal, or of the program itself."""
-        with self._durable.keeper(keep=self._keeps) as keeper:
-            return keeper.runs(self._whose(principal))
+        async with self._durable.keeper(keep=self._keeps) as keeper:
+            return await keeper.runs(self._whose(principal))
 
     async def resume(
         self,
@@ -194,7 +213,7 @@ class RunVerbs(ABC):
             CallUncertainError: calls may have run, and it may do harm to repeat them.
         """
         who = self._whose(principal)
-        with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._keeps) as keeper:
             run = await keeper.resume(
                 run_id,
                 who,
@@ -211,9 +230,9 @@ class RunVerbs(ABC):
             return await self._go_on_with_chain(keeper, run.journal, run.request, who)
 
     async def _execute_durably(self, request: ExecuteRequest, principal: Principal | None) -> ExecuteResult:
-        with self._durable.keeper(keep=self._keeps) as keeper:
+        async with self._durable.keeper(keep=self._keeps) as keeper:
             asked = request.model_dump(mode="json")
-            journal = keeper.begin("code", asked, principal)
+            journal = await keeper.begin("code", asked, principal)
             return await self._go_on_with_code(keeper, journal, asked, principal)
 
     async def _go_on_with_code(
@@ -239,8 +258,8 @@ class RunVerbs(ABC):
             "timeout": timeout,
             "limits": None if limits is None else asdict(limits),
         }
-        with self._durable.keeper(keep=self._keeps) as keeper:
-            journal = keeper.begin("chain", asked, principal)
+        async with self._durable.keeper(keep=self._keeps) as keeper:
+            journal = await keeper.begin("chain", asked, principal)
             return await self._go_on_with_chain(keeper, journal, asked, principal, progress)
 
     async def _go_on_with_chain(
@@ -281,14 +300,14 @@ def _journaled(journal: RunJournal) -> Around:
 
 async def _until_its_end(keeper: RunKeeper, journal: RunJournal, run: Callable[[], Awaitable[T]]) -> T:
     """Return what a run gives; one that breaks off for another reason than its own can be resumed."""
-    with keeper.held(journal):
+    async with keeper.held(journal):
         try:
             result = await run()
         except ToolcribError as error:
             if _is_over(error, journal):
-                journal.end("failed", str(error))
+                await journal.end("failed", str(error))
             raise
-        journal.end("done", result.model_dump(mode="json", by_alias=True))
+        await journal.end("done", result.model_dump(mode="json", by_alias=True))
         return result
 
 

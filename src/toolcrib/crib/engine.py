@@ -33,6 +33,7 @@ from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Discovery, DocStore, Index, Store
 from toolcrib.discovery.keys import namespace_of
 from toolcrib.discovery.store.connection import is_damage, set_aside
+from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Observer, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
@@ -91,8 +92,10 @@ class Engine:
     def _set_catalogue(self, store: Store | None) -> None:
         index = make_index(self.settings, store, self.hooks.searcher, self.hooks.embedder, self.validator)
         self.resolver: Resolver = AvailabilityResolver(index, self.why_absent)
-        owned = None if store is self.hooks.store else store  # whoever gave a store closes it
+        owned = None if self.hooks.store is not None else store  # whoever gave a store prunes and closes it
         self.discovery = Discovery(index, DocStore(self.resolver, texts=store), store=owned)
+        self.store = store if isinstance(store, QueuedStore) else None
+        """What keeps the catalogue of an open crib; None where it is not kept."""
         self._learning = Learning(self.discovery)
         self.discovery.register_many(self._own.values())
 
@@ -277,14 +280,14 @@ class Engine:
         tasks.start_soon(self._learning.run)
 
     def _open_catalogue(self, origins: Collection[Origin]) -> CatalogueWriter:
-        before = self.discovery, self.resolver, self._learning
+        before = self.discovery, self.resolver, self._learning, self.store
         try:
             kept, missed = self._read_or_rebuild({origin.key: origin.identity for origin in origins})
         except StoreError as error:
             if self._is_store_named:
                 raise
             _LOG.warning("the catalogue is not kept: %s", error)
-            self.discovery, self.resolver, self._learning = before
+            self.discovery, self.resolver, self._learning, self.store = before
             kept, missed = {}, frozenset()
         self.runner = self.runner_for(self.resolver)
         for origin in origins:
@@ -314,23 +317,27 @@ class Engine:
         self, identities: Mapping[str, str]
     ) -> tuple[dict[str, StoredSource], frozenset[str]]:
         """Take up what the store holds of these origins, if there is a store, and who did not answer it."""
-        store = self.hooks.store or open_store(self.settings, self.hooks.environ)
-        if store is None:
+        kept_in = self.hooks.store or open_store(self.settings, self.hooks.environ)
+        if kept_in is None:
             return {}, frozenset()
+        store = QueuedStore(kept_in, owned=kept_in is not self.hooks.store)
         try:
             kept, missed = keep_only(store, identities), missed_before(store, identities)
-            store.derived("any", ["any"])  # so that a table which is missing shows here
+            kept_in.derived("any", ["any"])  # so that a table which is missing shows here
             self._set_catalogue(store)
         except BaseException:
-            if store is not self.hooks.store:
-                store.close()
+            store.close()
             raise
         return kept, missed
 
     async def _close_catalogue(self, discovery: Discovery, learning: Learning) -> None:
         def write() -> None:
-            learning.flush()
-            discovery.close()
+            try:
+                learning.flush()
+                discovery.close()
+            finally:
+                if self.store is not None:
+                    self.store.close()
 
         with anyio.move_on_after(_WRITING_TIME, shield=True):
             try:

@@ -48,8 +48,8 @@ class ShapeLearning:
                 self._docs.observe(outcome.request.tool.id, outcome.answer.structured)
             except (ToolNotFoundError, BackendUnavailableError):
                 _LOG.debug("%s went away while it ran", outcome.tool_id)
-            except ToolcribError:  # what is learnt must not cost the run that it was learnt from
-                _LOG.warning("what %s gave back is not learnt", outcome.tool_id, exc_info=True)
+            except ToolcribError as error:  # what is learnt must not cost the run that it was learnt from
+                _LOG.warning("what %s gave back is not learnt: %s", outcome.tool_id, error)
 
 
 class Learning:
@@ -87,8 +87,8 @@ class Learning:
                 self._discovery.index.count_use(tool_id, times)
             except ToolNotFoundError:
                 _LOG.debug("%s went away after it was used", tool_id)
-            except ToolcribError:
-                _LOG.warning("the uses of %s are not counted", tool_id, exc_info=True)
+            except ToolcribError as error:
+                _LOG.warning("the uses of %s are not counted: %s", tool_id, error)
 
     async def run(self) -> None:
         """Write the counts from time to time, until cancelled."""

@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from toolcrib.concurrency.background import Background
 from toolcrib.crib import Config, Crib, GatewaySettings, Reload, Settings, View, load
-from toolcrib.discovery import Embedder, Searcher, Store
+from toolcrib.discovery import Embedder, Searcher, Store, StoreStatus
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
 from toolcrib.execution.policy import all_of
@@ -270,6 +270,10 @@ class Gateway:
     def audit(self) -> AuditStatus | None:
         """Return how the audit file is doing; None where no calls are written down."""
         return self._health.audit()
+
+    def catalogue(self) -> StoreStatus | None:
+        """Return how the file of the catalogue is doing; None where the catalogue is not kept."""
+        return self._health.catalogue()
 
     def unready(self) -> dict[str, str]:
         """Return what is required and not well, by name, and in which state it is."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from toolcrib.crib import Crib, Settings
+from toolcrib.discovery import StoreStatus
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.trace import AuditStatus
@@ -37,6 +38,10 @@ class Health:
         """Return how the audit file is doing; None where no calls are written down."""
         return self._crib().audit_status
 
+    def catalogue(self) -> StoreStatus | None:
+        """Return how the file of the catalogue is doing; None where the catalogue is not kept."""
+        return self._crib().catalogue_status
+
     def unready(self) -> dict[str, str]:
         """Return what is required and not well, and in which state it is."""
         return self._unready_servers() | self._unready_audit()
@@ -66,6 +71,10 @@ class Health:
         if audit is not None:
             yield "audit_lost", "Records of calls that could not be written", audit.lost
             yield "audit_waiting", "Records of calls that wait to be written", audit.waiting
+        catalogue = self.catalogue()
+        if catalogue is not None:
+            yield "catalogue_lost", "Changes of the catalogue that were given up", catalogue.lost
+            yield "catalogue_waiting", "Changes of the catalogue that wait to be written", catalogue.waiting
         yield "sessions", "Sessions of clients of the handshake era", self._sessions()
 
     def states(self) -> Mapping[str, int]:

@@ -5,14 +5,17 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import perf_counter, time
 from typing import Any, NamedTuple
 
+import anyio
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
 
 import toolcrib.errors
+from toolcrib.concurrency.background import Background, result_of
+from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import (
     InvalidToolIdError,
     LimitExceededError,
@@ -35,6 +38,8 @@ MAX_STATE = 32 << 20
 """How many bytes a run may take that is written down with each call."""
 _MOMENT = 0.001
 """Seconds after which an answer is written down, unless another call is before."""
+_SMALL = 64 << 10
+"""How many bytes are signed and written in the event loop; more are in a thread."""
 _ANYTHING = {"type": "object"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _BACKEND: TypeAdapter[AnyBackend] = TypeAdapter(AnyBackend)
@@ -72,7 +77,9 @@ class _Begun(NamedTuple):
 class RunJournal:
     """What is known of one run, and what it does from now on.
 
-    The store is written in the event loop: it does not wait for the disk, and a thread takes longer.
+    The store is written in threads, since another process may hold it; a call is written in the event loop
+    where that is quick and nobody has to be waited for, since a thread takes longer. The writes of a run
+    follow each other.
 
     Each write names the lease of this holder. So a holder that was taken for dead writes nothing
     more, and makes no further call, since calls are written down before they are made. Each call has a
@@ -80,14 +87,19 @@ class RunJournal:
     else be made again.
     """
 
-    def __init__(self, store: RunStore, signer: Signer, run: StoredRun) -> None:
-        """Go on with a run, of which everything that is stored is checked.
+    def __init__(
+        self, store: RunStore, signer: Signer, run: StoredRun, threads: Threads | None = None
+    ) -> None:
+        """Go on with a run, of which everything that is stored is checked; it is written in these threads.
 
         Raises:
             SnapshotError: something of it was changed, or is not ours.
         """
         self.run_id, self.lease = run.id, run.lease
         self._store, self._signer = store, signer
+        self._threads = threads or Threads(1)
+        self._at_once: Callable[..., bool] | None = getattr(store, "intend_at_once", None)
+        self._writing = anyio.Lock(fast_acquire=True)
         self.state = None if run.state is None else signer.open(run.id, "state", run.state)
         """What a sandbox left to go on from; None at the beginning."""
         self.changed = 0.0
@@ -112,11 +124,13 @@ class RunJournal:
                 self._note(key, self._opened(f"answer:{key}", outcome))
 
     @classmethod
-    def begin(cls, store: RunStore, signer: Signer, run: StoredRun) -> "RunJournal":
+    def begin(
+        cls, store: RunStore, signer: Signer, run: StoredRun, threads: Threads | None = None
+    ) -> "RunJournal":
         """Keep a new run, and return its journal."""
         started = replace(run, sequence=signer.seal(run.id, "sequence", _json({"calls": 0})))
         store.begin(started)
-        return cls(store, signer, started)
+        return cls(store, signer, started, threads)
 
     def _check_sequence(self, sealed: bytes | None) -> None:
         """Refuse a run of which a call was taken out of the store."""
@@ -151,10 +165,11 @@ class RunJournal:
             raise LimitExceededError("memory_bytes", reason)
         self._next = state
 
-    def settle(self, key: str, value: Any) -> None:
+    async def settle(self, key: str, value: Any) -> None:
         """Take a value for what an uncertain call gave."""
         outcome = {"value": value, "duration": 0.0, "notes": ["answered by whoever resumed the run"]}
-        self._keep(key, outcome)
+        async with self._writing:
+            await self._keep(key, outcome)
         self._note(key, outcome)
 
     async def call(
@@ -167,7 +182,7 @@ class RunJournal:
             if (before.tool_id, before.args) != (tool_id, args):
                 raise SnapshotError(self.run_id, f"call {key} is another one than was recorded")
             return before.give()
-        self._intend(key, tool_id, args)
+        await self._intend(key, tool_id, args)
         started = perf_counter()
         try:
             result = await make()
@@ -177,70 +192,107 @@ class RunJournal:
         self._keep_soon(key, _result_json(result, perf_counter() - started))
         return result
 
-    def _intend(self, key: str, tool_id: str, args: dict[str, Any]) -> None:
+    async def _intend(self, key: str, tool_id: str, args: dict[str, Any]) -> None:
         """Write a call down before it is made, and with it the state and the answers that wait."""
+        async with self._writing:
+            if self._lost is not None:
+                raise self._lost
+            again = self._begun.get(key)
+            place = len(self._begun) if again is None else again.place
+            state, answers = self._next, dict(self._unwritten)
+            seal = partial(self._seal_call, key, tool_id, args, place, state, answers)
+            with self._written():
+                if len(state or b"") > _SMALL:
+                    await self._in_thread(lambda: self._store.intend(self.lease, *seal()))
+                else:
+                    call, outcomes = seal()
+                    size = len(call.intent) + sum(map(len, outcomes.values()))
+                    at_once = self._at_once if size <= _SMALL else None
+                    if at_once is None or not at_once(self.lease, call, outcomes):
+                        await self._in_thread(lambda: self._store.intend(self.lease, call, outcomes))
+            self._next = None if self._next is state else self._next
+            for each in answers:
+                self._unwritten.pop(each, None)
+            self._begun[key] = _Begun(tool_id, args, place)
+
+    def _seal_call(
+        self,
+        key: str,
+        tool_id: str,
+        args: dict[str, Any],
+        place: int,
+        state: bytes | None,
+        answers: Mapping[str, dict[str, Any]],
+    ) -> tuple[NewCall, dict[str, bytes]]:
+        """Return a call as it is written down, and the answers that are written with it."""
         now = time()
-        again = self._begun.get(key)
-        place = len(self._begun) if again is None else again.place
-        intent = _json({"tool": tool_id, "args": args, "at": now, "place": place})
-        state, self._next = self._next, None
         call = NewCall(
             key,
-            self._sealed(f"call:{key}", intent),
+            self._sealed(f"call:{key}", _json({"tool": tool_id, "args": args, "at": now, "place": place})),
             self._sealed("sequence", _json({"calls": max(len(self._begun), place + 1)})),
             now,
             None if state is None else self._sealed("state", state),
         )
-        with self._written():
-            self._store.intend(self.lease, call, self._take_unwritten())
-        self._begun[key] = _Begun(tool_id, args, place)
+        return call, {each: self._sealed(f"answer:{each}", _json(one)) for each, one in answers.items()}
 
-    def end(self, status: str, result: Any) -> None:
+    async def end(self, status: str, result: Any) -> None:
         """Keep what came of the run.
 
         Raises:
             SnapshotError: it cannot be written.
         """
-        self.flush()
-        sealed = self._sealed("result", _json(result))
-        with self._written():
+        await self.flush()
+
+        def write() -> None:
+            sealed = self._sealed("result", _json(result))
             self._store.end(self.lease, status, sealed, self.step, time())
 
-    def flush(self) -> None:
+        async with self._writing:
+            with self._written():
+                await self._in_thread(write)
+
+    async def flush(self) -> None:
         """Write down the answers that have come.
 
         Raises:
             SnapshotError: they cannot be written.
         """
-        if self._lost is not None:
-            raise self._lost
-        while self._unwritten:
-            key = next(iter(self._unwritten))
-            self._keep(key, self._unwritten.pop(key))
-
-    def _take_unwritten(self) -> dict[str, bytes]:
-        """Return the answers that have come, to be written with a call."""
-        taken, self._unwritten = self._unwritten, {}
-        return {key: self._sealed(f"answer:{key}", _json(outcome)) for key, outcome in taken.items()}
+        async with self._writing:
+            if self._lost is not None:
+                raise self._lost
+            while self._unwritten:
+                key = next(iter(self._unwritten))
+                await self._keep(key, self._unwritten[key])
+                self._unwritten.pop(key, None)
 
     def _keep_soon(self, key: str, outcome: dict[str, Any]) -> None:
         """Have an answer written down: with the next call, or in a moment if that does not come before."""
         self._unwritten[key] = outcome
         self._done.add(key)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._flush_late)
+            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._begin_flush)
 
-    def _flush_late(self) -> None:
+    def _begin_flush(self) -> None:
         self._timer = None
+        if self._unwritten:
+            Background(self._flush_late)
+
+    async def _flush_late(self) -> None:
         try:
-            self.flush()
+            await self.flush()
         except SnapshotError as error:  # the next call, or the end of the run, raises it
             self._lost = error
 
-    def _keep(self, key: str, outcome: dict[str, Any]) -> None:
-        with self._written():
+    async def _keep(self, key: str, outcome: dict[str, Any]) -> None:
+        def write() -> None:
             self._store.answer(self.lease, key, self._sealed(f"answer:{key}", _json(outcome)))
+
+        with self._written():
+            await self._in_thread(write)
         self._done.add(key)
+
+    async def _in_thread(self, write: Callable[[], None]) -> None:
+        await result_of(self._threads.submit(write))
 
     def _note(self, key: str, outcome: Mapping[str, Any]) -> None:
         begun = self._begun[key]

@@ -1,13 +1,20 @@
 """Begins durable runs, finds those of a principal, and takes them up again."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from secrets import token_hex
 from time import time
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
+import anyio
+
+from toolcrib.concurrency.background import result_of
+from toolcrib.concurrency.threads import Threads
 from toolcrib.errors import (
     CallUncertainError,
     LimitExceededError,
@@ -25,6 +32,9 @@ from toolcrib.runtime.owner import is_gone, own_mark
 
 __all__ = ["ResumedRun", "RunKeeper"]
 
+_LOG = logging.getLogger("toolcrib.runs")
+_Given = TypeVarTuple("_Given")
+_Result = TypeVar("_Result")
 _UNKNOWN = "0"
 """The mark of a process where processes cannot be listed; such a run is taken for a running one."""
 
@@ -49,38 +59,72 @@ class RunKeeper:
         signer: signs everything that is.
         max_age: for how many seconds after its last call a run is kept.
         max_runs: how many runs there may be; those that have ended make room for others.
+        threads: where the store is used.
     """
 
-    def __init__(self, store: RunStore, signer: Signer, *, max_age: float, max_runs: int) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        signer: Signer,
+        *,
+        max_age: float,
+        max_runs: int,
+        threads: Threads | None = None,
+    ) -> None:
         self._store, self._signer = store, signer
         self._max_age, self._max_runs = max_age, max_runs
+        self._threads = threads or Threads(1)
 
-    def begin(self, kind: RunKind, request: dict[str, Any], principal: Principal | None) -> RunJournal:
+    async def begin(self, kind: RunKind, request: dict[str, Any], principal: Principal | None) -> RunJournal:
         """Begin a run; whoever does holds it until `held` ends.
 
         Raises:
             LimitExceededError: there are too many that have not ended.
         """
+        begun = self._threads.submit(partial(self._begin, kind, request, principal))
+        try:
+            return await result_of(begun)
+        except BaseException:
+            begun.add_done_callback(self._let_go)
+            raise
+
+    def _let_go(self, begun: "Future[RunJournal]") -> None:
+        """Let go of a run that nobody waits for any more, if it has begun."""
+        if not begun.cancelled() and begun.exception() is None:
+            self._threads.submit(partial(self._store.hold, begun.result().lease, ""))
+
+    def _begin(self, kind: RunKind, request: dict[str, Any], principal: Principal | None) -> RunJournal:
         now = time()
         self._prune(now)
         run_id = token_hex(8)
         head = {"kind": kind, "request": request, "owner": _owner(principal), "began": now}
         sealed = self._signer.seal(run_id, "head", json.dumps(head).encode())
         run = StoredRun(run_id, _owner(principal), sealed, now, now, holder=own_mark() or _UNKNOWN)
-        return RunJournal.begin(self._store, self._signer, run)
+        return RunJournal.begin(self._store, self._signer, run, self._threads)
 
-    @contextmanager
-    def held(self, journal: RunJournal) -> Iterator[None]:
+    @asynccontextmanager
+    async def held(self, journal: RunJournal) -> AsyncIterator[None]:
         """Let go of a run at the end, so that it can be taken up by others, unless it has ended by then."""
         try:
             yield
         finally:
-            with suppress(SnapshotError):  # what cannot be written is uncertain
-                journal.flush()
-            self._store.hold(journal.lease, "")
+            with anyio.CancelScope(shield=True):
+                with suppress(SnapshotError):  # what cannot be written is uncertain
+                    await journal.flush()
+                try:
+                    await self._in_thread(self._store.hold, journal.lease, "")
+                except StoreError as error:
+                    _LOG.warning("run %s stays with this process until it ends: %s", journal.run_id, error)
 
-    def runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
+    async def _in_thread(self, function: Callable[[*_Given], _Result], *args: *_Given) -> _Result:
+        result: _Result = await result_of(self._threads.submit(partial(function, *args)))
+        return result
+
+    async def runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
         """Return the runs of a principal, the latest first; what was changed is left out."""
+        return await self._in_thread(self._runs, principal)
+
+    def _runs(self, principal: Principal | None) -> tuple[RunRecord, ...]:
         found = []
         for listed in self._store.runs(_owner(principal)):
             run, step, uncertain = listed, listed.step, dict[str, str]()
@@ -127,15 +171,9 @@ class RunKeeper:
             SnapshotError: what is stored was changed, signed with another key, or is too old.
             CallUncertainError: calls may have run, and nobody said what to do about them.
         """
-        run = self._store.get(run_id)
-        if run is None or run.owner != _owner(principal):
-            raise RunNotFoundError(run_id)
-        head = self._head(run)
-        if run.status != OPEN:
-            return self._ended(run, head, answers)
-        if _state(run) == "running":
-            raise RunStateError(run_id, f"a process runs it already, {run.holder}")
-        journal = RunJournal(self._store, self._signer, run)
+        run, head, journal = await self._in_thread(self._read, run_id, principal)
+        if journal is None:
+            return await self._in_thread(self._ended, run, head, answers)
         if time() - max(journal.changed, head["began"]) > self._max_age:
             raise SnapshotError(run_id, f"it is too old: nothing was done for {self._max_age:g} s")
         given = answers or {}
@@ -149,13 +187,27 @@ class RunKeeper:
             await check_answer(key, journal.uncertain[key], value)
         # Somebody may have gone on with the run since it was read, and even have let go of it again: then the
         # lease is over, whoever holds the run by now.
-        lease = self._store.hold(run.lease, own_mark() or _UNKNOWN)
+        lease = await self._in_thread(self._store.hold, run.lease, own_mark() or _UNKNOWN)
         if lease is None:
             raise RunStateError(run_id, "somebody else has resumed it meanwhile; look at it again")
         journal.lease = lease
         for key, value in given.items():
-            journal.settle(key, value)
+            await journal.settle(key, value)
         return ResumedRun(head["kind"], head["request"], journal)
+
+    def _read(
+        self, run_id: str, principal: Principal | None
+    ) -> tuple[StoredRun, dict[str, Any], RunJournal | None]:
+        """Return a run that can be resumed, with its journal, or one that has ended."""
+        run = self._store.get(run_id)
+        if run is None or run.owner != _owner(principal):
+            raise RunNotFoundError(run_id)
+        head = self._head(run)
+        if run.status != OPEN:
+            return run, head, None
+        if _state(run) == "running":
+            raise RunStateError(run_id, f"a process runs it already, {run.holder}")
+        return run, head, RunJournal(self._store, self._signer, run, self._threads)
 
     def _ended(self, run: StoredRun, head: dict[str, Any], answers: Mapping[str, Any] | None) -> ResumedRun:
         """Return what came of a run that has ended."""

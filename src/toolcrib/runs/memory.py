@@ -40,6 +40,11 @@ class MemoryRunStore:
                 run, calls=calls, state=state, sequence=call.sequence, changed=call.at
             )
 
+    def intend_at_once(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> bool:
+        """Keep what a call is to do; nothing here waits."""
+        self.intend(lease, call, outcomes)
+        return True
+
     def answer(self, lease: Lease, key: str, outcome: bytes) -> None:
         """Keep what came of a call."""
         with self._lock:

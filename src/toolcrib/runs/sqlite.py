@@ -49,7 +49,9 @@ _STEPS: tuple[tuple[str, ...], ...] = (
 )
 """What leads from each version to the next; a step is never changed once it was released."""
 _LOG_PAGES = 4000
-"""After how many pages the log is copied into the file, which waits for the disk: seldom, within a call."""
+"""After how many pages the log is copied into the file, which waits for the disk."""
+_AT_ONCE = 500
+"""After how many calls that were written without waiting one is not, so that the log can be copied."""
 _SEQUENCE = ""
 """The key of the row beside the calls of a run that holds their sequence: a call then writes one page."""
 _BEGIN = (
@@ -102,6 +104,9 @@ class SqliteRunStore:
             raise StoreError(str(self._path), f"it cannot be made ({error.strerror or error})") from error
         with explained(self._path, timeout):
             self._connection = connect(self._path, "rwc", timeout, self._prepare)
+            self._quick = connect(self._path, "rw", 0.0, _never_wait)
+        self._quick_lock = threading.Lock()
+        self._quick_writes = 0
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         prepare(connection, self._path, _STEPS)
@@ -117,25 +122,31 @@ class SqliteRunStore:
 
     def intend(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> None:
         """Keep what a call is to do, and what the run goes on from."""
-        place = (lease.run_id, lease.fence)
-        intent = (lease.run_id, call.key, call.at, call.intent, *place)
-        row = (*intent, lease.run_id, _SEQUENCE, call.at, call.sequence, *place)
-        if call.state is None and not outcomes:
-            if not self._write_one(_INTEND, row):
-                raise self._lease_error(lease)
-            return
-        with self._batch() as connection:
-            is_leased = connection.execute(_INTEND, row).rowcount > 0
-            for each, outcome in outcomes.items() if is_leased else ():
-                connection.execute(_ANSWER, (outcome, lease.run_id, each, *place))
-            if is_leased and call.state is not None:
-                connection.execute(_SUSPEND, (lease.run_id, call.state))
+        with self._open() as connection:
+            is_leased = _intend(connection, lease, call, outcomes)
         if not is_leased:
             raise self._lease_error(lease)
 
+    def intend_at_once(self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NOTHING) -> bool:
+        """Keep what a call is to do, unless that fails or another process or thread is writing the file."""
+        if not self._quick_lock.acquire(blocking=False):
+            return False
+        try:
+            self._quick_writes += 1
+            if self._closed or self._quick_writes % _AT_ONCE == 0:
+                return False
+            return _intend(self._quick, lease, call, outcomes)
+        except sqlite3.Error:  # `intend` waits, or says what is wrong
+            return False
+        finally:
+            self._quick_lock.release()
+
     def answer(self, lease: Lease, key: str, outcome: bytes) -> None:
         """Keep what came of a call."""
-        if not self._write_one(_ANSWER, (outcome, lease.run_id, key, lease.run_id, lease.fence)):
+        row = (outcome, lease.run_id, key, lease.run_id, lease.fence)
+        with self._open() as connection:
+            is_written = connection.execute(_ANSWER, row).rowcount > 0
+        if not is_written:
             raise self._lease_error(lease, key)
 
     def end(self, lease: Lease, status: str, result: bytes, step: int, now: float) -> None:
@@ -191,28 +202,29 @@ class SqliteRunStore:
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
+        with self._lock, self._quick_lock:
             self._closed = True
+            self._quick.close()
             self._connection.close()
 
     @contextmanager
-    def _batch(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, explained(self._path, self._timeout):
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Hold the connection; a single statement is a batch of its own."""
+        if not self._lock.acquire(timeout=self._timeout):
+            reason = f"others in this process have been writing it for {self._timeout:g} s; try again"
+            raise StoreError(str(self._path), reason)
+        try:
             if self._closed:
                 raise StoreError(str(self._path), CLOSED)
-            with transaction(self._connection) as connection:
-                yield connection
+            with explained(self._path, self._timeout):
+                yield self._connection
+        finally:
+            self._lock.release()
 
-    def _write_one(self, sql: str, values: tuple[Any, ...]) -> bool:
-        """Write by one statement, which is a batch of its own and the quickest; return whether it did."""
-        with self._lock:
-            if self._closed:
-                raise StoreError(str(self._path), CLOSED)
-            try:
-                return self._connection.execute(sql, values).rowcount > 0
-            except sqlite3.Error:
-                with explained(self._path, self._timeout):
-                    raise
+    @contextmanager
+    def _batch(self) -> Iterator[sqlite3.Connection]:
+        with self._open() as connection, transaction(connection):
+            yield connection
 
     def _lease_error(self, lease: Lease, key: str | None = None) -> StoreError:
         """Return why nothing was written: the lease is over, or there is no such call."""
@@ -220,6 +232,30 @@ class SqliteRunStore:
         if run is not None and run.lease == lease and run.status == OPEN and key is not None:
             return StoreError(str(self._path), f"run {lease.run_id!r} has no call {key!r}")
         return lease_error(str(self._path), lease, run)
+
+
+def _never_wait(connection: sqlite3.Connection) -> None:
+    """Have a connection leave it to others to copy the log into the file."""
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+
+def _intend(
+    connection: sqlite3.Connection, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes]
+) -> bool:
+    """Write a call as one batch; return whether the lease let it."""
+    place = (lease.run_id, lease.fence)
+    intent = (lease.run_id, call.key, call.at, call.intent, *place)
+    row = (*intent, lease.run_id, _SEQUENCE, call.at, call.sequence, *place)
+    if call.state is None and not outcomes:  # one statement is the quickest
+        return connection.execute(_INTEND, row).rowcount > 0
+    with transaction(connection):
+        is_leased = connection.execute(_INTEND, row).rowcount > 0
+        for each, outcome in outcomes.items() if is_leased else ():
+            connection.execute(_ANSWER, (outcome, lease.run_id, each, *place))
+        if is_leased and call.state is not None:
+            connection.execute(_SUSPEND, (lease.run_id, call.state))
+    return is_leased
 
 
 _TYPES: dict[str, Any] = {

@@ -98,6 +98,10 @@ class RunStore(Protocol):
     it or nothing, and outlives the death of the process. To write of a run that is not there, or not open any
     more, or with a lease that is over, is a `StoreError`; so is everything else that goes wrong, such as a
     value of the wrong type in the store.
+
+    The methods may block, and are called in threads. A store may have a method `intend_at_once` as well,
+    which is called in the event loop, since threads take time: it does what `intend` does and returns True,
+    or returns False where it would have to wait for somebody or for the disk, or fails.
     """
 
     def begin(self, run: StoredRun) -> None:

@@ -7,6 +7,7 @@ import pytest
 from contracts.store import StoreContract
 
 from toolcrib.discovery import MemoryStore, SqliteStore, Store
+from toolcrib.discovery.store.queued import QueuedStore
 
 
 class TestMemory(StoreContract):
@@ -20,4 +21,11 @@ class TestSqlite(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
         with SqliteStore(tmp_path / "store.db") as store:
+            yield store
+
+
+class TestQueued(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        with QueuedStore(SqliteStore(tmp_path / "store.db")) as store:
             yield store

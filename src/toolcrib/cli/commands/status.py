@@ -79,16 +79,14 @@ def _gateway(state: State) -> dict[str, Any]:
 def _facts(crib: "Crib", view: "View") -> dict[str, Any]:
     logins = _logins(crib)
     servers = [{**_server(each), **logins.get(each.name, {})} for each in view.status().values()]
-    from toolcrib.discovery import SqliteStore  # noqa: PLC0415 - not needed to ask for help
-
-    store = crib.discovery.index.store
+    kept_in = getattr(crib.discovery.index.store, "path", None)
     return {
         "config": crib.settings.source,
         "servers": servers,
         "catalogue": {
             "tools": len(view.index),
             "namespaces": [name for name in view.index.namespaces() if name],
-            "keptIn": str(store.path) if isinstance(store, SqliteStore) else None,
+            "keptIn": None if kept_in is None else str(kept_in),
         },
         "toolsets": sorted(crib.settings.toolsets),
         "expose": {

@@ -5,6 +5,7 @@ A store keeps rows and reads none of them: definitions go in and come out as tex
 
 from toolcrib.discovery.store.memory import MemoryStore
 from toolcrib.discovery.store.protocol import Store, StoredTool
+from toolcrib.discovery.store.queued import StoreStatus
 from toolcrib.discovery.store.sqlite import SqliteStore
 
-__all__ = ["MemoryStore", "SqliteStore", "Store", "StoredTool"]
+__all__ = ["MemoryStore", "SqliteStore", "Store", "StoreStatus", "StoredTool"]

@@ -6,9 +6,10 @@ from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
 from toolcrib.errors.base import shown
 
-__all__ = ["checked_counts", "checked_ids", "checked_texts", "checked_tools", "checked_values"]
+__all__ = ["MAX_COUNT", "checked_counts", "checked_ids", "checked_texts", "checked_tools", "checked_values"]
 
-_MAX_COUNT = 2**31 - 1
+MAX_COUNT = 2**31 - 1
+"""The largest count that a store takes at once."""
 
 
 def checked_tools(path: str, tools: Iterable[StoredTool]) -> dict[str, StoredTool]:
@@ -84,13 +85,13 @@ def checked_counts(path: str, counts: Mapping[str, int]) -> dict[str, int]:
     for name, count in batch.items():
         _check(path, name)
         if not _is_count(count):
-            wanted = f"must be an integer from 0 to {_MAX_COUNT}, not {shown(count)}"
+            wanted = f"must be an integer from 0 to {MAX_COUNT}, not {shown(count)}"
             raise StoreError(path, f"the count of {shown(name)} {wanted}")
     return batch
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value <= _MAX_COUNT
+    return isinstance(value, int) and 0 <= value <= MAX_COUNT
 
 
 def _check(path: str, text: object) -> None:

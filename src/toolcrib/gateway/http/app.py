@@ -22,6 +22,7 @@ from toolcrib.gateway.http.sessions import SessionManager
 from toolcrib.gateway.identity.identities import METADATA
 
 if TYPE_CHECKING:
+    from toolcrib.discovery import StoreStatus
     from toolcrib.execution import Principal
     from toolcrib.execution.mcp import ServerStatus
     from toolcrib.execution.trace import AuditStatus
@@ -70,6 +71,10 @@ class Served(Protocol):
 
     def audit(self) -> "AuditStatus | None":
         """Return how the audit file is doing; None where no calls are written down."""
+        ...
+
+    def catalogue(self) -> "StoreStatus | None":
+        """Return how the file of the catalogue is doing; None where the catalogue is not kept."""
         ...
 
     def metrics(self, visible: frozenset[str] | None = None) -> tuple[bytes, str]:
@@ -223,6 +228,9 @@ class HttpApp:
             audit = self._served.audit()
             if audit is not None and (audit.lost or audit.fault):
                 payload["audit"] = audit.to_json()
+            catalogue = self._served.catalogue()
+            if catalogue is not None and (catalogue.lost or catalogue.fault):
+                payload["catalogue"] = catalogue.to_json()
         await reply(send, 200 if payload["status"] == "ready" else 503, payload)
 
     async def _metadata(self, path: str, send: Send) -> None:
