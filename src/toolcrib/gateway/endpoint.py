@@ -99,7 +99,7 @@ class McpEndpoint:
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
-        passing = PassOn(self._call, self.server.server_info_stamp)
+        passing = PassOn(self._call, self.server.server_info_stamp, self._content.extensions)
         self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary, passing]
         self.server.add_notification_handler(
             "notifications/initialized", mcp_types.NotificationParams, self._greet
@@ -110,7 +110,7 @@ class McpEndpoint:
     def _make_server(self) -> "_Server":
         return _Server(
             self._content.declared,
-            self._tasks.extensions,
+            lambda: self._tasks.extensions() | self._content.extensions(),
             self._instructions,
             "toolcrib",
             version=__version__,

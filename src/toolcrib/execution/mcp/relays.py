@@ -24,6 +24,7 @@ from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.records import Call, Emit, Update
 
 __all__ = [
+    "APPS",
     "CLIENT",
     "LOG_LEVELS",
     "TASKS",
@@ -40,6 +41,8 @@ __all__ = [
 LOG_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 """The levels of log messages, the most verbose first."""
 _DEFAULT_LEVEL = "info"
+APPS = "io.modelcontextprotocol/ui"
+"""The extension by which tools name pages that a client shows with their results."""
 TASKS = "io.modelcontextprotocol/tasks"
 """The extension by which a server may answer a call with a task, which goes on without a request."""
 _Result = TypeVar("_Result")
@@ -157,6 +160,11 @@ class CallClient(Protocol):
     @property
     def capabilities(self) -> dict[str, Any]:
         """The capabilities among elicitation, sampling and roots that it declares, as MCP has them."""
+        ...
+
+    @property
+    def extensions(self) -> dict[str, Any]:
+        """The extensions that it declares and that servers may make use of by way of a gateway."""
         ...
 
     @property
