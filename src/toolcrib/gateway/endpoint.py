@@ -344,10 +344,10 @@ class _Server(Server[Any]):
         declared = self._declared()
         capabilities.tools = mcp_types.ToolsCapability(list_changed=True)
         capabilities.resources = mcp_types.ResourcesCapability(
-            subscribe=declared.subscribe, list_changed=declared.resources_change
+            subscribe=declared.subscribe, list_changed=declared.changes
         )
         capabilities.logging = capabilities.logging if declared.logging else None
-        prompts = mcp_types.PromptsCapability(list_changed=declared.prompts_change)
+        prompts = mcp_types.PromptsCapability(list_changed=declared.changes)
         capabilities.prompts = prompts if declared.prompts else None
         capabilities.completions = mcp_types.CompletionsCapability() if declared.completions else None
         if protocol_version in MODERN_PROTOCOL_VERSIONS:

@@ -11,7 +11,7 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.crib import View
-from toolcrib.crib.content import LIST_MAX_AGE, ViewContent
+from toolcrib.crib.content import ViewContent
 from toolcrib.errors import (
     LoginRequiredError,
     PromptNotFoundError,
@@ -67,9 +67,8 @@ class Declared:
 
     prompts: bool
     completions: bool
-    resources_change: bool
-    """Whether any says when its list of resources changes."""
-    prompts_change: bool
+    changes: bool
+    """Whether lists may change: the gateway tells of it, also for servers that do not."""
     subscribe: bool
     """Whether any tells of changes of single resources."""
     logging: bool
@@ -103,8 +102,7 @@ class ContentHandlers:
         return Declared(
             prompts=has("prompts"),
             completions=has("completions"),
-            resources_change=has("resources", "listChanged"),
-            prompts_change=has("prompts", "listChanged"),
+            changes=content is not None,
             subscribe=has("resources", "subscribe"),
             logging=has("logging"),
         )
@@ -219,18 +217,17 @@ class ContentHandlers:
         return await self._answered(watch)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back, in the event loop, with the changes that the servers tell; returns what stops that."""
+        """Call back, in the event loop, with changed lists and resources; returns what stops that."""
         content = self.content()
         if content is None:
             return lambda: None
 
         def hear(change: ContentChange) -> None:
-            content.forget(change)
             current = self.content()
             if current is not None and change.server in current.names:
                 callback(change)
 
-        return content.servers.on_change(hear)
+        return content.lists.on_change(hear)
 
     def person_key(self, server: str, principal: Principal | None) -> Hashable | None:
         """Return whose the content of a server is that a principal gets; None where it is everybody's."""
@@ -292,7 +289,10 @@ class ContentHandlers:
 
     async def _listed(self, kind: ContentKind) -> tuple[Sequence[Any], dict[str, Any]]:
         content = self.content()
-        return ((), {}) if content is None else await content.listed(kind)
+        if content is None:
+            return (), {}
+        with _unaccompanied():
+            return await content.list_for_client(kind)
 
     def content(self) -> ViewContent | None:
         """Return what the servers have for whoever makes the request; None without a view."""
@@ -363,13 +363,11 @@ class ContentHandlers:
             if server is None:
                 raise _no_prompt(name)
             return server, parts[1]
-        for max_age in (LIST_MAX_AGE, 0.0):
-            with _unaccompanied():
-                prompts = await content.prompts(max_age)
-            for each in prompts:
-                if self._name(each) == name:
-                    return each.server, each.name
-        raise _no_prompt(name)
+        with _unaccompanied():
+            found = await content.find_prompt(lambda each: self._name(each) == name)
+        if found is None:
+            raise _no_prompt(name)
+        return found.server, found.name
 
 
 @contextmanager
