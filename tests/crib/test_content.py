@@ -1,21 +1,28 @@
 """Resources and prompts of servers, through the crib, its views and the crib without await."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from servers.launch import library
+from waiting import until
 
 from toolcrib import Crib, SyncCrib
-from toolcrib.crib.content import ContentLists, ViewContent
+from toolcrib.crib.content import ViewContent
+from toolcrib.crib.sources.content import ContentLists
 from toolcrib.discovery import Scope
 from toolcrib.errors import (
     CribStateError,
+    LoginRequiredError,
     PromptNotFoundError,
     RequestRefusedError,
     ResourceNotFoundError,
     ServerUnavailableError,
+    ToolcribError,
 )
 from toolcrib.execution.mcp import ContentChange, Resource
 from toolcrib.execution.mcp.freshness import Freshness
@@ -132,76 +139,147 @@ class Counted:
     def __init__(self, ttl: float | None = None, *, tells: bool = False) -> None:
         self.asked: list[str] = []
         self.freshness, self.tells = Freshness(ttl), tells
+        self.tell: Callable[[ContentChange], object] = print
+        self.names: dict[str, str] = {}
+        self.owner: str | None = None
+        self.fault: ToolcribError | None = None
 
     async def listed(self, server: str, kind: str) -> tuple[tuple[Any, ...], Freshness]:
+        if self.fault is not None:
+            raise self.fault
         if kind != "resources":
             return (), self.freshness
         self.asked.append(server)
-        return (Resource(server=server, uri=f"count://{server}", name="count"),), self.freshness
+        uri = f"count://{self.names.get(server, server)}"
+        return (Resource(server=server, uri=uri, name="count"),), self.freshness
 
     def tells_changes(self, _: str, __: str) -> bool:
         return self.tells
 
-    def person_key(self, _: str) -> None:
-        return None
+    def person_key(self, _: str) -> str | None:
+        return self.owner
+
+    def on_change(self, callback: Callable[[ContentChange], object]) -> None:
+        self.tell = callback
+
+
+@asynccontextmanager
+async def listing(
+    servers: Counted, *names: str
+) -> AsyncIterator[tuple[ViewContent, ContentLists, list[float]]]:
+    """Yield what clients see of servers, the lists that it is made of, and the clock of these."""
+    clock = [0.0]
+    lists = ContentLists(clock=lambda: clock[0])
+    lists.serve(servers, dict.fromkeys(names, "same"), None, {})  # type: ignore[arg-type]
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(lists.run)
+        yield ViewContent(servers, names, lists), lists, clock  # type: ignore[arg-type]
+        tasks.cancel_scope.cancel()
+
+
+async def uris(content: ViewContent) -> list[str]:
+    """Return the addresses that a client is given."""
+    return [each.uri for each in (await content.list_for_client("resources"))[0]]
 
 
 @pytest.mark.anyio
-async def test_servers_are_asked_for_their_lists_once_a_minute_or_when_they_have_changed() -> None:
-    clock = [0.0]
-    servers, lists = Counted(), ContentLists(clock=lambda: clock[0])
-    content = ViewContent(servers, ("one", "two"), lists)  # type: ignore[arg-type]
-    for _ in range(3):
-        assert await content.server_of("count://two") == "two"
-    assert servers.asked == ["one", "two"]
-    content.forget(ContentChange("two", "resources"))
-    assert await content.server_of("count://two") == "two"
-    assert servers.asked == ["one", "two", "two"]
-    clock[0] = 60.0
-    assert await content.server_of("count://one") == "one"
-    assert servers.asked == ["one", "two", "two", "one", "two"]
-    with pytest.raises(ResourceNotFoundError):  # what nobody is known to have is looked for once more
-        await content.server_of("count://three")
-    assert len(servers.asked) == 7
-    await content.resources()
-    assert len(servers.asked) == 9
+async def test_server_of_a_resource_is_found_in_what_is_known_and_then_by_asking_all() -> None:
+    servers = Counted()
+    async with listing(servers, "one", "two") as (content, _, _):
+        for _ in range(3):
+            assert await content.server_of("count://two") == "two"
+        assert servers.asked == ["one", "two"]
+        with pytest.raises(ResourceNotFoundError):  # what nobody is known to have is looked for once more
+            await content.server_of("count://three")
+        assert len(servers.asked) == 4
+        await content.resources()  # these do not tell of changes
+        assert len(servers.asked) == 6
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("tells", "times"), [(False, 2), (True, 1)], ids=["silent", "tells its changes"])
-async def test_a_list_is_asked_for_again_when_it_is_stale_unless_its_server_tells_changes(
+async def test_list_is_asked_for_again_when_it_is_stale_unless_its_server_tells_changes(
     tells: bool, times: int
 ) -> None:
-    clock = [0.0]
-    servers, lists = Counted(5.0, tells=tells), ContentLists(clock=lambda: clock[0])
-    content = ViewContent(servers, ("one",), lists)  # type: ignore[arg-type]
-    fresh = []
-    for clock[0] in (0.0, 4.0, 5.0):
-        fresh.append((await content.listed("resources"))[1]["ttlMs"])
-    assert (fresh, len(servers.asked)) == ([5000, 1000, 0 if tells else 5000], times)
-    await content.server_of("count://one")  # for which a list of a minute ago is good enough
-    assert len(servers.asked) == times
+    servers = Counted(5.0, tells=tells)
+    async with listing(servers, "one") as (content, _, clock):
+        fresh = []
+        for clock[0] in (0.0, 4.0, 5.0):
+            fresh.append((await content.list_for_client("resources"))[1]["ttlMs"])
+        assert (fresh, len(servers.asked)) == ([5000, 1000, 0 if tells else 5000], times)
+        await content.server_of("count://one")  # for which what is known is good enough
+        assert len(servers.asked) == times
 
 
-def test_lists_are_dropped_when_they_are_too_old_to_be_used() -> None:
-    clock, before = [0.0], Freshness(600.0)
-    lists = ContentLists(clock=lambda: clock[0])
-    for clock[0], server in ((0.0, "one"), (30.0, "two"), (60.0, "three")):
-        lists.keep((server, None), "resources", ("any",), before)
-    kept = {server: lists.freshness((server, None), "resources").ttl for server in ("one", "two", "three")}
-    assert kept == {"one": None, "two": 570.0, "three": 600.0}
+@pytest.mark.anyio
+async def test_list_of_a_minute_ago_is_given_at_once_and_fetched_in_the_background() -> None:
+    servers, told = Counted(), list[ContentChange]()
+    async with listing(servers, "one") as (content, lists, clock):
+        lists.on_change(told.append)
+        assert await uris(content) == ["count://one"]
+        servers.names["one"] = "other"
+        clock[0] = 59.0
+        assert await uris(content) == ["count://one"]
+        clock[0] = 60.0
+        assert await uris(content) == ["count://one"]
+        await until(lambda: told, "that it differs is told")
+        assert await uris(content) == ["count://other"]
+    assert told == [ContentChange("one", "resources")]
 
 
-def test_of_lists_that_hold_too_much_together_the_oldest_are_dropped() -> None:
-    lists, large = ContentLists(clock=lambda: 0.0), ("any",) * 10_000
-    persons = [("one", number) for number in range(11)]
+@pytest.mark.anyio
+async def test_change_that_a_server_tells_is_fetched_before_anybody_is_told() -> None:
+    servers, told = Counted(tells=True), list[tuple[ContentChange, list[str]]]()
+    async with listing(servers, "one", "two") as (content, lists, _):
+        known = partial(lists.items, ("one", None), "resources")
+        lists.on_change(lambda change: told.append((change, [each.uri for each in known() or ()])))
+        assert await uris(content) == ["count://one", "count://two"]
+        servers.tell(ContentChange("two", "resources"))  # though it lists the same
+        servers.names["one"] = "other"
+        servers.tell(ContentChange("one", "resources"))
+        assert [each.uri for each in await content.resources()] == ["count://other", "count://two"]
+        servers.tell(ContentChange("two", "updated", "count://two"))
+        await until(lambda: len(told) == 2, "both are told")
+    assert told[0] == (ContentChange("one", "resources"), ["count://other"])
+    assert told[1][0] == ContentChange("two", "updated", "count://two")
 
-    def kept() -> list[tuple[str, int]]:
-        return [person for person in persons if lists.known(person, "resources", 60.0) is not None]
 
-    for person in [*persons, *persons]:  # a list that comes again takes the place of the one before
-        lists.keep(person, "resources", large, Freshness())
-    assert kept() == persons[1:]
-    lists.forget(persons[-1], "resources")
-    lists.keep(persons[0], "resources", large, Freshness())
-    assert kept() == persons[:-1]
+@pytest.mark.anyio
+async def test_list_of_a_server_that_fails_is_given_as_it_was_and_that_of_a_lost_login_is_not() -> None:
+    servers = Counted()
+    async with listing(servers, "one") as (content, _, clock):
+        assert await uris(content) == ["count://one"]
+        clock[0], servers.fault = 60.0, ServerUnavailableError("one", "it is down")
+        assert [each.uri for each in await content.resources()] == ["count://one"]
+        servers.fault = LoginRequiredError("one", "log in")
+        await content.resources()
+        assert await uris(content) == []
+        assert (await content.list_for_client("resources"))[1]["ttlMs"] == 0
+
+
+@pytest.mark.anyio
+async def test_list_of_one_person_is_given_to_no_other() -> None:
+    servers = Counted()
+    async with listing(servers, "one") as (content, lists, _):
+        for servers.owner in ("ann", "bob"):
+            servers.names["one"] = servers.owner or ""
+            assert await uris(content) == [f"count://{servers.owner}"]
+        servers.owner = "ann"
+        assert await uris(content) == ["count://ann"]
+        servers.tell(ContentChange("one", "resources", owner="ann"))
+        assert lists.items(("one", "ann"), "resources") is None
+        assert lists.items(("one", "bob"), "resources") is not None
+
+
+@pytest.mark.anyio
+async def test_of_lists_that_hold_too_much_together_the_oldest_are_dropped() -> None:
+    large, persons = ("any",) * 10_000, [("one", number) for number in range(11)]
+
+    async def ask() -> tuple[tuple[Any, ...], Freshness]:
+        return large, Freshness()
+
+    async with listing(Counted(), "one") as (_, lists, _):
+        for person in [*persons, *persons]:  # a list that comes again takes the place of the one before
+            await lists.fetch(person, "resources", ask).wait()
+        kept = [person for person in persons if lists.items(person, "resources") is not None]
+    assert kept == persons[1:]

@@ -39,6 +39,9 @@ async def joined(
     async with shown:
         with anyio.fail_after(PATIENCE):
             await shown.crib.namespaces()
+            await shown.crib.resources()
+            await shown.crib.resource_templates()
+            await shown.crib.prompts()
         async with Client(shown.endpoint(toolset), mode=ERAS[era], **options) as client:  # type: ignore[arg-type]
             yield client
 

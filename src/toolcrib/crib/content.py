@@ -1,17 +1,17 @@
 """The resources and prompts of a crib's servers, as far as a view goes."""
 
 import re
-import time
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
 import anyio
 import anyio.lowlevel
 
+from toolcrib.crib.sources.content import LIST_MAX_AGE, ContentLists, Source
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.errors import (
-    LoginRequiredError,
     PromptNotFoundError,
     RequestRefusedError,
     ResourceNotFoundError,
@@ -29,82 +29,35 @@ from toolcrib.execution.mcp import (
     ResourceTemplate,
 )
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
-from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness, together
+from toolcrib.execution.mcp.freshness import together
 from toolcrib.execution.policy import Grants
 from toolcrib.model.suggest import nearest
 
-__all__ = ["LIST_MAX_AGE", "ContentLists", "ViewContent"]
+__all__ = ["ViewContent"]
 
-LIST_MAX_AGE = 60.0
-"""For how many seconds what a server has listed is taken to be so, unless it says that it has changed."""
 _TURN = 500
 """How many items the rules are asked about at once."""
-_MAX_LISTS, _MAX_ITEMS = 1_000, 100_000
-"""How many lists are kept, of all servers and persons together, and how many items in all of them."""
+_MOMENT = 2.0
+"""For how many seconds clients wait for a list that is not known; of one that comes later they are told."""
+_PATIENCE = 5.0
+"""For how many seconds they wait for one that its server wants to be asked for again."""
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
-
-
-_Source = tuple[str, Hashable | None]
-"""A server, and whose its lists are; None where they are everybody's."""
-
-
-class ContentLists:
-    """Keeps the lists of servers, to find the server of a resource or a prompt in.
-
-    What a server has listed to one person is kept for that person alone; of too many the oldest are dropped.
-    """
-
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._listed: dict[tuple[_Source, ContentKind], tuple[float, tuple[Any, ...], Freshness]] = {}
-        """The oldest first."""
-        self._items = 0
-
-    def freshness(self, source: _Source, kind: ContentKind) -> Freshness:
-        """Return for how long a list is still so, as far as its server says."""
-        found = self._listed.get((source, kind))
-        return UNKNOWN if found is None else found[2].after(self._clock() - found[0])
-
-    def known(self, source: _Source, kind: ContentKind, max_age: float) -> tuple[Any, ...] | None:
-        """Return what a server listed so many seconds ago at most; None where that is not known."""
-        found = self._listed.get((source, kind))
-        return None if found is None or self._clock() - found[0] >= max_age else found[1]
-
-    def keep(self, source: _Source, kind: ContentKind, listed: tuple[Any, ...], freshness: Freshness) -> None:
-        """Keep what a server has listed, and for how long it says that this is so."""
-        self._drop((source, kind))
-        now = self._clock()
-        self._listed[source, kind] = now, listed, freshness
-        self._items += len(listed)
-        for key, (since, _, _) in list(self._listed.items()):
-            is_full = len(self._listed) > _MAX_LISTS or self._items > _MAX_ITEMS
-            if not is_full and now - since < LIST_MAX_AGE:
-                break
-            self._drop(key)
-
-    def forget(self, source: _Source, kind: Literal["resources", "prompts"]) -> None:
-        """Forget what a server listed before it said that this has changed."""
-        self._drop((source, kind))
-        if kind == "resources":
-            self._drop((source, "templates"))
-
-    def _drop(self, key: tuple[_Source, ContentKind]) -> None:
-        found = self._listed.pop(key, None)
-        self._items -= 0 if found is None else len(found[1])
+_How = Literal["known", "current", "fresh"]
+"""Which lists are fetched for an answer: none; those that are not known, or no longer so; or all."""
 
 
 class ViewContent:
     """Finds the server that has a resource or a prompt, and asks it.
 
-    A list holds what the servers that answer have; one that does not answer is an error only where what was
-    asked for may be its. `max_age` is how many seconds old a list may be.
+    A list holds what is known of the servers, be it from an earlier run; one that does not answer is an error
+    only where what was asked for may be its.
     """
 
     def __init__(
         self,
         servers: ServerContent,
         names: Collection[str],
-        lists: ContentLists | None = None,
+        lists: ContentLists,
         grants: Grants | None = None,
         listing: ToolLister | None = None,
     ) -> None:
@@ -112,38 +65,79 @@ class ViewContent:
         """Asks a server by its name."""
         self.names = names if grants is None else tuple(filter(grants.may_have_content, names))
         """The servers that may be asked, in the order of the configuration."""
-        self._lists = ContentLists() if lists is None else lists
+        self.lists = lists
+        """What they are known to list."""
         self._grants = grants
         self._listing = listing
 
-    async def resources(self, max_age: float = 0.0) -> tuple[Resource, ...]:
+    async def resources(self) -> tuple[Resource, ...]:
         """Return what can be read, server by server."""
-        return (await self._asked("resources", max_age))[0]
+        return (await self._listed("resources", "current"))[0]
 
-    async def templates(self, max_age: float = 0.0) -> tuple[ResourceTemplate, ...]:
+    async def templates(self) -> tuple[ResourceTemplate, ...]:
         """Return the templates of further resources."""
-        return (await self._asked("templates", max_age))[0]
+        return (await self._listed("templates", "current"))[0]
 
-    async def prompts(self, max_age: float = 0.0) -> tuple[Prompt, ...]:
+    async def prompts(self) -> tuple[Prompt, ...]:
         """Return the prompts, server by server."""
-        return (await self._asked("prompts", max_age))[0]
+        return (await self._listed("prompts", "current"))[0]
 
-    async def listed(self, kind: ContentKind) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what the servers have, as fresh as they want it to be, and what MCP says of how long it is.
+    async def find_prompt(self, is_wanted: Callable[[Prompt], bool]) -> Prompt | None:
+        """Return the first prompt that is wanted, of those that are known, or else of all that there are."""
+        ways: tuple[_How, ...] = ("known", "fresh")
+        for how in ways:
+            prompts, _ = await self._listed("prompts", how)
+            found: Prompt | None = next(filter(is_wanted, prompts), None)
+            if found is not None:
+                return found
+        return None
 
-        One that says when its list changes is not asked before it does.
+    async def list_for_client(self, kind: ContentKind) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what is known of the servers, at once, and what MCP says of how long it is fresh.
+
+        A list that is not known is waited for a moment, the first time; whoever listens to changes is told
+        when it comes. One whose server says for how long it is fresh is asked for again after that, unless
+        the server tells of changes; all others are fetched in the background when they are a minute old.
         """
+        unknown: dict[Source, anyio.Event] = {}
+        stale: list[anyio.Event] = []
         for name in self.names:
-            is_over = self._lists.freshness(self._source(name), kind).ttl == 0
-            if is_over and not self.servers.tells_changes(name, kind):
-                self._lists.forget(self._source(name), "prompts" if kind == "prompts" else "resources")
-        items, failed = await self._asked(kind, LIST_MAX_AGE)
-        fresh = [self._lists.freshness(self._source(name), kind) for name in self.names]
-        if any(isinstance(error, LoginRequiredError) for error in failed):
-            fresh.append(Freshness(0.0))  # there is more as soon as somebody has logged in
-        return items, together(fresh, LIST_MAX_AGE)
+            source = self._source(name)
+            is_known, age = self.lists.items(source, kind) is not None, self.lists.age(source, kind)
+            is_old = self.lists.error(source, kind) is not None if age is None else age >= LIST_MAX_AGE
+            if not is_known or self.lists.is_changed(source, kind) or (is_old and source[1] is not None):
+                unknown[source] = self._fetch(name, kind)
+            elif age is not None and self._is_over(name, kind):
+                stale.append(self._fetch(name, kind))
+            elif is_old:
+                self._fetch(name, kind)
+        await self._wait_moment(unknown)
+        with anyio.move_on_after(_PATIENCE):
+            for event in stale:
+                await event.wait()
+        found = await self._known(kind, is_given=True)
+        fresh = [self.lists.freshness(self._source(name), kind) for name in self.names]
+        return tuple(found), together(fresh, LIST_MAX_AGE)
 
-    def _source(self, server: str) -> _Source:
+    async def _wait_moment(self, unknown: Mapping[Source, anyio.Event]) -> None:
+        """Wait for lists, and note whose have not come, so that nobody waits for those again."""
+        pending = {source: event for source, event in unknown.items() if not self.lists.is_late(source)}
+        with anyio.move_on_after(_MOMENT):
+            for event in pending.values():
+                await event.wait()
+        for source, event in pending.items():
+            if not event.is_set():
+                self.lists.note_late(source)
+
+    def _is_over(self, name: str, kind: ContentKind) -> bool:
+        """Return whether a list is no longer fresh, as its server says, which does not tell of changes."""
+        is_over = self.lists.freshness(self._source(name), kind).ttl == 0
+        return is_over and not self.servers.tells_changes(name, kind)
+
+    def _fetch(self, name: str, kind: ContentKind) -> anyio.Event:
+        return self.lists.fetch(self._source(name), kind, partial(self.servers.listed, name, kind))
+
+    def _source(self, server: str) -> Source:
         return server, self.servers.person_key(server)
 
     async def listed_tools(self) -> dict[str, Any]:
@@ -183,10 +177,10 @@ class ViewContent:
         return await self.servers.watch(self.admit(await self._whose(uri, server), uri), uri)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back with each change that one of the servers tells; returns what stops that.
+        """Call back when a list differs, or a resource has changed; returns what stops that.
 
-        The callback is called in the event loop of the crib, once for each notification, and must not block.
-        Servers are not started for it. A change of one resource comes only while that is watched, and to all
+        The callback is called in the event loop of the crib, and must not block. Servers are not started for
+        it. A change of one resource comes only while that is watched, and to all
         who listen: whoever serves several clients sends it to those that watch `change.uri`, or a resource
         that it is a part of.
         """
@@ -195,7 +189,7 @@ class ViewContent:
             if change.server in self.names and change.owner in (None, self.servers.person_key(change.server)):
                 callback(change)
 
-        return self.servers.on_change(pass_on)
+        return self.lists.on_change(pass_on)
 
     async def _whose(self, uri: str, server: str | None) -> str:
         return await self.server_of(uri) if server is None else self.check(server)
@@ -207,27 +201,27 @@ class ViewContent:
             ResourceNotFoundError: there is none.
             ServerUnavailableError: one that may have it does not answer.
         """
-        found, _, _ = await self._server_of(uri, LIST_MAX_AGE)
+        found, _, _ = await self._server_of(uri, "known")
         if found is not None:
             return found
-        found, close, failed = await self._server_of(uri, 0.0)
+        found, listed, failed = await self._server_of(uri, "fresh")
         if found is not None:
             return found
         if failed:
             raise failed[0]
+        close = nearest(uri, [each.uri for each in listed])
         raise ResourceNotFoundError(uri, (close,) if close else ())
 
     async def _server_of(
-        self, uri: str, max_age: float
-    ) -> tuple[str | None, str | None, list[ToolcribError]]:
-        """Return the server of a resource, or else the nearest address and who did not answer."""
-        listed, failed = await self._asked("resources", max_age)
+        self, uri: str, how: _How
+    ) -> tuple[str | None, tuple[Resource, ...], list[ToolcribError]]:
+        """Return the server of a resource, all resources, and who did not answer."""
+        listed, failed = await self._listed("resources", how)
         server = next((each.server for each in listed if each.uri == uri), None)
         if server is None:
-            templates, _ = await self._asked("templates", max_age)
+            templates, _ = await self._listed("templates", how)
             server = next((each.server for each in templates if _fits(uri, each.uri_template)), None)
-        close = nearest(uri, [each.uri for each in listed]) if server is None and not max_age else None
-        return server, close, failed
+        return server, listed, failed
 
     async def prompt(self, ref: str, args: Mapping[str, str]) -> PromptResult:
         """Return a prompt, filled in; `ref` is `server:name`, or a name that one server alone has."""
@@ -261,8 +255,9 @@ class ViewContent:
             ServerUnavailableError: one that may have it does not answer.
         """
         failed: list[ToolcribError] = []
-        for max_age in (LIST_MAX_AGE, 0.0):
-            templates, failed = await self._asked("templates", max_age)
+        ways: tuple[_How, ...] = ("known", "fresh")
+        for how in ways:
+            templates, failed = await self._listed("templates", how)
             found = (each.server for each in templates if each.uri_template == template)
             server: str | None = next(found, None)
             if server is not None:
@@ -274,7 +269,7 @@ class ViewContent:
         server, colon, name = ref.partition(":")
         if colon and server in self.names:
             return server, name
-        prompts, failed = await self._asked("prompts", 0.0)
+        prompts, failed = await self._listed("prompts", "current")
         found = [each for each in prompts if each.name == ref]
         if len(found) == 1:
             return found[0].server, found[0].name
@@ -288,11 +283,6 @@ class ViewContent:
 
     def _may_find(self, item: Any) -> bool:
         return self._grants is None or self._grants.admits(f"{item.server}:{_name_of(item)}")
-
-    def forget(self, change: ContentChange) -> None:
-        """Ask a server again that says that one of its lists has changed."""
-        if change.kind != "updated":
-            self._lists.forget((change.server, change.owner), change.kind)
 
     def admit(self, server: str, name: str) -> str:
         """Return a server's name, if the rules let its resource or prompt of a name be used.
@@ -318,32 +308,34 @@ class ViewContent:
             raise ServerUnavailableError(server, "there is no such server here")
         return server
 
-    async def _asked(self, kind: ContentKind, max_age: float) -> tuple[tuple[Any, ...], list[ToolcribError]]:
-        """Return what the servers have, in their order, and why some did not answer."""
+    async def _listed(self, kind: ContentKind, how: _How) -> tuple[tuple[Any, ...], list[ToolcribError]]:
+        """Return what the servers have, in their order, and why some of those that were asked did not answer.
+
+        A list of an earlier run is good enough to be current, and so is one that its server says to be fresh,
+        or whose changes it tells.
+        """
+        asked: dict[str, anyio.Event] = {}
+        for name in self.names:
+            source = self._source(name)
+            is_known = self.lists.items(source, kind) is not None
+            is_current = is_known and not self.lists.is_changed(source, kind)
+            if is_current and self.lists.age(source, kind) is not None:
+                is_fresh = bool(self.lists.freshness(source, kind).ttl)
+                is_current = is_fresh or self.servers.tells_changes(name, kind)
+            if how == "fresh" or (how == "current" and not is_current):
+                asked[name] = self._fetch(name, kind)
+        for event in asked.values():
+            await event.wait()
+        errors = [self.lists.error(self._source(name), kind) for name in asked]
+        found = await self._known(kind, is_given=how == "current")
+        return tuple(found), [error for error in errors if error is not None]
+
+    async def _known(self, kind: ContentKind, *, is_given: bool) -> list[Any]:
+        """Return what is known of the servers, in their order, as far as the rules let it be found."""
         names = list(self.names)
-        found = {
-            name: known
-            for name in names
-            if (known := self._lists.known(self._source(name), kind, max_age)) is not None
-        }
-        failed: dict[str, ToolcribError] = {}
-
-        async def one(name: str) -> None:
-            try:
-                source = self._source(name)
-                found[name], freshness = await self.servers.listed(name, kind)
-                self._lists.keep(source, kind, found[name], freshness)
-            except (ServerUnavailableError, RequestRefusedError) as error:
-                failed[name] = error
-
-        if unknown := [name for name in names if name not in found]:
-            async with anyio.create_task_group() as tasks:
-                for name in unknown:
-                    tasks.start_soon(one, name)
-        items = [item for name in names for item in found.get(name, ())]
-        if self._grants is not None:
-            items = await self._found(items)
-        return tuple(items), [failed[name] for name in names if name in failed]
+        lists = [self.lists.items(self._source(name), kind, is_given=is_given) for name in names]
+        items = [item for known in lists for item in known or ()]
+        return items if self._grants is None else await self._found(items)
 
     async def _found(self, items: list[Any]) -> list[Any]:
         """Return what the rules let be found, letting others have their turn where there is much."""

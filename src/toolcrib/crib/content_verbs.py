@@ -26,11 +26,15 @@ class ContentVerbs(ABC):
         """The resources and prompts of the servers, for those who pass them on."""
 
     async def resources(self) -> tuple[Resource, ...]:
-        """Return what the servers let be read; one that does not answer is left out, as `absent` says."""
+        """Return what the servers let be read; one of which nothing is known is left out, as `absent` says.
+
+        What was kept of an earlier run is returned at once; a server of which nothing is known is waited for,
+        and one that does not tell of changes is asked again.
+        """
         return await self.content.resources()
 
     async def resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """Return the templates of resources whose addresses are to be filled in."""
+        """Return the templates of resources whose addresses are to be filled in, as `resources` does."""
         return await self.content.templates()
 
     async def read(self, uri: str, *, server: str | None = None) -> tuple[ResourceContents, ...]:
@@ -44,7 +48,7 @@ class ContentVerbs(ABC):
         return await self.content.read(uri, server)
 
     async def prompts(self) -> tuple[Prompt, ...]:
-        """Return the prompts of the servers; a server that does not answer is left out, as `absent` says."""
+        """Return the prompts of the servers, known and waited for as those of `resources` are."""
         return await self.content.prompts()
 
     async def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:
@@ -71,5 +75,5 @@ class ContentVerbs(ABC):
         return await self.content.watch(uri, server)
 
     def on_content_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back when a server says that its resources or prompts have changed; returns what stops it."""
+        """Call back when the resources or prompts of a server have changed; returns what stops it."""
         return self.content.on_change(callback)

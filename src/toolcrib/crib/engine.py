@@ -26,9 +26,17 @@ from toolcrib.crib.learning import Learning
 from toolcrib.crib.reload import Reload, differences, layers, left_for_later, replaced
 from toolcrib.crib.sources.apis import Apis
 from toolcrib.crib.sources.catalogue import CatalogueWriter, StoredSource, keep_only, missed_before
+from toolcrib.crib.sources.content import ContentLists, KeptLists, drop_lists, load_lists
 from toolcrib.crib.sources.itself import deeper, depth_of, itself_off
 from toolcrib.crib.sources.listing import ToolLister
-from toolcrib.crib.sources.origins import Absence, Origin, Tools, names_of, server_origins
+from toolcrib.crib.sources.origins import (
+    Absence,
+    Origin,
+    Tools,
+    names_of,
+    server_origins,
+    shared_identities,
+)
 from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Discovery, DocStore, Index, Store
 from toolcrib.discovery.keys import namespace_of
@@ -37,6 +45,7 @@ from toolcrib.discovery.store.queued import QueuedStore
 from toolcrib.errors import CribStateError, ServerUnavailableError, StoreError, ToolcribError
 from toolcrib.execution import LocalHandlers, Observer, Runner
 from toolcrib.execution.mcp import McpServers, ServerStatus
+from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.execution.policy import all_of
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
 
@@ -69,6 +78,8 @@ class Engine:
         """The namespaces whose tools come from servers and APIs; another set after a reload."""
         self.listing: ToolLister | None = None
         self.servers: McpServers | None = None
+        self.lists = ContentLists()
+        """What servers list of resources and prompts."""
         self.hooks = hooks
         self.validator: SchemaValidator = hooks.validator or DefaultValidator()
         """The one validator of the crib: it compiles each schema once, whoever asks."""
@@ -217,6 +228,7 @@ class Engine:
             if name in origins and name not in fresh:
                 known.patience, known.required = origins[name].patience, origins[name].required
         dropped = listing.swap(gone_servers | gone_apis, [origins[name] for name in sorted(fresh)])
+        self.lists.swap(gone_servers, shared_identities(settings))
         return gone_apis & fresh_apis, dropped
 
     def _origins(self, servers: McpServers) -> dict[str, Origin]:
@@ -263,26 +275,39 @@ class Engine:
             on_input=self.hooks.on_input,
         )
         origins = self._origins(servers).values()
-        self._catalogue = catalogue = await to_thread.run_sync(self._open_catalogue, origins)
+        catalogue, kept = await to_thread.run_sync(self._open_catalogue, origins)
+        self._catalogue = catalogue
         stack.push_async_callback(self._close_catalogue, self.discovery, self._learning)
+        identities = shared_identities(self.settings)
+        self.lists.serve(ServerContent(servers), identities, self.discovery.index.store, kept)
         self.listing = ToolLister(
             origins,
             take=lambda origin, tools: catalogue.replace(origin.key, tools, origin.identity),
             miss=lambda origin: catalogue.miss(origin.key, origin.identity),
-            drop=lambda origin: catalogue.drop(origin.key),
+            drop=self._drop,
             on_demand=self.hooks.on_demand,
         )
         await stack.enter_async_context(self._apis)
         await stack.enter_async_context(servers)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
+        await tasks.start(self.lists.run)
         tasks.start_soon(self.listing.run)
         tasks.start_soon(self._learning.run)
 
-    def _open_catalogue(self, origins: Collection[Origin]) -> CatalogueWriter:
+    def _drop(self, origin: Origin) -> None:
+        """Forget what is kept of a server or an API that is gone."""
+        if self._catalogue is not None:
+            self._catalogue.drop(origin.key)
+        store = self.discovery.index.store
+        if store is not None:
+            drop_lists(store, origin.name)
+
+    def _open_catalogue(self, origins: Collection[Origin]) -> tuple[CatalogueWriter, KeptLists]:
         before = self.discovery, self.resolver, self._learning, self.store
+        lists: KeptLists = {}
         try:
-            kept, missed = self._read_or_rebuild({origin.key: origin.identity for origin in origins})
+            kept, missed, lists = self._read_or_rebuild({each.key: each.identity for each in origins})
         except StoreError as error:
             if self._is_store_named:
                 raise
@@ -293,7 +318,9 @@ class Engine:
         for origin in origins:
             origin.kept = origin.key in kept
             origin.missed = bool(kept) and origin.key in missed
-        return CatalogueWriter(self.discovery, kept, missed)
+            if origin.missed:
+                self.lists.note_late((origin.name, None))
+        return CatalogueWriter(self.discovery, kept, missed), lists
 
     @property
     def _is_store_named(self) -> bool:
@@ -302,7 +329,7 @@ class Engine:
 
     def _read_or_rebuild(
         self, identities: Mapping[str, str]
-    ) -> tuple[dict[str, StoredSource], frozenset[str]]:
+    ) -> tuple[dict[str, StoredSource], frozenset[str], KeptLists]:
         """Take up what the store holds; a file of our own that is damaged is moved aside first."""
         try:
             return self._read_catalogue(identities)
@@ -315,20 +342,21 @@ class Engine:
 
     def _read_catalogue(
         self, identities: Mapping[str, str]
-    ) -> tuple[dict[str, StoredSource], frozenset[str]]:
+    ) -> tuple[dict[str, StoredSource], frozenset[str], KeptLists]:
         """Take up what the store holds of these origins, if there is a store, and who did not answer it."""
         kept_in = self.hooks.store or open_store(self.settings, self.hooks.environ)
         if kept_in is None:
-            return {}, frozenset()
+            return {}, frozenset(), {}
         store = QueuedStore(kept_in, owned=kept_in is not self.hooks.store)
         try:
             kept, missed = keep_only(store, identities), missed_before(store, identities)
+            lists = load_lists(store, shared_identities(self.settings))
             kept_in.derived("any", ["any"])  # so that a table which is missing shows here
             self._set_catalogue(store)
         except BaseException:
             store.close()
             raise
-        return kept, missed
+        return kept, missed, lists
 
     async def _close_catalogue(self, discovery: Discovery, learning: Learning) -> None:
         def write() -> None:
@@ -393,6 +421,7 @@ class Engine:
     def _note(self, name: str, tools: Tools) -> None:
         if self.listing is not None:
             self.listing.note(name, tools)
+        self.lists.note_tools(name)
 
     def why_absent(self, namespace: str) -> tuple[str, ServerUnavailableError] | None:
         """Return which server or API does not give the tools of a namespace, and why; None where it does."""

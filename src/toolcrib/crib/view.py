@@ -12,7 +12,7 @@ from anyio import to_thread
 from toolcrib.crib.availability import UNKNOWN, Ref, id_of
 from toolcrib.crib.code import CodeMode, Named, Sandboxes
 from toolcrib.crib.config.settings import Settings
-from toolcrib.crib.content import ContentLists, ViewContent
+from toolcrib.crib.content import ViewContent
 from toolcrib.crib.content_verbs import ContentVerbs
 from toolcrib.crib.durable import DurableRuns, RunVerbs
 from toolcrib.crib.engine import Engine
@@ -62,7 +62,6 @@ class SharedState:
 
     engine: Engine
     sandboxes: Sandboxes = field(default_factory=Sandboxes)
-    lists: ContentLists = field(default_factory=ContentLists)
     durable: DurableRuns = field(init=False)
     state: Literal["fresh", "open", "closed"] = "fresh"
 
@@ -418,7 +417,7 @@ class View(ContentVerbs, RunVerbs):
             raise CribStateError(f"the servers are not running: use them inside '{self._waiting.way_in}'")
         grants = None if engine.rules is None else engine.rules.grants(self._principal)
         servers, names = ServerContent(engine.servers, self._principal), self._part.content_servers()
-        return ViewContent(servers, names, self._shared.lists, grants, engine.listing)
+        return ViewContent(servers, names, engine.lists, grants, engine.listing)
 
     async def session(
         self,

@@ -101,7 +101,7 @@ class McpEndpoint:
         self.server = self._make_server()
         boundary = RequestStateBoundary(security, default_audience=f"toolcrib/{name}")
         spans = self.server.middleware
-        passing = PassOn(self._call, self.server.server_info_stamp)
+        passing = PassOn(self._call, self.server.server_info_stamp, self._content.extensions)
         self.server.middleware = [*map(_WhereTraced, spans), *middleware, boundary, passing]
         self.server.add_notification_handler(
             "notifications/initialized", mcp_types.NotificationParams, self._greet
@@ -112,7 +112,7 @@ class McpEndpoint:
     def _make_server(self) -> "_Server":
         return _Server(
             self._content.declared,
-            self._tasks.extensions,
+            lambda: self._tasks.extensions() | self._content.extensions(),
             self._gateways,
             self._instructions,
             "toolcrib",
@@ -366,10 +366,10 @@ class _Server(Server[Any]):
         capabilities.experimental = {**(capabilities.experimental or {}), **self._experimental()} or None
         capabilities.tools = mcp_types.ToolsCapability(list_changed=True)
         capabilities.resources = mcp_types.ResourcesCapability(
-            subscribe=declared.subscribe, list_changed=declared.resources_change
+            subscribe=declared.subscribe, list_changed=declared.changes
         )
         capabilities.logging = capabilities.logging if declared.logging else None
-        prompts = mcp_types.PromptsCapability(list_changed=declared.prompts_change)
+        prompts = mcp_types.PromptsCapability(list_changed=declared.changes)
         capabilities.prompts = prompts if declared.prompts else None
         capabilities.completions = mcp_types.CompletionsCapability() if declared.completions else None
         if protocol_version in MODERN_PROTOCOL_VERSIONS:

@@ -208,6 +208,7 @@ async def test_a_server_that_asks_for_input_is_given_it() -> None:
         assert "inputResponses" not in given
         assert given["_meta"]["io.modelcontextprotocol/clientCapabilities"].keys() == {
             "elicitation",
+            "extensions",
             "roots",
             "sampling",
         }

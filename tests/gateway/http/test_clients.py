@@ -248,4 +248,3 @@ async def test_a_result_that_is_kept_can_be_read_by_its_address(face: LittleFace
             await client.read_resource("toolcrib://results/none")
         assert client.server_capabilities.resources is not None
         assert not client.server_capabilities.resources.subscribe
-        assert not client.server_capabilities.resources.list_changed

@@ -13,7 +13,7 @@ from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.model import Tool
 from toolcrib.model.record import Record
 
-__all__ = ["Absence", "Origin", "Tools", "enabled", "names_of", "server_origins"]
+__all__ = ["Absence", "Origin", "Tools", "enabled", "names_of", "server_origins", "shared_identities"]
 
 Tools = tuple[Tool, ...]
 
@@ -89,6 +89,11 @@ def enabled(settings: Settings) -> dict[str, ServerConfig]:
 def names_of(settings: Settings) -> frozenset[str]:
     """Return the namespaces whose tools come from servers and APIs."""
     return frozenset((*enabled(settings), *settings.openapi))
+
+
+def shared_identities(settings: Settings) -> dict[str, str]:
+    """Return what the servers are started or reached by, of those that are the same for everybody."""
+    return {name: config.identity for name, config in enabled(settings).items() if not config.is_personal}
 
 
 def server_origins(settings: Settings, servers: McpServers) -> dict[str, Origin]:

@@ -108,7 +108,8 @@ async def _prepare(connection: Connection, running: RelayedCall, params: dict[st
         return
     meta = dict(params.get("_meta", {}))
     if client is not None:
-        more: dict[str, Any] = {"extensions": {TASKS: {}}} if client.takes_tasks else {}
+        extensions = client.extensions | ({TASKS: {}} if client.takes_tasks else {})
+        more = {"extensions": extensions} if extensions else {}
         meta[CLIENT_CAPABILITIES_META_KEY] = client.capabilities | more
     if level is not None:
         meta[LOG_LEVEL_META_KEY] = level

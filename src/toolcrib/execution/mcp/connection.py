@@ -33,6 +33,7 @@ from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ChangeKind, ServerConfig
 from toolcrib.execution.mcp.errors import is_lost_session, is_unreachable, needs_login
 from toolcrib.execution.mcp.gateways import CLIENT_NAME, declared_gateways
+from toolcrib.execution.mcp.relays import APPS
 from toolcrib.execution.mcp.transport.dispatcher import Dispatcher, OnAsked, TransportStreams
 from toolcrib.execution.mcp.transport.http import http_transport, sse_transport
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
@@ -49,7 +50,10 @@ _CLIENT = types.Implementation(name=CLIENT_NAME, version=toolcrib.__version__)
 _SAMPLING = types.SamplingCapability(
     context=types.SamplingContextCapability(), tools=types.SamplingToolsCapability()
 )
+_EXTENSIONS: dict[str, dict[str, Any]] = {APPS: {"mimeTypes": ["text/html;profile=mcp-app"]}}
+"""Extensions that clients of a gateway may have; a server of the handshake era is told once for all."""
 _ASKING: dict[str, Any] = {
+    "extensions": _EXTENSIONS,
     "elicitation": {"form": {}, "url": {}},
     "roots": {},
     "sampling": {"context": {}, "tools": {}},
@@ -232,6 +236,7 @@ async def open_link(  # noqa: PLR0913 - each is another fact of the connection
             sampling_callback=_refuse if asks else None,
             elicitation_callback=_refuse if asks else None,
             list_roots_callback=_refuse if asks else None,
+            extensions=_EXTENSIONS if asks else None,
         )
         async with session:
             try:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolcrib.execution.mcp.upstream import Upstream
 
 __all__ = [
+    "RECORDS",
     "Completion",
     "ContentKind",
     "Prompt",
@@ -158,6 +159,8 @@ _LISTS: dict[ContentKind, tuple[str, str, type[OpenRecord]]] = {
     "prompts": ("prompts/list", "prompts", Prompt),
 }
 """How each kind is asked for, where it stands in the answer, and what it is made of."""
+RECORDS: dict[ContentKind, type[OpenRecord]] = {kind: record for kind, (_, _, record) in _LISTS.items()}
+"""The records that the list of each kind is made of."""
 
 
 class ServerContent:
@@ -334,7 +337,8 @@ async def _answer(
         if needs is not None and _lacks(connection, needs):
             return {}
         answered = False
-        running = RelayedCall(_call(upstream.name, method), upstream.on_input, connection.logs)
+        call, is_listing = _call(upstream.name, method), needs is not None
+        running = RelayedCall(call, upstream.on_input, connection.logs, is_listing=is_listing)
         upstream.began(running)
         try:
             with anyio.fail_after(limit):

@@ -24,6 +24,7 @@ from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.records import Call, Emit, Update
 
 __all__ = [
+    "APPS",
     "CLIENT",
     "LOG_LEVELS",
     "TASKS",
@@ -40,6 +41,8 @@ __all__ = [
 LOG_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 """The levels of log messages, the most verbose first."""
 _DEFAULT_LEVEL = "info"
+APPS = "io.modelcontextprotocol/ui"
+"""The extension by which tools name pages that a client shows with their results."""
 TASKS = "io.modelcontextprotocol/tasks"
 """The extension by which a server may answer a call with a task, which goes on without a request."""
 _Result = TypeVar("_Result")
@@ -165,6 +168,11 @@ class CallClient(Protocol):
         ...
 
     @property
+    def extensions(self) -> dict[str, Any]:
+        """The extensions that it declares and that servers may make use of by way of a gateway."""
+        ...
+
+    @property
     def takes_tasks(self) -> bool:
         """Whether its request may be answered with a task, or is about one."""
         ...
@@ -223,6 +231,8 @@ class RelayedCall:
     on_input: OnInput | None = None
     logs: bool = False
     """Whether the server declares that it logs."""
+    is_listing: bool = False
+    """Whether it asks for a list, which is nobody's: what a server asks and logs is about other requests."""
     client: CallClient | None = field(default_factory=CLIENT.get)
     updates: Updates | None = None
     was_asked: bool = False
@@ -322,7 +332,7 @@ class RunningCalls:
     def finish(self, running: RelayedCall, *, answered: bool = True) -> None:
         """Note that it has ended, and whether the server answered; its questions need no answer any more."""
         del self._calls[running]
-        if not answered:
+        if not answered and not running.is_listing:
             self._given_up.append((self._clock() + _GIVEN_UP, running.peer))
         if running.token is not None:
             _RUNNING.reset(running.token)
@@ -334,11 +344,14 @@ class RunningCalls:
         own = _RUNNING.get()
         if own is not None:
             return own if own in self._calls else None
-        calls = list(self._calls)
+        calls = self._client_calls()
         while self._given_up and self._given_up[0][0] <= self._clock():
             self._given_up.popleft()
         peers = [*(each.peer for each in calls), *(peer for _, peer in self._given_up)]
         return calls[-1] if calls and all(peer == peers[0] for peer in peers) else None
+
+    def _client_calls(self) -> list[RelayedCall]:
+        return [each for each in self._calls if not each.is_listing]
 
     def log(self, params: dict[str, Any], *, modern: bool) -> None:
         """Give a log message to the request that it must belong to; where several are possible, to none."""
@@ -346,7 +359,7 @@ class RunningCalls:
         if modern and running is None:  # only a request that asked for messages gets any
             heard = [each for each in self._calls if each.updates is not None]
             running = heard[0] if len(heard) == 1 else None
-        is_clear = _RUNNING.get() is not None or len(self._calls) == 1 or modern
+        is_clear = _RUNNING.get() is not None or len(self._client_calls()) == 1 or modern
         if running is None or running.updates is None or (running.client is None and not is_clear):
             return
         running.updates.put(log_update(params))

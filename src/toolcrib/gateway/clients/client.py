@@ -20,7 +20,7 @@ from pydantic import ValidationError as PydanticError
 
 from toolcrib.errors import LimitExceededError, ToolExecutionError
 from toolcrib.errors.base import shown
-from toolcrib.execution.mcp.relays import CLIENT, LOG_LEVELS, PageNotifier
+from toolcrib.execution.mcp.relays import APPS, CLIENT, LOG_LEVELS, PageNotifier
 from toolcrib.execution.records import Call
 from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.clients.input_requests import (
@@ -163,6 +163,13 @@ class RequestClient:
             return False
         declared = self._session.client_capabilities
         return any(getattr(declared, name, None) is not None for name in _RELAYED)
+
+    @property
+    def extensions(self) -> dict[str, Any]:
+        """What it declares of MCP Apps, where it shows pages."""
+        declared = self._session.client_capabilities
+        found = {} if declared is None else declared.extensions or {}
+        return {APPS: found[APPS]} if APPS in found else {}
 
     @property
     def log_level(self) -> str | None:

@@ -1,7 +1,7 @@
 """Resources and prompts of the servers behind a gateway, and the large results that it keeps itself."""
 
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.crib import View
-from toolcrib.crib.content import LIST_MAX_AGE, ViewContent
+from toolcrib.crib.content import ViewContent
 from toolcrib.errors import (
     LoginRequiredError,
     PromptNotFoundError,
@@ -24,14 +24,25 @@ from toolcrib.execution import Principal
 from toolcrib.execution.mcp import Prompt
 from toolcrib.execution.mcp.config import ContentChange, OnContent
 from toolcrib.execution.mcp.content import ContentKind
-from toolcrib.execution.mcp.relays import CLIENT
+from toolcrib.execution.mcp.relays import APPS, CLIENT
 from toolcrib.execution.mcp.tool_watcher import mend_name
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.gateway.clients.input_requests import passed_error
 from toolcrib.gateway.clients.login import LoginRequests
-from toolcrib.gateway.content.lists import addressed, page, route, written
+from toolcrib.gateway.content.addresses import (
+    addressed,
+    is_page,
+    named_pages,
+    page_address,
+    page_server,
+    place_item,
+    place_messages,
+    route,
+    split_page,
+)
+from toolcrib.gateway.content.lists import page, written
 from toolcrib.gateway.direct.naming import public_name, sole_source, split_name
-from toolcrib.gateway.identity.principals import PRINCIPAL
+from toolcrib.gateway.identity.principals import PRINCIPAL, authenticated_principal
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.results import PREFIX, KeptResults
 from toolcrib.redaction import hide_secrets
@@ -57,9 +68,8 @@ class Declared:
 
     prompts: bool
     completions: bool
-    resources_change: bool
-    """Whether any says when its list of resources changes."""
-    prompts_change: bool
+    changes: bool
+    """Whether lists may change: the gateway tells of it, also for servers that do not."""
     subscribe: bool
     """Whether any tells of changes of single resources."""
     logging: bool
@@ -93,21 +103,33 @@ class ContentHandlers:
         return Declared(
             prompts=has("prompts"),
             completions=has("completions"),
-            resources_change=has("resources", "listChanged"),
-            prompts_change=has("prompts", "listChanged"),
+            changes=content is not None,
             subscribe=has("resources", "subscribe"),
             logging=has("logging"),
         )
 
+    def extensions(self) -> dict[str, dict[str, Any]]:
+        """Return MCP Apps, where servers of tools declare it; one that was not started yet may do so."""
+        content = self.content()
+        if self._view is None or content is None:
+            return {}
+        servers = self._view.seen_by(PRINCIPAL.get() or authenticated_principal()).status()
+        known = [
+            content.servers.capabilities(name) for name in servers.keys() & self._view.settings.servers.keys()
+        ]
+        declared = [{APPS: {}} if each is None else each.get("extensions", {}) for each in known]
+        parts = [each[APPS] for each in declared if APPS in each]
+        return {APPS: _together(parts)} if parts else {}
+
     async def resources(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return a page of what can be read; kept results are not listed, for their addresses are secrets."""
         listed, fresh = await self._listed("resources")
-        return page("resources", addressed("uri", listed), params, partial(written, "uri")) | fresh
+        return page("resources", self._addressed("uri", listed), params, partial(written, "uri")) | fresh
 
     async def templates(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return a page of the templates of further resources."""
         listed, fresh = await self._listed("templates")
-        items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **addressed("uri_template", listed)}
+        items = {_TEMPLATE["uriTemplate"]: _TEMPLATE, **self._addressed("uri_template", listed)}
         return page("resourceTemplates", items, params, partial(written, "uriTemplate")) | fresh
 
     async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,15 +141,17 @@ class ContentHandlers:
         uri = str(params["uri"])
         if uri.startswith(PREFIX):
             return self._read_kept(uri)
-        content = self._needed(uri)
         server, own = await self.route(uri)
-        answer = await self._asked(content, server, "resources/read", {**params, "uri": own}, own)
+        answer = await self._asked(server, "resources/read", {**params, "uri": own}, own)
         answer = {"ttlMs": 0, **answer, "cacheScope": "private"}  # others may not be let in here
         contents = answer.get("contents")
-        if own == uri or not isinstance(contents, list):
+        if not isinstance(contents, list):
             return answer
+        pages = self._page_server(server)
         named = [
-            {**each, "uri": uri} if isinstance(each, Mapping) and each.get("uri") == own else each
+            {**each, "uri": uri}
+            if isinstance(each, Mapping) and each.get("uri") == own
+            else place_item(pages, each)
             for each in contents
         ]
         return {**answer, "contents": named}
@@ -138,13 +162,47 @@ class ContentHandlers:
         Raises:
             MCPError: there is none.
         """
-        content = self._needed(uri)
-        server, own = route(uri)
-        if server is None:
-            server = await self._answered(partial(self._server_of, content, uri))
-        elif server not in content.names:
+        content = self._view_content(uri)
+        named = self._named(content, uri)
+        if named is not None:
+            return named
+        if not content.names:
             raise _no_resource(uri)
-        return server, own
+        return await self._answered(partial(self._server_of, content, uri)), uri
+
+    def _named(self, content: ViewContent, uri: str) -> tuple[str, str] | None:
+        """Return the server that an address names, and what that calls it; None where it names none.
+
+        Raises:
+            MCPError: it names one that is not here, or a page without saying whose.
+        """
+        server, own = route(uri)
+        if self._view is None or sole_source(self._view.settings) is not None or not is_page(own):
+            found = None if server is None else (server, own)
+        elif server is None:
+            servers = [name for name, each in self._view.settings.servers.items() if not each.disabled]
+            found = split_page(uri, servers)
+            if found is None or not (found[0] in content.names or self._is_tools_page(*found)):
+                raise _no_resource(uri)
+            return found
+        else:
+            found = (server, own) if page_address(server, own) == uri else ("", own)
+        if found is not None and found[0] not in content.names:
+            raise _no_resource(uri)
+        return found
+
+    def _is_tools_page(self, server: str, uri: str) -> bool:
+        """Return whether a tool names a page of its server, though nothing else of that is here."""
+        assert self._view is not None  # noqa: S101 - whoever asks has looked
+        index = self._view.seen_by(PRINCIPAL.get()).index
+        tools = index.every(namespace=mend_name(server))
+        return any(uri in named_pages(index.get(each.id)) for each in tools)
+
+    def _page_server(self, server: str) -> str | None:
+        return None if self._view is None else page_server(self._view.settings, server)
+
+    def _addressed(self, field: str, listed: Sequence[Any]) -> dict[str, Any]:
+        return {} if self._view is None else addressed(field, listed, self._view.settings)
 
     async def watch(self, server: str, uri: str) -> Callable[[], Awaitable[None]]:
         """Have a server tell of a resource; returns what stops that.
@@ -152,7 +210,7 @@ class ContentHandlers:
         Raises:
             MCPError: it does not.
         """
-        content = self._needed(uri)
+        content = self._view_content(uri)
 
         async def watch() -> Callable[[], Awaitable[None]]:
             return await content.servers.watch(content.admit(server, uri), uri)
@@ -160,18 +218,17 @@ class ContentHandlers:
         return await self._answered(watch)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back, in the event loop, with the changes that the servers tell; returns what stops that."""
+        """Call back, in the event loop, with changed lists and resources; returns what stops that."""
         content = self.content()
         if content is None:
             return lambda: None
 
         def hear(change: ContentChange) -> None:
-            content.forget(change)
             current = self.content()
             if current is not None and change.server in current.names:
                 callback(change)
 
-        return content.servers.on_change(hear)
+        return content.lists.on_change(hear)
 
     def person_key(self, server: str, principal: Principal | None) -> Hashable | None:
         """Return whose the content of a server is that a principal gets; None where it is everybody's."""
@@ -203,7 +260,9 @@ class ContentHandlers:
         if content is None:
             raise _no_prompt(name)
         server, own = await self._prompt(content, name)
-        return await self._asked(content, server, "prompts/get", {**params, "name": own}, own)
+        answer = await self._asked(server, "prompts/get", {**params, "name": own}, own)
+        messages = place_messages(self._page_server(server), answer.get("messages"))
+        return {**answer, "messages": messages} if "messages" in answer else answer
 
     async def complete(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return values for an argument of a prompt, or of a template of resources.
@@ -221,24 +280,28 @@ class ContentHandlers:
             named = {**ref, "name": own}
         else:
             uri = str(ref["uri"])
-            content = self._needed(uri)
-            routed, own = route(uri)
-            find = partial(content.server_of_template, uri)
-            server = await self._answered(find) if routed is None else routed
+            content = self._view_content(uri)
+            found = self._named(content, uri)
+            if found is None:
+                found = await self._answered(partial(content.server_of_template, uri)), uri
+            server, own = found
             named = {**ref, "uri": own}
-        return await self._asked(content, server, "completion/complete", {**params, "ref": named}, own)
+        return await self._asked(server, "completion/complete", {**params, "ref": named}, own)
 
     async def _listed(self, kind: ContentKind) -> tuple[Sequence[Any], dict[str, Any]]:
         content = self.content()
-        return ((), {}) if content is None else await content.listed(kind)
+        if content is None:
+            return (), {}
+        with _unaccompanied():
+            return await content.list_for_client(kind)
 
     def content(self) -> ViewContent | None:
         """Return what the servers have for whoever makes the request; None without a view."""
         return None if self._view is None else self._view.seen_by(PRINCIPAL.get()).content
 
-    def _needed(self, uri: str) -> ViewContent:
+    def _view_content(self, uri: str) -> ViewContent:
         content = self.content()
-        if content is None or not content.names:
+        if content is None:
             raise _no_resource(uri)
         return content
 
@@ -255,13 +318,13 @@ class ContentHandlers:
             return having[0]
 
     async def _asked(
-        self, content: ViewContent, server: str, method: str, params: Mapping[str, Any], subject: str
+        self, server: str, method: str, params: Mapping[str, Any], subject: str
     ) -> dict[str, Any]:
+        content = self._view_content(subject)
         payload = {key: value for key, value in params.items() if key not in _OURS}
 
         async def ask() -> dict[str, Any]:
-            admitted = content.admit(content.check(server), subject)
-            return await content.servers.request(admitted, method, payload, subject)
+            return await content.servers.request(content.admit(server, subject), method, payload, subject)
 
         answer = await self._answered(ask)
         return {**answer, "_meta": foreign_meta(answer)} if "_meta" in answer else answer
@@ -301,13 +364,11 @@ class ContentHandlers:
             if server is None:
                 raise _no_prompt(name)
             return server, parts[1]
-        for max_age in (LIST_MAX_AGE, 0.0):
-            with _unaccompanied():
-                prompts = await content.prompts(max_age)
-            for each in prompts:
-                if self._name(each) == name:
-                    return each.server, each.name
-        raise _no_prompt(name)
+        with _unaccompanied():
+            found = await content.find_prompt(lambda each: self._name(each) == name)
+        if found is None:
+            raise _no_prompt(name)
+        return found.server, found.name
 
 
 @contextmanager
@@ -343,6 +404,22 @@ async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
         raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error
     except ToolcribError as error:
         raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(str(error))) from error
+
+
+def _together(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of an extension that several servers declare: lists with what each has in them.
+
+    >>> _together([{}, {"mimeTypes": ["a"]}, {"mimeTypes": ["b", "a"]}])
+    {'mimeTypes': ['a', 'b']}
+    """
+    found: dict[str, Any] = {}
+    for name, value in (item for part in parts for item in part.items()):
+        before = found.get(name)
+        if isinstance(before, list) and isinstance(value, list):
+            found[name] = [*before, *(each for each in value if each not in before)]
+        else:
+            found[name] = value
+    return found
 
 
 def _no_resource(uri: str) -> MCPError:

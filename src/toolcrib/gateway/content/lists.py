@@ -1,9 +1,8 @@
-"""Lists of resources and prompts as clients page through them, and the addresses that stand in them."""
+"""Lists of tools, resources and prompts as clients page through them."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
 
 import mcp_types
 from mcp.shared.exceptions import MCPError
@@ -11,12 +10,8 @@ from mcp.shared.exceptions import MCPError
 from toolcrib.errors import InvalidCursorError
 from toolcrib.gateway.identity.principals import bind_cursor, check_cursor
 
-__all__ = ["ROUTE", "addressed", "page", "route", "routed", "written"]
+__all__ = ["page", "written"]
 
-ROUTE = "toolcrib://servers/"
-"""How the address of a resource begins that an earlier server has too; its server and own address follow."""
-_OWN = "toolcrib://"
-"""How the addresses begin that this gateway gives."""
 _PAGE = 1000
 """How many tools, resources or prompts one page of a list has."""
 _Item = TypeVar("_Item")
@@ -51,33 +46,3 @@ def page(
 def written(field: str, name: str, item: Any) -> dict[str, Any]:
     """Return a resource, a template or a prompt as MCP lists it, under a name."""
     return item if isinstance(item, dict) else item.to_json(without={"server"}) | {field: name}
-
-
-def addressed(field: str, listed: Sequence[Any]) -> dict[str, Any]:
-    """Return resources or templates by their addresses here; of two that a server lists alike, the first.
-
-    An address that another server lists before, or that is this gateway's own, names its server.
-    """
-    found: dict[str, Any] = {}
-    for each in listed:
-        own = getattr(each, field)
-        is_anothers = own in found and found[own].server != each.server
-        found.setdefault(routed(each.server, own) if is_anothers or own.startswith(_OWN) else own, each)
-    return found
-
-
-def routed(server: str, uri: str) -> str:
-    """Return the address of a resource of a server among those of others.
-
-    >>> routed("notes", "file:///a.txt"), route("toolcrib://servers/notes/file:///a.txt")
-    ('toolcrib://servers/notes/file:///a.txt', ('notes', 'file:///a.txt'))
-    """
-    return f"{ROUTE}{quote(server, safe='')}/{uri}"
-
-
-def route(uri: str) -> tuple[str | None, str]:
-    """Return the server that an address names, if any, and the server's own address."""
-    if not uri.startswith(ROUTE):
-        return None, uri
-    server, _, own = uri.removeprefix(ROUTE).partition("/")
-    return unquote(server), own

@@ -9,6 +9,7 @@ from toolcrib.crib import View
 from toolcrib.discovery import Change, Summary
 from toolcrib.errors import ToolNotFoundError
 from toolcrib.execution.mcp.tool_watcher import OWN_NAME, own_name
+from toolcrib.gateway.content.addresses import place_meta
 from toolcrib.gateway.direct.naming import hashed_name, public_name, sole_source
 from toolcrib.model import McpBackend, Tool, ToolId
 
@@ -91,20 +92,23 @@ class DirectListing:
             tool = self._index.get(tool_id)
             is_sole = sole is not None and tool.namespace == sole
             name = own_name(tool) if is_sole else public_name(tool.namespace, tool.name)
-            known = name, definition_of(tool, name)
+            backend = tool.backend
+            server = backend.server_name if isinstance(backend, McpBackend) else None
+            known = name, definition_of(tool, name, None if server == sole else server)
             with self._lock:
                 if self._index.version == version:  # else it may be of before a change that was noted
                     self._made[tool_id] = known
         return known
 
 
-def definition_of(tool: Tool, name: str) -> dict[str, Any]:
-    """Return a tool as MCP lists it; that of a server with everything that the server says of it."""
+def definition_of(tool: Tool, name: str, server: str | None = None) -> dict[str, Any]:
+    """Return a tool as MCP lists it; that of a server with everything that the server says of it.
+
+    `server` is given where the pages that the tool names are one server's among those of others.
+    """
     is_listed = isinstance(tool.backend, McpBackend)
     definition = {"name": name, **tool.to_json(without=_INTERNAL if is_listed else _OURS)}
-    meta = definition.get("_meta")
+    meta = definition.pop("_meta", None)
     if isinstance(meta, dict) and OWN_NAME in meta:
-        meta = {key: value for key, value in meta.items() if key != OWN_NAME}
-        definition = {key: value for key, value in definition.items() if key != "_meta"}
-        return definition | ({"_meta": meta} if meta else {})
-    return definition
+        meta = {key: value for key, value in meta.items() if key != OWN_NAME} or None
+    return definition if meta is None else definition | {"_meta": place_meta(server, meta)}

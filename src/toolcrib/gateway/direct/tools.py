@@ -14,6 +14,7 @@ from toolcrib.errors import InvalidToolIdError, ToolExecutionError, ToolNotFound
 from toolcrib.execution.mcp.tool_watcher import mend_name
 from toolcrib.gateway.clients.confirm import ConfirmedCalls
 from toolcrib.gateway.clients.input_requests import passed_error
+from toolcrib.gateway.content.addresses import page_server, place_result
 from toolcrib.gateway.direct.listing import DirectListing
 from toolcrib.gateway.direct.naming import sole_source, split_name
 from toolcrib.gateway.frontend import CallingClient, InputNeeded
@@ -30,7 +31,7 @@ from toolcrib.gateway.results import (
     size_of,
     truncated,
 )
-from toolcrib.model import RunResult, ToolId
+from toolcrib.model import McpBackend, RunResult, ToolId
 from toolcrib.model.tokens import estimated_tokens
 
 __all__ = ["ERROR", "NOTES", "DirectTools"]
@@ -140,15 +141,15 @@ class DirectTools:
         except ToolNotFoundError as error:
             raise no_such_tool(name, list(self._listing.current().ids)) from error
         except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
-            return self._sent(*_failed(error))
-        return self._sent(_result(ran), {NOTES: list(ran.notes)} if ran.notes else {})
+            return self._sent(*self._failed(error))
+        return self._sent(self._result(ran), {NOTES: list(ran.notes)} if ran.notes else {})
 
     def finished(self, name: str, finish: Callable[[], RunResult]) -> dict[str, Any]:  # noqa: ARG002 - all are alike
         """Return what the task of a server's tool gave, as its result."""
         try:
-            return self._sent(_result(finish()), {})
+            return self._sent(self._result(finish()), {})
         except ToolExecutionError as error:
-            return self._sent(*_failed(error))
+            return self._sent(*self._failed(error))
 
     async def _reference(self, name: str) -> str:
         """Return what a name stands for: the id of a tool that is listed, or one that may come to be."""
@@ -167,6 +168,30 @@ class DirectTools:
         if name not in ids:
             raise no_such_tool(name, list(ids))
         return ids[name]
+
+    def _result(self, ran: RunResult) -> Mapping[str, Any]:
+        """Return what a tool gave as the result of a call: that of its server, or one made of a value."""
+        if isinstance(ran.mcp_result, Mapping):
+            server = ran.backend.server_name if isinstance(ran.backend, McpBackend) else None
+            return place_result(page_server(self._view.settings, server), ran.mcp_result)
+        return _made_result(ran)
+
+    def _failed(self, error: Exception) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return a failure as the result of a call, the tool's own as it came, and our explanation of it.
+
+        Raises:
+            MCPError: the server of the tool answered with it.
+        """
+        if isinstance(error, ToolExecutionError):
+            if isinstance(error.result, Mapping) and isinstance(error.result.get("content"), list):
+                server = (error.backend or "").removeprefix("mcp:")
+                own = place_result(page_server(self._view.settings, server), error.result)
+                return {**own, "isError": True}, {}
+            if isinstance(error.__cause__, MCPError):
+                raise passed_error(error.__cause__) from error
+        explained = failure(error, ran=True, advise=False)
+        content = [{"type": "text", "text": explained["message"]}]
+        return {"content": content, "isError": True}, {ERROR: explained}
 
     def _sent(self, result: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
         """Return a result as it is sent: large blocks as links, with what we say of it and its tokens."""
@@ -200,10 +225,8 @@ class DirectTools:
         return content
 
 
-def _result(ran: RunResult) -> Mapping[str, Any]:
-    """Return what a tool gave as the result of a call: that of its server, or one made of a value."""
-    if isinstance(ran.mcp_result, Mapping):
-        return ran.mcp_result
+def _made_result(ran: RunResult) -> dict[str, Any]:
+    """Return the value of a tool as the result of a call."""
     value = ran.structured
     try:
         text = value if isinstance(value, str) else encoded(value)
@@ -214,19 +237,3 @@ def _result(ran: RunResult) -> Mapping[str, Any]:
     if ran.tool.shared("output_schema") is not None or isinstance(value, dict):
         result["structuredContent"] = value
     return result
-
-
-def _failed(error: Exception) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return a failure as the result of a call, the tool's own as it came, and what the gateway says of it.
-
-    Raises:
-        MCPError: the server of the tool answered with it.
-    """
-    if isinstance(error, ToolExecutionError):
-        if isinstance(error.result, Mapping) and isinstance(error.result.get("content"), list):
-            return {**error.result, "isError": True}, {}
-        if isinstance(error.__cause__, MCPError):
-            raise passed_error(error.__cause__) from error
-    explained = failure(error, ran=True, advise=False)
-    content = [{"type": "text", "text": explained["message"]}]
-    return {"content": content, "isError": True}, {ERROR: explained}

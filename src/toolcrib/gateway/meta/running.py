@@ -16,11 +16,12 @@ from toolcrib.execution.chain.plan import PlannedStep
 from toolcrib.execution.chain.results import StepResult
 from toolcrib.execution.mcp.results import read_text
 from toolcrib.gateway.clients.confirm import ConfirmedCalls, progress_sender
+from toolcrib.gateway.content.addresses import page_server, place_blocks
 from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.failures import failure
 from toolcrib.gateway.meta.reply import MetaCall, Part, Reply, ResultLimiter
-from toolcrib.model import RunResult, Tool, ToolCallRecord
+from toolcrib.model import McpBackend, RunResult, Tool, ToolBackend, ToolCallRecord
 from toolcrib.runtime.stubs.naming import identifier
 from toolcrib.runtime.surface import mentioned
 
@@ -63,7 +64,11 @@ class RunHandlers:
 
     def reply(self, ran: RunResult, notes: Iterable[str] = ()) -> Reply:
         """Return the answer of `run_tool`, of which `notes` tells what was repaired."""
-        return self._limiter.value(_ran(ran, notes), "structured")
+        return self._limiter.value(_ran(ran, notes, self._page_server(ran.backend)), "structured")
+
+    def _page_server(self, backend: ToolBackend | None) -> str | None:
+        server = backend.server_name if isinstance(backend, McpBackend) else None
+        return page_server(self._view.settings, server)
 
     async def run_chain(self, call: MetaCall) -> Reply:
         """Run tools one after another."""
@@ -82,10 +87,11 @@ class RunHandlers:
                 raise
             except ChainError as error:
                 return await self._broken(error)
-        steps = await _steps(result.results)
+        steps = await self._steps(result.results)
+        is_last = bool(result.results) and result.final is result.results[-1].structured
         payload = {
             "results": steps,
-            "final": result.final,
+            "final": steps[-1]["structured"] if is_last else result.final,
             **_took(perf_counter() - began),
             **_notes(call.notes),
         }
@@ -150,10 +156,29 @@ class RunHandlers:
 
     async def _broken(self, error: ChainError) -> Reply:
         """Return the answer for a chain that stopped, with the results of the steps before."""
-        payload = {"error": failure(error), "results": await _steps(error.results)}
+        payload = {"error": failure(error), "results": await self._steps(error.results)}
         reply = await self._limiter.ran(payload, *_without_values(payload))
         reply.is_error = True
         return reply
+
+    async def _steps(self, results: Iterable[Any], *, values: bool = True) -> list[dict[str, Any]]:
+        """Return what steps gave, with ids as chains write them; the event loop turns between many of them.
+
+        The values of parts stand in the whole alone, unless it failed.
+        """
+        steps = []
+        for place, result in enumerate(results):
+            if not isinstance(result, StepResult):
+                continue
+            if place % _BATCH == 0:
+                await cancel_shielded_checkpoint()
+            step = _step(result)
+            if values:
+                step["structured"] = place_blocks(self._page_server(result.backend), result.structured)
+            if result.parts:
+                step["parts"] = await self._steps(result.parts, values=result.error is not None)
+            steps.append(step)
+        return steps
 
 
 def _mentions(code: str, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
@@ -192,12 +217,16 @@ def _notes(notes: Iterable[str]) -> dict[str, list[str]]:
     return {"notes": parts} if parts else {}
 
 
-def _ran(ran: RunResult, repaired: Iterable[str]) -> Reply:
-    """Return what a tool gave, and its own content where that says more than the value."""
+def _ran(ran: RunResult, repaired: Iterable[str], pages: str | None) -> Reply:
+    """Return what a tool gave, and its own content where that says more than the value.
+
+    `pages` is the server that the addresses of pages name, where they do.
+    """
     raw = ran.mcp_result if isinstance(ran.mcp_result, Mapping) else {}
     is_own = raw.get("structuredContent") is None
-    blocks = _blocks(raw, ran.structured, is_own=is_own)
-    value = _pointing(ran.structured, blocks) if is_own and blocks else ran.structured
+    whole = place_blocks(pages, ran.structured) if is_own else ran.structured
+    blocks = place_blocks(pages, _blocks(raw, ran.structured, is_own=is_own))
+    value = _pointing(whole, blocks) if is_own and blocks else whole
     payload: dict[str, Any] = {"structured": value, **_took(ran.duration), "toolId": str(ran.tool.id)}
     if ran.tool.annotations is not None:
         payload["annotations"] = ran.tool.annotations.to_json()
@@ -233,24 +262,6 @@ def _pointer(value: Any, block: Mapping[str, Any], at: int) -> Any:
             name: part for name, part in pointer["resource"].items() if name not in {"blob", "text"}
         }
     return pointer | {"content": at}
-
-
-async def _steps(results: Iterable[Any], *, values: bool = True) -> list[dict[str, Any]]:
-    """Return what steps gave, with ids as chains write them; the event loop turns between many of them.
-
-    The values of parts stand in the whole alone, unless it failed.
-    """
-    steps = []
-    for place, result in enumerate(results):
-        if not isinstance(result, StepResult):
-            continue
-        if place % _BATCH == 0:
-            await cancel_shielded_checkpoint()
-        step = _step(result) | ({"structured": result.structured} if values else {})
-        if result.parts:
-            step["parts"] = await _steps(result.parts, values=result.error is not None)
-        steps.append(step)
-    return steps
 
 
 def _step(result: StepResult) -> dict[str, Any]:
