@@ -145,7 +145,7 @@ async def test_what_to_do_next_is_said() -> None:
     odd = await refused(face, "describe_tool", {"tool_id": "a:b:c:d"})
     assert (odd["code"], odd["message"]) == (
         "validation_input",
-        "invalid constraint 'c:d': 'c:d' is neither a version nor a range; write one such as '^1.2', or '*' for any",
+        "invalid tool id 'a:b:c:d': it has more than two colons; write namespace:name:version",
     )
 
 
