@@ -1,10 +1,14 @@
 """Several resumers of one run: one of them goes on, and none repeats what another has done."""
 
+import threading
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
+from waiting import PATIENCE, until
 
-from toolcrib.errors import RunStateError, SnapshotError
+from toolcrib.errors import RunStateError, SnapshotError, StoreError
 from toolcrib.runs import MemoryRunStore, SqliteRunStore
 from toolcrib.runs.journal import RunJournal
 from toolcrib.runs.keeper import RunKeeper
@@ -87,3 +91,67 @@ async def test_a_holder_that_was_taken_for_dead_makes_no_further_call(store: Any
     assert made == ["call"]
     with pytest.raises(SnapshotError, match="taken it over"):
         await journal.end("done", 1)
+
+
+class SlowStore(MemoryRunStore):
+    """Writes a call once it is let, as a store does whose file another process holds."""
+
+    intend_at_once = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may = threading.Event(), threading.Event()
+
+    def intend(self, *args: Any) -> None:
+        self.begun.set()
+        assert self.may.wait(PATIENCE)
+        super().intend(*args)
+
+
+async def test_a_call_that_is_cancelled_while_it_is_written_leaves_a_run_that_can_be_resumed() -> None:
+    store = SlowStore()
+    keeper = RunKeeper(store, SIGNER, max_age=3600.0, max_runs=10)
+    journal = await keeper.begin("code", {}, None)
+
+    async def make() -> int:
+        await anyio.lowlevel.checkpoint()
+        return 1
+
+    async with keeper.held(journal):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(journal.call, "0", "desk:look", {}, make)
+            await until(store.begun.is_set)
+            tasks.cancel_scope.cancel()
+            store.may.set()
+        await journal.call("1", "desk:look", {}, make)
+    resumed = await resume(keeper, journal.run_id, repeat)
+    assert list(resumed.uncertain) == ["0"]
+    assert [each.key for each in resumed.answered()] == ["1"]
+
+
+async def test_a_run_whose_answer_cannot_be_written_is_let_go() -> None:
+    store = MemoryRunStore()
+    keeper = RunKeeper(store, SIGNER, max_age=3600.0, max_runs=10)
+    run_id = await suspend_after_an_uncertain_call(keeper)
+
+    def refuse(*_: Any) -> None:
+        raise StoreError("memory", "the disk is full")
+
+    store.answer = refuse  # type: ignore[method-assign]
+    with pytest.raises(SnapshotError, match="disk is full"):
+        await keeper.resume(
+            run_id, None, is_repeatable=repeat, check_answer=accept_any_answer, answers={"0": 1}
+        )
+    assert [run.state for run in await keeper.runs(None)] == ["suspended"]
+
+
+async def test_a_run_of_an_earlier_version_is_refused_and_hides_no_other(tmp_path: Any) -> None:
+    store = SqliteRunStore(tmp_path / "runs.db")
+    keeper = RunKeeper(store, SIGNER, max_age=3600.0, max_runs=10)
+    old = await suspend_after_an_uncertain_call(keeper)
+    new = await suspend_after_an_uncertain_call(keeper)
+    with store._batch() as connection:
+        connection.execute("DELETE FROM calls WHERE run = ? AND key = ''", (old,))
+    assert [run.id for run in await keeper.runs(None)] == [new]
+    with pytest.raises(SnapshotError, match="earlier version"):
+        await resume(keeper, old, repeat)

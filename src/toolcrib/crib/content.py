@@ -100,7 +100,7 @@ class ViewContent:
         the server tells of changes; all others are fetched in the background when they are a minute old.
         """
         unknown: dict[Source, anyio.Event] = {}
-        stale: list[anyio.Event] = []
+        stale: dict[Source, anyio.Event] = {}
         for name in self.names:
             source = self._source(name)
             is_known, age = self.lists.items(source, kind) is not None, self.lists.age(source, kind)
@@ -108,21 +108,19 @@ class ViewContent:
             if not is_known or self.lists.is_changed(source, kind) or (is_old and source[1] is not None):
                 unknown[source] = self._fetch(name, kind)
             elif age is not None and self._is_over(name, kind):
-                stale.append(self._fetch(name, kind))
+                stale[source] = self._fetch(name, kind)
             elif is_old:
                 self._fetch(name, kind)
-        await self._wait_moment(unknown)
-        with anyio.move_on_after(_PATIENCE):
-            for event in stale:
-                await event.wait()
+        await self._wait_for(unknown, _MOMENT)
+        await self._wait_for(stale, _PATIENCE)
         found = await self._known(kind, is_given=True)
         fresh = [self.lists.freshness(self._source(name), kind) for name in self.names]
         return tuple(found), together(fresh, LIST_MAX_AGE)
 
-    async def _wait_moment(self, unknown: Mapping[Source, anyio.Event]) -> None:
-        """Wait for lists, and note whose have not come, so that nobody waits for those again."""
-        pending = {source: event for source, event in unknown.items() if not self.lists.is_late(source)}
-        with anyio.move_on_after(_MOMENT):
+    async def _wait_for(self, fetches: Mapping[Source, anyio.Event], seconds: float) -> None:
+        """Wait for lists, and note which servers are late, so that nobody waits for those again."""
+        pending = {source: event for source, event in fetches.items() if not self.lists.is_late(source)}
+        with anyio.move_on_after(seconds):
             for event in pending.values():
                 await event.wait()
         for source, event in pending.items():

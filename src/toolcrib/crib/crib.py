@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
 
+import anyio
 from anyio import to_thread
 
 from toolcrib.crib.code import Sandboxes
@@ -156,6 +157,8 @@ class Crib(View, SavedTools):
             await to_thread.run_sync(self._load_saved)
         except BaseException:
             self._shared.state = "closed"
+            with anyio.CancelScope(shield=True):
+                await self._engine.close()
             raise
         return self
 

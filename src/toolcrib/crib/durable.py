@@ -76,7 +76,8 @@ class DurableRuns:
     async def keeper(self, *, keep: bool) -> AsyncIterator[RunKeeper]:
         """Give what keeps the runs; its store stays open where `keep` says that somebody will `close` it."""
         settings = self._settings()
-        signer, store = await result_of(self._threads.submit(partial(self._open, settings, keep=keep)))
+        with anyio.CancelScope(shield=True):  # a store that is opened is closed below
+            signer, store = await result_of(self._threads.submit(partial(self._open, settings, keep=keep)))
         kept = settings.runs
         try:
             yield RunKeeper(

@@ -64,9 +64,10 @@ async def serve_streams(
 
 def is_toolcrib(first: mcp_types.JSONRPCMessage) -> bool:
     """Return whether a client is another toolcrib, by what its first message says of it."""
-    params = first.params if isinstance(first, mcp_types.JSONRPCRequest) else None
-    told = (params or {}).get("clientInfo") or ((params or {}).get("_meta") or {}).get(
-        mcp_types.CLIENT_INFO_META_KEY
+    params = (first.params if isinstance(first, mcp_types.JSONRPCRequest) else None) or {}
+    meta = params.get("_meta")
+    told = params.get("clientInfo") or (
+        meta.get(mcp_types.CLIENT_INFO_META_KEY) if isinstance(meta, dict) else None
     )
     return isinstance(told, dict) and told.get("name") == CLIENT_NAME
 

@@ -111,6 +111,9 @@ class RunJournal:
         self._unwritten: dict[str, dict[str, Any]] = {}
         self._lost: SnapshotError | None = None
         self._timer: asyncio.TimerHandle | None = None
+        if run.sequence is None:
+            reason = "the sequence of its calls is missing: taken out, or written by an earlier version"
+            raise SnapshotError(run.id, reason)
         begun: dict[str, _Begun] = {}
         for key, call in run.calls.items():
             intent = self._opened(f"call:{key}", call.intent)
@@ -132,10 +135,8 @@ class RunJournal:
         store.begin(started)
         return cls(store, signer, started, threads)
 
-    def _check_sequence(self, sealed: bytes | None) -> None:
+    def _check_sequence(self, sealed: bytes) -> None:
         """Refuse a run of which a call was taken out of the store."""
-        if sealed is None:
-            raise SnapshotError(self.run_id, "the sequence of its calls was taken out of the store")
         count = self._opened("sequence", sealed)["calls"]
         if [begun.place for begun in self._begun.values()] != list(range(count)):
             raise SnapshotError(self.run_id, "calls were taken out of the store, or put into it")
@@ -292,7 +293,10 @@ class RunJournal:
         self._done.add(key)
 
     async def _in_thread(self, write: Callable[[], None]) -> None:
-        await result_of(self._threads.submit(write))
+        # A write that has begun is waited for by whoever is cancelled: what is noted here would else differ
+        # from what is stored. The store's own timeout bounds the wait.
+        with anyio.CancelScope(shield=True):
+            await result_of(self._threads.submit(write))
 
     def _note(self, key: str, outcome: Mapping[str, Any]) -> None:
         begun = self._begun[key]

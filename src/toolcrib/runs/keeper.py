@@ -85,10 +85,10 @@ class RunKeeper:
         try:
             return await result_of(begun)
         except BaseException:
-            begun.add_done_callback(self._let_go)
+            begun.add_done_callback(self._release_abandoned)
             raise
 
-    def _let_go(self, begun: "Future[RunJournal]") -> None:
+    def _release_abandoned(self, begun: "Future[RunJournal]") -> None:
         """Let go of a run that nobody waits for any more, if it has begun."""
         if not begun.cancelled() and begun.exception() is None:
             self._threads.submit(partial(self._store.hold, begun.result().lease, ""))
@@ -187,12 +187,20 @@ class RunKeeper:
             await check_answer(key, journal.uncertain[key], value)
         # Somebody may have gone on with the run since it was read, and even have let go of it again: then the
         # lease is over, whoever holds the run by now.
-        lease = await self._in_thread(self._store.hold, run.lease, own_mark() or _UNKNOWN)
+        # A lease that was taken must be known here, so that it can be given back: who is cancelled waits for
+        # the store, whose own timeout bounds that.
+        with anyio.CancelScope(shield=True):
+            lease = await self._in_thread(self._store.hold, run.lease, own_mark() or _UNKNOWN)
         if lease is None:
             raise RunStateError(run_id, "somebody else has resumed it meanwhile; look at it again")
         journal.lease = lease
-        for key, value in given.items():
-            await journal.settle(key, value)
+        try:
+            for key, value in given.items():
+                await journal.settle(key, value)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._in_thread(self._store.hold, lease, "")
+            raise
         return ResumedRun(head["kind"], head["request"], journal)
 
     def _read(

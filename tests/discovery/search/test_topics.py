@@ -6,6 +6,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
+from effort import at_most
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
@@ -200,3 +201,16 @@ def test_topics_follow_every_change_and_are_read_back_from_a_store(kind: str, tm
         assert told(index) == ["two"]
     with SqliteStore(tmp_path / "catalogue.db") as store:
         assert told(Index(searcher(store), store=store)) == ["two"]
+
+
+def test_a_question_that_names_many_topics_is_answered_in_bounded_time() -> None:
+    tags = [f"topic{number}" for number in range(20)]
+    index = Index(searcher=EmbeddingSearcher(embedder("static")))
+    index.register_many(
+        (Tool(name=f"tool{number}", input_schema={}, tags=tags[number : number + 3]), None)
+        for number in range(20)
+    )
+    index.search("warm up")
+    with at_most(1.0):
+        found = index.search(" ".join(tags), limit=20)
+    assert len(found) == 20

@@ -277,14 +277,20 @@ class ContentLists:
                     _LOG.exception("the %s of %r cannot be kept", kind, server)
 
     def _hear(self, change: ContentChange) -> None:
-        """Take a server's word of a change."""
+        """Handle a notification of a server that a resource or one of its lists has changed."""
         if change.kind == "updated":
             self._tell(change)
             return
         source = change.server, change.owner
         for kind in _KINDS[change.kind]:
-            if change.owner is not None:  # it is fetched when that person wants it
-                self._drop((source, kind))
+            if (
+                change.owner is not None
+            ):  # it is fetched when that person wants it, or again if it is under way
+                known = self._lists.get((source, kind))
+                if known is not None and known.done is not None:
+                    known.changes += 1
+                else:
+                    self._drop((source, kind))
                 continue
             self._list(source, kind).changes += 1
             if self._is_wanted:

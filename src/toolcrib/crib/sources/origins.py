@@ -82,8 +82,8 @@ class Absence(Record):
 
 
 def enabled(settings: Settings) -> dict[str, ServerConfig]:
-    """Return the servers that are not switched off."""
-    return {name: server for name, server in settings.servers.items() if not server.disabled}
+    """Return the servers that are not switched off, as they are started."""
+    return {name: server for name, server in settings.started_servers.items() if not server.disabled}
 
 
 def names_of(settings: Settings) -> frozenset[str]:

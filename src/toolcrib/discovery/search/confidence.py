@@ -7,7 +7,6 @@ some whose tools were taken out; `docs/search-measurements.md` says how well the
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from math import exp, log, log1p
-from statistics import fmean
 
 from toolcrib.discovery.records import Page, Result
 from toolcrib.model.record import Record
@@ -99,7 +98,7 @@ def order_confidences(confidences: Sequence[float]) -> list[float]:
         mean, members = _log_odds(confidence), [confidence]
         while blocks and blocks[-1][0] < mean:
             members = [*blocks.pop()[1], *members]
-            mean = fmean(map(_log_odds, members))
+            mean = sum(map(_log_odds, members)) / len(members)
         blocks.append((mean, members))
     pooled = (members if len(members) == 1 else [_logistic(mean)] * len(members) for mean, members in blocks)
     return list(accumulate(chain(*pooled, confidences[JUDGED:]), min))

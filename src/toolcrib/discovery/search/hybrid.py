@@ -185,7 +185,7 @@ class HybridSearcher:
         """Forget the removed ids and learn the added tools; an id known already is replaced."""
         with self._lock:
             self._words.update(added, removed)
-            self._meaning.update(added, removed)
+            self._meaning.update_vectors(added, removed)
             self._sample.update([entry.id for entry in added], removed)
 
     def search(

@@ -29,6 +29,8 @@ DECLARED = "toolcrib/gateways"
 """Where a gateway declares its id and those behind it: in its experimental capabilities, for each new
 connection, and in the `_meta` of its lists of tools, for changes."""
 _IDS = "ids"
+_MAX_GATEWAYS, _MAX_ID = 256, 64
+"""How many ids of a server are taken, and how long one may be: they are declared again to every client."""
 
 
 class GatewayLoopError(Exception):
@@ -48,7 +50,8 @@ def declared_gateways(holder: Any, own: str) -> frozenset[str]:
     """
     declared = holder.get(DECLARED) if isinstance(holder, dict) else None
     ids = declared.get(_IDS) if isinstance(declared, dict) else None
-    found = [each for each in ids if isinstance(each, str)] if isinstance(ids, list) else []
+    listed = ids[:_MAX_GATEWAYS] if isinstance(ids, list) else []
+    found = [each for each in listed if isinstance(each, str) and len(each) <= _MAX_ID]
     if own in found:
         how = "is this very gateway" if found[0] == own else "leads back to this gateway through others"
         raise GatewayLoopError(f"it {how}; take it out of the configuration")

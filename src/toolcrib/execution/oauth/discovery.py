@@ -57,6 +57,8 @@ TOKEN_ENDPOINT = "the token endpoint"  # noqa: S105 - no secret
 """What errors call the endpoints of a login."""
 
 _MAX_BYTES = 2**20
+_OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Headers of a response that are no longer so once its body is decoded."""
 _OK, _CREATED = 200, 201
 _STREAM = "text/event-stream"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -207,12 +209,26 @@ async def fetch_response(client: httpx2.AsyncClient, request: httpx2.Request) ->
     """Return a response that is read, unless it is a stream of events, which need not end.
 
     Raises:
-        httpx2.HTTPError: there is none, or not in time.
+        httpx2.HTTPError: there is none, or not in time, or it is too large.
     """
     async with _answer(client, request) as response:
-        if not response.headers.get("content-type", "").startswith(_STREAM):
-            await response.aread()
-    return response
+        if response.headers.get("content-type", "").startswith(_STREAM):
+            return response
+        content = await _read_body(response)
+    if content is None:
+        raise httpx2.ReadError("its answer is too large", request=request)
+    headers = [each for each in response.headers.multi_items() if each[0].lower() not in _OF_THE_BODY]
+    return httpx2.Response(response.status_code, headers=headers, content=content, request=request)
+
+
+async def _read_body(response: httpx2.Response) -> bytes | None:
+    """Return the decoded body of a response; None where it is too large."""
+    content = bytearray()
+    async for piece in response.aiter_bytes():
+        content += piece
+        if len(content) > _MAX_BYTES:
+            return None
+    return bytes(content)
 
 
 async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, dict[str, Any]]:
@@ -221,14 +237,10 @@ async def fetch_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tup
     Raises:
         httpx2.HTTPError: there is no answer, or not in time.
     """
-    content = bytearray()
     async with _answer(client, request) as response:
-        async for piece in response.aiter_bytes():
-            content += piece
-            if len(content) > _MAX_BYTES:
-                return response.status_code, {}
+        content = await _read_body(response)
     try:
-        payload = json.loads(content)
+        payload = json.loads(content or b"")
     except ValueError:
         payload = None
     return response.status_code, payload if isinstance(payload, dict) else {}
@@ -243,7 +255,8 @@ async def discover(
         LoginError: there is none, it is another, or something on the way to it does not answer.
     """
     with naming_endpoint(server, SERVER):
-        challenge = await fetch_response(client, probe_request(url))
+        async with _answer(client, probe_request(url)) as challenge:
+            pass  # what it says stands in its headers
     with naming_endpoint(server, SERVER_METADATA):
         resource, advertised, scopes = await _resource(client, server, url, challenge)
     with naming_endpoint(server, AUTHORITY_METADATA):

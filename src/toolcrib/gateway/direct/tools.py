@@ -184,8 +184,9 @@ class DirectTools:
         """
         if isinstance(error, ToolExecutionError):
             if isinstance(error.result, Mapping) and isinstance(error.result.get("content"), list):
-                server = (error.backend or "").removeprefix("mcp:")
-                own = place_result(page_server(self._view.settings, server), error.result)
+                kind, _, name = (error.backend or "").partition(":")
+                server = page_server(self._view.settings, name) if kind == "mcp" else None
+                own = place_result(server, error.result)
                 return {**own, "isError": True}, {}
             if isinstance(error.__cause__, MCPError):
                 raise passed_error(error.__cause__) from error

@@ -81,8 +81,11 @@ class Bounded(HttpToolsProtocol):
         self._expect()
 
     def _close_oldest_stranger(self) -> None:
-        for stranger in islice(self.strangers, _LOOKED_AT):
-            if stranger.cycle is None or stranger.cycle.response_complete:
+        for stranger in list(islice(self.strangers, _LOOKED_AT)):
+            cycle = stranger.cycle
+            if cycle is not None and cycle.scope.get("toolcrib.known"):
+                del self.strangers[stranger]  # it is being answered, such as by a stream that does not end
+            elif stranger is not self and (cycle is None or cycle.response_complete):
                 del self.strangers[stranger]
                 stranger.transport.abort()
                 return

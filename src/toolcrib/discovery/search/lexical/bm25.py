@@ -152,7 +152,9 @@ class Bm25Searcher:
             scores = self._selected(scored.scores, among, exclude)
             top = best(scores, limit)
             found = list(zip(map(self._slots.id_at, top.tolist()), scores[top].tolist(), strict=True))
-            topics, deprecated = self._marked(scored, {*places, *(tool_id for tool_id, _ in found)})
+            known = {tool_id: slot for tool_id, slot in places.items() if slot is not None}
+            known |= zip((tool_id for tool_id, _ in found), top.tolist(), strict=True)
+            topics, deprecated = scored.marked(known)
         found.sort(key=lambda pair: (-pair[1], pair[0]))
         return Look(
             best=found[: max(limit, 0)],
@@ -166,16 +168,6 @@ class Bm25Searcher:
             topics=topics,
             deprecated=deprecated,
         )
-
-    def _marked(self, scored: "Scored", ids: AbstractSet[str]) -> tuple[dict[str, float], AbstractSet[str]]:
-        """Return the shares of those of some ids whose topics are named, and the deprecated ones."""
-        slots = {tool_id: slot for tool_id in ids if (slot := self._slots.get(tool_id)) is not None}
-        topics: dict[str, float] = {}
-        if scored.topics is not None:
-            shares = {tool_id: float(scored.topics[slot]) for tool_id, slot in slots.items()}
-            topics = {tool_id: share for tool_id, share in shares.items() if share > 0}
-        lowered = set(scored.deprecated.tolist())
-        return topics, {tool_id for tool_id, slot in slots.items() if slot in lowered} if lowered else set()
 
     def _part(self, within: AbstractSet[str] | None) -> Postings | PostingsPart:
         """Return the posting lists of the tools there are, as far as the asker may know."""
@@ -356,6 +348,16 @@ class Scored:
     deprecated: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     """The slots of the tools that are deprecated."""
 
+    def marked(self, slots: Mapping[str, int]) -> tuple[dict[str, float], frozenset[str]]:
+        """Return the shares of those of some ids whose topics are named, and the deprecated ones."""
+        if self.topics is None and not len(self.deprecated):
+            return {}, frozenset()
+        ids, places = list(slots), np.fromiter(slots.values(), np.intp, len(slots))
+        shares = np.zeros(len(ids)) if self.topics is None else self.topics[places]
+        named = {ids[at]: float(shares[at]) for at in np.flatnonzero(shares).tolist()}
+        lowered = np.flatnonzero(np.isin(places, self.deprecated)).tolist()
+        return named, frozenset(ids[at] for at in lowered)
+
     def spread(self, tools: int) -> tuple[float, float]:
         """Return the mean and the standard deviation over so many tools; free slots score nothing.
 
@@ -391,7 +393,8 @@ def score(question: ParsedQuery, postings: Postings | PostingsPart, slots: int) 
     if topics is not None:
         ideal = ideal or rarest  # its words say nothing, and yet it asks for something
         # A topic that is all of the question adds the best that words can score; one in passing next to none.
-        scores += np.float32(max(ideal, rarest)) * topics**2
+        named = np.flatnonzero(topics)
+        scores[named] += np.float32(max(ideal, rarest)) * topics[named] ** 2
     deprecated = postings.of(DEPRECATED)[0] if DEPRECATED in postings else np.empty(0, np.int32)
     scores[deprecated] *= np.float32(_DEPRECATED_WEIGHT)
     return Scored(scores, ideal, rarest, topics, deprecated)
@@ -411,13 +414,11 @@ def _topic_shares(question: ParsedQuery, postings: Postings | PostingsPart, slot
     whole = sum(asked.values())
     shares = np.zeros(slots, np.float32)
     for stem in sorted(set().union(*question.topics.values())):
-        named = np.zeros(slots, np.bool_)
-        for term, stems in question.topics.items():
-            if stem in stems:
-                named[postings.of(term)[0]] = True
+        named = [postings.of(term)[0] for term, stems in question.topics.items() if stem in stems]
         # A question of words that say nothing is its topics.
-        shares[named] += np.float32(asked.get(stem, 0.0) / whole if whole else 1.0)
-    return np.minimum(shares, np.float32(1.0))
+        share = asked.get(stem, 0.0) / whole if whole else 1.0
+        shares[named[0] if len(named) == 1 else np.unique(np.concatenate(named))] += np.float32(share)
+    return np.minimum(shares, np.float32(1.0), out=shares)
 
 
 def _rows(question: ParsedQuery, gains: Gains) -> list[Gains]:

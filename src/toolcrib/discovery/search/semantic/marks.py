@@ -30,8 +30,8 @@ _LOG = logging.getLogger("toolcrib.discovery")
 def adjust_cosine(cosine: float, *, share: float, deprecated: bool) -> float:
     """Return the cosine of a tool, raised for the share of the question that names its topics.
 
-    >>> adjust_cosine(0.2, share=1.0, deprecated=False), adjust_cosine(0.5, share=0.0, deprecated=True)
-    (0.68, 0.35)
+    >>> adjust_cosine(0.0, share=1.0, deprecated=False), adjust_cosine(0.5, share=0.0, deprecated=True)
+    (0.6, 0.35)
     """
     raised = cosine + _LIFT * share * (1 - cosine)
     return max(raised - _LOWERED, -1.0) if deprecated else raised
@@ -76,16 +76,14 @@ class MarkIndex:
         """Return the tools that have topics which a question names, and those that are deprecated."""
         with self._lock:
             self._settle()
-            groups: dict[frozenset[str], set[str]] = {}
+            stems_of: dict[str, frozenset[str]] = {}
             for topic, stems in named_topics(question, self._ids.__contains__).items():
-                ids = set(self._ids[topic])
-                for known, members in list(groups.items()):
-                    both = members & ids
-                    ids -= both
-                    groups[known] = members - both
-                    groups.setdefault(known | stems, set()).update(both)
-                groups.setdefault(stems, set()).update(ids)
+                for tool_id in self._ids[topic]:
+                    stems_of[tool_id] = stems_of.get(tool_id, frozenset()) | stems
             deprecated = frozenset(self._ids.get(DEPRECATED, ()))
+        groups: dict[frozenset[str], set[str]] = {}
+        for tool_id, stems in stems_of.items():
+            groups.setdefault(stems, set()).add(tool_id)
         weights = content_weights(question)
         whole = sum(weights.values())
         shares: dict[float, AbstractSet[str]] = {}

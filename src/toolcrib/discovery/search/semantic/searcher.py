@@ -107,6 +107,10 @@ class EmbeddingSearcher:
     def update(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
         """Forget the removed ids and learn the added tools; an id known already is replaced."""
         self._marks.note(added, removed)  # first, so that no vector is seen without them
+        self.update_vectors(added, removed)
+
+    def update_vectors(self, added: Sequence[Indexed], removed: Sequence[str]) -> None:
+        """Do what `update` does, without topics: for a caller that asks for cosines alone."""
         self._live.note(added, removed)
 
     def prepare(self, progress: Progress | None = None) -> None:

@@ -37,16 +37,18 @@ _CONTAINERS = frozenset({"application", "multipart"})
 
 
 def topic_terms(topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the terms of topics, and of their parts.
+    """Return the terms of topics, and of their parts; with a space behind it, the beginning of a longer one.
 
     >>> topic_terms(["issue-tracking", "image/png"])
-    ('#issu track', '#imag png', '#imag', '#png')
+    ('#issu ', '#issu track', '#imag ', '#imag png', '#imag', '#png')
     """
     found: dict[str, None] = {}
     for topic in topics:
         parts = _PARTS.split(topic)
         for part in (topic, *parts) if len(parts) > 1 else parts:
             stems = list(map(_stem, islice(word_sequence(part), _MAX_TOPIC_WORDS)))
+            if len(stems) > 1:
+                found[f"{_TOPIC}{stems[0]} "] = None
             if stems and part.strip().lower() not in _CONTAINERS:
                 found[_TOPIC + " ".join(stems)] = None
     return tuple(found)
@@ -65,17 +67,20 @@ def marks_of(tool: Tool) -> tuple[str, ...]:
 def named_topics(question: str, knows: Callable[[str], bool]) -> dict[str, frozenset[str]]:
     """Return the known topics that a question names, with the stems of the words that name each.
 
-    >>> named_topics("a tool for issue tracking", {"#issu track", "#issu board"}.__contains__)
-    {'#issu track': frozenset({'issu', 'track'})}
+    >>> named_topics("a tool for billing", topic_terms(["billing", "issue-tracking"]).__contains__)
+    {'#bill': frozenset({'bill'})}
     """
     stems = list(map(_stem, islice(word_sequence(question), _MAX_WORDS)))
     found: dict[str, frozenset[str]] = {}
-    for start in range(len(stems)):
-        term = _TOPIC
-        for end in range(start, min(start + _MAX_TOPIC_WORDS, len(stems))):
-            term += stems[end] if end == start else f" {stems[end]}"
-            if knows(term):
-                found[term] = frozenset(stems[start : end + 1])
+    for start, first in enumerate(stems):
+        term = _TOPIC + first
+        if knows(term):
+            found[term] = frozenset({first})
+        if knows(f"{term} "):
+            for end in range(start + 2, min(start + _MAX_TOPIC_WORDS, len(stems)) + 1):
+                term = f"{term} {stems[end - 1]}"
+                if knows(term):
+                    found[term] = frozenset(stems[start:end])
     return found
 
 
@@ -91,4 +96,5 @@ def content_weights(question: str) -> dict[str, float]:
 
 def _stem(word: str) -> str:
     """Return the stem of a word; a stop word is its own, since tags are made of them as well."""
-    return next(iter(forms(word)), word)
+    found = forms(word)
+    return found[0] if found else word

@@ -90,9 +90,12 @@ def word_sequence(text: str) -> Iterator[str]:
     ['create', 'issue', 'in', 'git', 'hub', 'v', '2']
     """
     for chunk in _chunks(text):
-        pairs, parts = _split(chunk)
-        yield from pairs
-        yield from parts
+        if _PLAIN.fullmatch(chunk):
+            yield chunk[:_LONGEST].lower()
+        else:
+            pairs, parts = _split(chunk)
+            yield from pairs
+            yield from parts
 
 
 def _chunks(text: str) -> list[str]:
