@@ -12,6 +12,7 @@ import anyio.lowlevel
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.errors import (
     LoginRequiredError,
+    PolicyDeniedError,
     PromptNotFoundError,
     RequestRefusedError,
     ResourceNotFoundError,
@@ -31,13 +32,14 @@ from toolcrib.execution.mcp import (
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness, together
 from toolcrib.execution.policy import Grants
+from toolcrib.execution.resource_names import canonical_address
 from toolcrib.model.suggest import nearest
 
 __all__ = ["LIST_MAX_AGE", "ContentLists", "ViewContent"]
 
 LIST_MAX_AGE = 60.0
 """For how many seconds what a server has listed is taken to be so, unless it says that it has changed."""
-_TURN = 500
+_TURN = 200
 """How many items the rules are asked about at once."""
 _MAX_LISTS, _MAX_ITEMS = 1_000, 100_000
 """How many lists are kept, of all servers and persons together, and how many items in all of them."""
@@ -168,7 +170,7 @@ class ViewContent:
 
     async def read(self, uri: str, server: str | None) -> tuple[ResourceContents, ...]:
         """Return the contents of a resource, of the server that lists it or has a template for it."""
-        return await self.servers.read(self.admit(await self._whose(uri, server), uri), uri)
+        return await self.servers.read(await self.admit_address(await self._whose(uri, server), uri), uri)
 
     async def watch(self, uri: str, server: str | None) -> Callable[[], Awaitable[None]]:
         """Have the server that `read` would ask tell of changes; returns what stops that.
@@ -180,7 +182,7 @@ class ViewContent:
             RequestRefusedError: the server does not tell of it, or too many are watched.
             ResourceNotFoundError, ServerUnavailableError: as for `read`.
         """
-        return await self.servers.watch(self.admit(await self._whose(uri, server), uri), uri)
+        return await self.servers.watch(await self.admit_address(await self._whose(uri, server), uri), uri)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
         """Call back with each change that one of the servers tells; returns what stops that.
@@ -247,7 +249,7 @@ class ViewContent:
     async def complete(self, ref: str, argument: str, value: str, known: Mapping[str, str]) -> Completion:
         """Return values for an argument of a prompt, or of a template of resources."""
         if "{" in ref:
-            server = self.admit(await self.server_of_template(ref), ref)
+            server = await self.admit_address(await self.server_of_template(ref), ref)
             return await self.servers.complete(server, "resource", ref, (argument, value), known)
         server, name = await self._prompt(ref)
         self.admit(server, name)
@@ -304,6 +306,34 @@ class ViewContent:
             self._grants.admit(f"{server}:{name}")
         return server
 
+    async def admit_address(self, server: str, uri: str) -> str:
+        """Return a server's name, if the rules let it be asked about a resource or a template.
+
+        The server gets the address as it is written. Where the rules tell addresses apart it must therefore
+        be canonical, so that all servers read it alike, or stand in the server's own lists.
+
+        Raises:
+            PolicyDeniedError: they do not, or the address is neither canonical nor listed.
+        """
+        self.admit(server, uri)
+        if self._grants is None or not self._grants.tells_addresses_apart(server):
+            return server
+        canonical = canonical_address(uri)
+        if canonical == uri or await self._is_listed(server, uri):
+            return server
+        advice = "list the resources" if canonical is None else f"ask for {canonical!r}"
+        reason = f"the address is not in canonical form, nor in a list of the server; {advice}"
+        raise PolicyDeniedError(tool_id=f"{server}:{uri}", reason=reason)
+
+    async def _is_listed(self, server: str, uri: str) -> bool:
+        """Return whether a server lists a resource or a template with exactly this address."""
+        kinds: tuple[ContentKind, ...] = ("resources", "templates")
+        for kind in kinds:
+            listed, _ = await self._asked(kind, LIST_MAX_AGE, [server])
+            if any(_name_of(each) == uri for each in listed):
+                return True
+        return False
+
     def admits_all(self, server: str) -> bool:
         """Return whether the rules, where there are any, let everything of a server be used."""
         return self._grants is None or self._grants.admits(f"{server}:")
@@ -318,9 +348,11 @@ class ViewContent:
             raise ServerUnavailableError(server, "there is no such server here")
         return server
 
-    async def _asked(self, kind: ContentKind, max_age: float) -> tuple[tuple[Any, ...], list[ToolcribError]]:
-        """Return what the servers have, in their order, and why some did not answer."""
-        names = list(self.names)
+    async def _asked(
+        self, kind: ContentKind, max_age: float, servers: Collection[str] | None = None
+    ) -> tuple[tuple[Any, ...], list[ToolcribError]]:
+        """Return what all servers or some have, in their order, and why some did not answer."""
+        names = list(self.names if servers is None else servers)
         found = {
             name: known
             for name in names

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from toolcrib.errors import ConfigError, MissingExtraError, PolicyDeniedError, Problem
+from toolcrib.errors import ConfigError, MissingExtraError, Problem
 from toolcrib.execution.policy import Approver, Decision, Grants, Rules
 from toolcrib.execution.principal import Principal
 from toolcrib.execution.records import Request
-from toolcrib.execution.resource_names import plain_address, readings
 from toolcrib.execution.rule import Effect, Rule, hints_of, plain_id, vouches_for_tags
 from toolcrib.model.tool import Tool, ToolAnnotations
 
@@ -162,19 +161,15 @@ class _CedarGrants(Grants):
         entity = _tool(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
         return self.policy.always_consents(self.who, *entity)
 
-    def admit(self, name: str) -> None:
-        needed = dict.fromkeys((name, plain_address(name)))
-        others = readings(name) if any(rule.effect == "deny" for rule in self.rules) else ()
-        for spelling in dict.fromkeys((*needed, *others)):
-            server, _, address = spelling.partition(":")
-            resource = _uid("Content", spelling)
-            attrs = {"name": address, "namespace": server, "tags": [], "claimedTags": [], "hints": {}}
-            entities = [{"uid": resource, "attrs": attrs, "parents": [_uid("Namespace", server)]}]
-            decision = self.policy.decided(self.who, "read", resource, entities, {"args": {}})
-            rule = decision.rule
-            if decision.effect != "allow" and (spelling in needed or rule is not None):
-                reason = "no rule allows it" if rule is None else rule.reason
-                raise PolicyDeniedError(tool_id=name, reason=reason, rule=None if rule is None else rule.name)
+    def _decide_content(self, name: str) -> Decision:
+        server, _, address = name.partition(":")
+        resource = _uid("Content", name)
+        attrs = {"name": address, "namespace": server, "tags": [], "claimedTags": [], "hints": {}}
+        entities = [{"uid": resource, "attrs": attrs, "parents": [_uid("Namespace", server)]}]
+        return self.policy.decided(self.who, "read", resource, entities, {"args": {}})
+
+    def tells_addresses_apart(self, server: str) -> bool:  # noqa: ARG002 - a policy may be about one address
+        return True
 
 
 def _rule(key: str, policy: Mapping[str, Any], source: str) -> Rule:

@@ -155,7 +155,9 @@ class ContentHandlers:
         content = self._needed(uri)
 
         async def watch() -> Callable[[], Awaitable[None]]:
-            return await content.servers.watch(content.admit(server, uri), uri)
+            with _unaccompanied():
+                admitted = await content.admit_address(server, uri)
+            return await content.servers.watch(admitted, uri)
 
         return await self._answered(watch)
 
@@ -258,9 +260,16 @@ class ContentHandlers:
         self, content: ViewContent, server: str, method: str, params: Mapping[str, Any], subject: str
     ) -> dict[str, Any]:
         payload = {key: value for key, value in params.items() if key not in _OURS}
+        is_prompt = method == "prompts/get" or payload.get("ref", {}).get("type") == "ref/prompt"
 
         async def ask() -> dict[str, Any]:
-            admitted = content.admit(content.check(server), subject)
+            with _unaccompanied():
+                checked = content.check(server)
+                admitted = (
+                    content.admit(checked, subject)
+                    if is_prompt
+                    else await content.admit_address(checked, subject)
+                )
             return await content.servers.request(admitted, method, payload, subject)
 
         answer = await self._answered(ask)

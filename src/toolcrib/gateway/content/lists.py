@@ -9,12 +9,11 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.errors import InvalidCursorError
+from toolcrib.execution.resource_names import ROUTE
 from toolcrib.gateway.identity.principals import bind_cursor, check_cursor
 
-__all__ = ["ROUTE", "addressed", "page", "route", "routed", "written"]
+__all__ = ["addressed", "page", "route", "routed", "written"]
 
-ROUTE = "toolcrib://servers/"
-"""How the address of a resource begins that an earlier server has too; its server and own address follow."""
 _OWN = "toolcrib://"
 """How the addresses begin that this gateway gives."""
 _PAGE = 1000
