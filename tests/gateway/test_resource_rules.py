@@ -134,3 +134,16 @@ async def test_address_through_a_gateway_behind_is_decided_as_the_address_there(
         nested = "toolcrib://servers/a/" * 6
         with pytest.raises(MCPError, match="too many gateways"):
             await asked(client, "resources/read", uri=f"toolcrib://servers/notes/{nested}x:y")
+
+
+async def test_subscription_with_a_long_address_is_refused_because_it_is_kept(era: str) -> None:
+    async with joined(era, {"notes": SERVER}) as client:
+        uri = f"file:///public/{'a' * 70_000}"
+        if era == "handshake":
+            await asked(client, "resources/subscribe", uri="file:///public/a")
+            with pytest.raises(MCPError, match="may say 65,536 bytes"):
+                await asked(client, "resources/subscribe", uri=uri)
+        else:
+            with pytest.raises(MCPError, match="may say 65,536 bytes"):
+                async with listen(client.session, resource_subscriptions=[uri]):
+                    pass

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import translate
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, field_validator
@@ -198,7 +198,6 @@ def _globs(tools: Sequence[str]) -> Iterator[str]:
             yield f"{item}:*"
 
 
-@lru_cache(maxsize=1 << 14)
 def plain_id(tool_id: str) -> str:
     """Return an id without its version, and with the colon of a namespace that it may lack."""
     namespace, colon, rest = tool_id.partition(":")
