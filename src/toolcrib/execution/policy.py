@@ -12,7 +12,7 @@ from typing import Any
 
 from toolcrib.errors import PolicyDeniedError, ValidationError
 from toolcrib.execution.pipeline import ask_policy
-from toolcrib.execution.principal import Principal
+from toolcrib.execution.principal import Issuers, Principal
 from toolcrib.execution.protocols import Allowed, Policy
 from toolcrib.execution.records import Request
 from toolcrib.execution.resource_names import ROUTE, needed_readings, other_readings
@@ -79,6 +79,7 @@ class Rules:
         *,
         validator: SchemaValidator | None = None,
         approve: Approver | None = None,
+        issuers: Issuers | None = None,
     ) -> None:
         """Take rules in their order.
 
@@ -86,8 +87,11 @@ class Rules:
             rules: the first that fits decides.
             validator: says whether arguments fit the schema of a rule.
             approve: says whether a person agreed, where a rule asks; without it, nobody did.
+            issuers: say whom the names in the rules mean.
         """
         self.rules = tuple(rules)
+        self.issuers = issuers or Issuers()
+        """They say whom the names in the rules mean."""
         self._validator = DefaultValidator() if validator is None else validator
         self._conditions = {
             id(rule): _condition(self._validator, rule.args)
@@ -95,7 +99,8 @@ class Rules:
             if rule.shared("args") is not None
         }
         self._approve = approve
-        self.version = _digest([rule.to_json() for rule in self.rules])
+        known = [sorted(self.issuers.tokens), self.issuers.authority]
+        self.version = _digest([*(rule.to_json() for rule in self.rules), known])
         """Changes with the rules."""
         self._grants = lru_cache(maxsize=_PRINCIPALS)(self._about)
         self._covering = lru_cache(maxsize=_TOOLS)(self._about_tool)
@@ -105,7 +110,7 @@ class Rules:
         return self._grants(principal or Principal())
 
     def _about(self, who: Principal) -> "Grants":
-        about = tuple(place for place, rule in enumerate(self.rules) if rule.is_about(who))
+        about = tuple(place for place, rule in enumerate(self.rules) if rule.is_about(who, self.issuers))
         key = f"{self.version}:{','.join(map(str, about))}"
         return Grants(key, tuple(self.rules[place] for place in about))
 
