@@ -97,6 +97,48 @@ def test_rules_are_checked_without_a_server_that_does_not_answer_and_it_is_named
     assert "server 'git' is unavailable" in made.stderr
 
 
+NAMED = f"""
+[[policy]]
+name = "builds"
+who = ["ci"]
+effect = "allow"
+
+[[policy]]
+name = "gone"
+who = ["token:old"]
+effect = "allow"
+
+[gateway.tokens.ci]
+hash = "sha256:{"0" * 64}"
+
+[gateway.auth]
+issuer = "https://login.example"
+audience = "https://crib.example/mcp"
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "effect"),
+    [("ci", "allow"), ("token:ci", "allow"), ("user:ci", "deny"), ("local:ci", "deny"), ("", "deny")],
+)
+def test_explained_caller_is_whom_the_rules_mean_by_that_name(
+    toolcrib: Any, tmp_path: Path, who: str, effect: str
+) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text(NAMED)
+    call = ("policy", "explain", "math:evaluate", "--as", who, "--json", "--demo", "--config", str(path))
+    assert json.loads(toolcrib(*call).stdout)["effect"] == effect
+
+
+def test_rule_for_a_token_that_is_not_configured_never_takes_effect(toolcrib: Any, tmp_path: Path) -> None:
+    path = tmp_path / "toolcrib.toml"
+    path.write_text(NAMED)
+    made = toolcrib("policy", "check", "--demo", "--config", str(path))
+    assert made.exit_code == 1
+    assert "the rule 'gone' never takes effect: gateway.tokens has no token:old" in made.stderr
+    assert "'builds'" not in made.stderr
+
+
 def test_a_decision_is_explained_rule_by_rule(toolcrib: Any, ruled: Any) -> None:
     made = json.loads(
         toolcrib("policy", "explain", "math:convert_length", "--as", "ann", "--json", *ruled).stdout

@@ -96,6 +96,26 @@ async def test_calls_through_somebodys_view_are_theirs() -> None:
     assert seen == [ANN, ANN]
 
 
+async def test_name_in_a_rule_follows_the_tokens_and_logins_after_a_reload() -> None:
+    rules = [{"name": "ci", "who": ["ci"], "effect": "allow"}]
+    token = {"hash": f"sha256:{'0' * 64}"}
+    login = {"issuer": "https://login.example", "audience": "https://crib.example/mcp"}
+    of_token, of_login = (
+        Principal(issuer=issuer, subject="ci") for issuer in ("tokens", "https://login.example")
+    )
+
+    async def found(principal: Principal) -> bool:
+        return bool(await crib.seen_by(principal).tools())
+
+    async with crib_of(*rules) as crib:
+        await crib.reload({"policy": rules, "gateway": {"tokens": {"ci": token}, "auth": login}})
+        assert (await found(of_token), await found(of_login)) == (True, False)
+        await crib.reload({"policy": rules, "gateway": {"tokens": {}, "auth": login}})
+        assert (await found(of_token), await found(of_login)) == (False, True)
+        with pytest.raises(PolicyDeniedError):
+            await crib.run("plain", {}, principal=of_token)
+
+
 async def test_other_rules_hold_at_once_after_a_reload() -> None:
     crib = crib_of({"name": "git", "tools": ["git:*"], "effect": "allow"})
     async with crib:

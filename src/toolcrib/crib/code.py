@@ -94,6 +94,8 @@ class CribCatalogue:
             self._state, self._names, self._known = state, {}, {}
         if namespace not in self._names:
             listed = dict.fromkeys(summary.name for summary in index.every(namespace=namespace))
+            if not listed:  # code can make up any number of namespaces
+                return ()
             self._names[namespace], self._known[namespace] = tuple(listed), frozenset(listed)
         return self._names[namespace]
 
@@ -117,8 +119,7 @@ class CribCatalogue:
         namespace, _, name = ref.rpartition(":")
         if ":" in namespace:  # with a version, which nobody asks for by the thousand
             return True
-        self.names(namespace)
-        return name in self._known[namespace]
+        return bool(self.names(namespace)) and name in self._known[namespace]
 
     def _with_output(self, tool: Tool) -> Tool:
         if tool.output_schema is not None:

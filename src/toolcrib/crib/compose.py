@@ -27,6 +27,7 @@ from toolcrib.execution.cedar import CedarPolicy
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.middleware import Cache, ConcurrencyLimit, Retry
 from toolcrib.execution.policy import Approver, Rules
+from toolcrib.execution.principal import Issuers
 from toolcrib.execution.trace import Audit, AuditFile, OpenTelemetry, available
 from toolcrib.execution.trace.chained import Sign
 from toolcrib.execution.trace.signing import signer
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Hooks",
     "can_do_without",
+    "issuers_of",
     "make_embedder",
     "make_index",
     "make_middleware",
@@ -211,10 +213,17 @@ def _signer(environ: Mapping[str, str] | None) -> Sign | None:
 
 def make_rules(settings: Settings, hooks: Hooks, validator: SchemaValidator) -> Rules | None:
     """Return who may run what; None where the settings have no rules."""
-    rules = settings.policy
+    rules, issuers = settings.policy, issuers_of(settings)
     if not isinstance(rules, tuple):
-        return CedarPolicy(rules.text, approve=hooks.approve, source=rules.cedar)
-    return Rules(rules, validator=validator, approve=hooks.approve) if rules else None
+        return CedarPolicy(rules.text, approve=hooks.approve, source=rules.cedar, issuers=issuers)
+    return Rules(rules, validator=validator, approve=hooks.approve, issuers=issuers) if rules else None
+
+
+def issuers_of(settings: Settings) -> Issuers:
+    """Return the issuers that say whom names in rules mean."""
+    gateway = settings.gateway
+    authority = None if gateway.auth is None else gateway.auth.issuer
+    return Issuers(frozenset(gateway.tokens or ()), authority)
 
 
 def must_write(audit: AuditFile | None) -> Sequence[Middleware]:

@@ -12,6 +12,7 @@ import anyio.lowlevel
 from toolcrib.crib.sources.content import LIST_MAX_AGE, ContentLists, Source
 from toolcrib.crib.sources.listing import ToolLister
 from toolcrib.errors import (
+    PolicyDeniedError,
     PromptNotFoundError,
     RequestRefusedError,
     ResourceNotFoundError,
@@ -31,11 +32,12 @@ from toolcrib.execution.mcp import (
 from toolcrib.execution.mcp.content import ContentKind, ServerContent
 from toolcrib.execution.mcp.freshness import together
 from toolcrib.execution.policy import Grants
+from toolcrib.execution.resource_names import canonical_address
 from toolcrib.model.suggest import nearest
 
 __all__ = ["ViewContent"]
 
-_TURN = 500
+_TURN = 200
 """How many items the rules are asked about at once."""
 _MOMENT = 2.0
 """For how many seconds clients wait for a list that is not known; of one that comes later they are told."""
@@ -160,7 +162,7 @@ class ViewContent:
 
     async def read(self, uri: str, server: str | None) -> tuple[ResourceContents, ...]:
         """Return the contents of a resource, of the server that lists it or has a template for it."""
-        return await self.servers.read(self.admit(await self._whose(uri, server), uri), uri)
+        return await self.servers.read(await self.admit_address(await self._whose(uri, server), uri), uri)
 
     async def watch(self, uri: str, server: str | None) -> Callable[[], Awaitable[None]]:
         """Have the server that `read` would ask tell of changes; returns what stops that.
@@ -172,7 +174,7 @@ class ViewContent:
             RequestRefusedError: the server does not tell of it, or too many are watched.
             ResourceNotFoundError, ServerUnavailableError: as for `read`.
         """
-        return await self.servers.watch(self.admit(await self._whose(uri, server), uri), uri)
+        return await self.servers.watch(await self.admit_address(await self._whose(uri, server), uri), uri)
 
     def on_change(self, callback: OnContent) -> Callable[[], None]:
         """Call back when a list differs, or a resource has changed; returns what stops that.
@@ -239,7 +241,7 @@ class ViewContent:
     async def complete(self, ref: str, argument: str, value: str, known: Mapping[str, str]) -> Completion:
         """Return values for an argument of a prompt, or of a template of resources."""
         if "{" in ref:
-            server = self.admit(await self.server_of_template(ref), ref)
+            server = await self.admit_address(await self.server_of_template(ref), ref)
             return await self.servers.complete(server, "resource", ref, (argument, value), known)
         server, name = await self._prompt(ref)
         self.admit(server, name)
@@ -291,6 +293,36 @@ class ViewContent:
         if self._grants is not None:
             self._grants.admit(f"{server}:{name}")
         return server
+
+    async def admit_address(self, server: str, uri: str) -> str:
+        """Return a server's name, if the rules let it be asked about a resource or a template.
+
+        The server gets the address as it is written. Where the rules tell addresses apart it must therefore
+        be canonical, so that all servers read it alike, or stand in the server's own lists.
+
+        Raises:
+            PolicyDeniedError: they do not, or the address is neither canonical nor listed.
+        """
+        self.admit(server, uri)
+        if self._grants is None or not self._grants.tells_addresses_apart(server):
+            return server
+        canonical = canonical_address(uri)
+        if canonical == uri or await self._is_listed(server, uri):
+            return server
+        advice = "list the resources" if canonical is None else f"ask for {canonical!r}"
+        reason = f"the address is not in canonical form, nor in a list of the server; {advice}"
+        raise PolicyDeniedError(tool_id=f"{server}:{uri}", reason=reason)
+
+    async def _is_listed(self, server: str, uri: str) -> bool:
+        """Return whether a server lists a resource or a template with exactly this address."""
+        kinds: tuple[ContentKind, ...] = ("resources", "templates")
+        for kind in kinds:
+            source = self._source(server)
+            if self.lists.items(source, kind) is None or self.lists.is_changed(source, kind):
+                await self._fetch(server, kind).wait()
+            if any(_name_of(each) == uri for each in self.lists.items(source, kind) or ()):
+                return True
+        return False
 
     def admits_all(self, server: str) -> bool:
         """Return whether the rules, where there are any, let everything of a server be used."""

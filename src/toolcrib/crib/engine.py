@@ -13,6 +13,7 @@ from toolcrib.concurrency.background import Background
 from toolcrib.crib.availability import AvailabilityResolver
 from toolcrib.crib.compose import (
     Hooks,
+    issuers_of,
     make_index,
     make_middleware,
     make_observers,
@@ -210,7 +211,7 @@ class Engine:
         """
         before, self.settings = self.settings, settings
         self.names = names_of(settings)
-        if settings.policy != before.policy:
+        if settings.policy != before.policy or issuers_of(settings) != issuers_of(before):
             self.rules = make_rules(self.settings, self.hooks, self.validator)
         if layers(settings) != layers(before) or reload.changed or reload.removed:  # what they gave is cached
             self._middleware = make_middleware(settings)

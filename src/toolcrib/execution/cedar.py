@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from toolcrib.errors import ConfigError, MissingExtraError, PolicyDeniedError, Problem
+from toolcrib.errors import ConfigError, MissingExtraError, Problem
 from toolcrib.execution.policy import Approver, Decision, Grants, Rules
-from toolcrib.execution.principal import Principal
+from toolcrib.execution.principal import Issuers, Principal
 from toolcrib.execution.records import Request
-from toolcrib.execution.resource_names import plain_address, readings
 from toolcrib.execution.rule import Effect, Rule, hints_of, plain_id, vouches_for_tags
 from toolcrib.model.tool import Tool, ToolAnnotations
 
@@ -41,8 +40,15 @@ class CedarPolicy(Rules):
         MissingExtraError: the extra is not installed.
     """
 
-    def __init__(self, text: str, *, approve: Approver | None = None, source: str = "Cedar") -> None:
-        """Parse the policies; `source` names them in errors."""
+    def __init__(
+        self,
+        text: str,
+        *,
+        approve: Approver | None = None,
+        source: str = "Cedar",
+        issuers: Issuers | None = None,
+    ) -> None:
+        """Parse the policies; `source` names them in errors, `issuers` say whom names mean."""
         try:
             import cedarpy  # noqa: PLC0415 - an extra
         except ImportError as error:
@@ -54,8 +60,8 @@ class CedarPolicy(Rules):
             raise ConfigError(source, (Problem("", "cedar", str(error)[:500]),)) from error
         self._engine: Any = cedarpy
         self._rules: dict[str, Rule] = {key: _rule(key, each, source) for key, each in parsed.items()}
-        super().__init__(list(self._rules.values()), approve=approve)
-        self.version = sha256(text.encode()).hexdigest()[:16]
+        super().__init__(list(self._rules.values()), approve=approve, issuers=issuers)
+        self.version = sha256(f"{self.version}\n{text}".encode()).hexdigest()[:16]
 
     def _about(self, who: Principal) -> Grants:
         key = sha256(repr((who, sorted(who.groups), sorted(who.scopes))).encode()).hexdigest()[:16]
@@ -80,11 +86,12 @@ class CedarPolicy(Rules):
         context: Mapping[str, Any],
     ) -> Decision:
         """Return the decision about an action; a `forbid` that cannot be evaluated refuses."""
-        request = {"principal": _uid("User", who.subject), "action": _uid("Action", action)}
+        user = _uid("User", self.issuers.entity_name(who))
+        request = {"principal": user, "action": _uid("Action", action)}
         answer = self._engine.is_authorized(
             {**request, "resource": resource, "context": dict(context)},
             self._policies,
-            [*_user(who), *entities],
+            [_user(who, self.issuers), *entities],
         )
         failed = [each for error in answer.diagnostics.errors for each in _FAILED.findall(error)]
         refusing = [self._rules[key] for key in failed if self._rules[key].effect == "deny"]
@@ -118,11 +125,12 @@ class CedarPolicy(Rules):
         self, who: Principal, resource: dict[str, str], entities: list[dict[str, Any]]
     ) -> tuple[list[Rule], list[Rule]]:
         """Return the policies that fit a run of a tool with all arguments, and those that do with some."""
-        request = {"principal": _literal("User", who.subject), "action": _literal("Action", "run")}
+        user = _literal("User", self.issuers.entity_name(who))
+        request = {"principal": user, "action": _literal("Action", "run")}
         answer = self._engine.is_authorized_partial(
             {**request, "resource": _literal(resource["type"], resource["id"])},
             self._policies,
-            [*_user(who), *entities],
+            [_user(who, self.issuers), *entities],
         )
         if answer.decision is self._engine.Decision.Deny:
             return [], []
@@ -162,19 +170,15 @@ class _CedarGrants(Grants):
         entity = _tool(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
         return self.policy.always_consents(self.who, *entity)
 
-    def admit(self, name: str) -> None:
-        needed = dict.fromkeys((name, plain_address(name)))
-        others = readings(name) if any(rule.effect == "deny" for rule in self.rules) else ()
-        for spelling in dict.fromkeys((*needed, *others)):
-            server, _, address = spelling.partition(":")
-            resource = _uid("Content", spelling)
-            attrs = {"name": address, "namespace": server, "tags": [], "claimedTags": [], "hints": {}}
-            entities = [{"uid": resource, "attrs": attrs, "parents": [_uid("Namespace", server)]}]
-            decision = self.policy.decided(self.who, "read", resource, entities, {"args": {}})
-            rule = decision.rule
-            if decision.effect != "allow" and (spelling in needed or rule is not None):
-                reason = "no rule allows it" if rule is None else rule.reason
-                raise PolicyDeniedError(tool_id=name, reason=reason, rule=None if rule is None else rule.name)
+    def _decide_content(self, name: str) -> Decision:
+        server, _, address = name.partition(":")
+        resource = _uid("Content", name)
+        attrs = {"name": address, "namespace": server, "tags": [], "claimedTags": [], "hints": {}}
+        entities = [{"uid": resource, "attrs": attrs, "parents": [_uid("Namespace", server)]}]
+        return self.policy.decided(self.who, "read", resource, entities, {"args": {}})
+
+    def tells_addresses_apart(self, server: str) -> bool:  # noqa: ARG002 - a policy may be about one address
+        return True
 
 
 def _rule(key: str, policy: Mapping[str, Any], source: str) -> Rule:
@@ -192,10 +196,14 @@ def _rule(key: str, policy: Mapping[str, Any], source: str) -> Rule:
     return Rule(name=name, effect=wanted, reason=str(notes.get("reason") or ""), tools=tools)
 
 
-def _user(who: Principal) -> list[dict[str, Any]]:
-    groups = [_uid("Group", group) for group in sorted(who.groups)]
+def _user(who: Principal, issuers: Issuers) -> dict[str, Any]:
+    """Return the entity of a principal, in its groups and in the user that names its issuer."""
+    name, kind = issuers.entity_name(who), issuers.kind_of(who)
+    parents = [_uid("Group", group) for group in sorted(who.groups)]
+    if kind and name != f"{kind}:{who.subject}":
+        parents.append(_uid("User", f"{kind}:{who.subject}"))
     attrs = {"issuer": who.issuer, "subject": who.subject, "client": who.client, "scopes": sorted(who.scopes)}
-    return [{"uid": _uid("User", who.subject), "attrs": attrs, "parents": groups}]
+    return {"uid": _uid("User", name), "attrs": attrs, "parents": parents}
 
 
 def _tool(

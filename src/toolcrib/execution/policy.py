@@ -12,10 +12,10 @@ from typing import Any
 
 from toolcrib.errors import PolicyDeniedError, ValidationError
 from toolcrib.execution.pipeline import ask_policy
-from toolcrib.execution.principal import Principal
+from toolcrib.execution.principal import Issuers, Principal
 from toolcrib.execution.protocols import Allowed, Policy
 from toolcrib.execution.records import Request
-from toolcrib.execution.resource_names import plain_address, readings
+from toolcrib.execution.resource_names import ROUTE, needed_readings, other_readings
 from toolcrib.execution.rule import Effect, Rule, hints_of, vouches_for_tags
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.tool import Tool
@@ -43,6 +43,11 @@ _ANY = "\0" * 65
 """A name that no tool has; a rule that covers it is about most names, if not all."""
 _TOOLS = 4_096
 """For how many tools of principals it is kept which rules are about them."""
+_MAX_NAME = 8_192
+"""Characters of the longest address that rules decide about; servers of HTTP take no longer ones either."""
+_MAX_NESTED = 4
+"""How many gateways, one behind the other, an address may lead through."""
+_MAX_SHOWN = 200
 _NO_RULE = "no rule allows it"
 _NOBODY = "a person has to agree, and nobody could be asked"
 
@@ -74,6 +79,7 @@ class Rules:
         *,
         validator: SchemaValidator | None = None,
         approve: Approver | None = None,
+        issuers: Issuers | None = None,
     ) -> None:
         """Take rules in their order.
 
@@ -81,8 +87,11 @@ class Rules:
             rules: the first that fits decides.
             validator: says whether arguments fit the schema of a rule.
             approve: says whether a person agreed, where a rule asks; without it, nobody did.
+            issuers: say whom the names in the rules mean.
         """
         self.rules = tuple(rules)
+        self.issuers = issuers or Issuers()
+        """They say whom the names in the rules mean."""
         self._validator = DefaultValidator() if validator is None else validator
         self._conditions = {
             id(rule): _condition(self._validator, rule.args)
@@ -90,7 +99,8 @@ class Rules:
             if rule.shared("args") is not None
         }
         self._approve = approve
-        self.version = _digest([rule.to_json() for rule in self.rules])
+        known = [sorted(self.issuers.tokens), self.issuers.authority]
+        self.version = _digest([*(rule.to_json() for rule in self.rules), known])
         """Changes with the rules."""
         self._grants = lru_cache(maxsize=_PRINCIPALS)(self._about)
         self._covering = lru_cache(maxsize=_TOOLS)(self._about_tool)
@@ -100,7 +110,7 @@ class Rules:
         return self._grants(principal or Principal())
 
     def _about(self, who: Principal) -> "Grants":
-        about = tuple(place for place, rule in enumerate(self.rules) if rule.is_about(who))
+        about = tuple(place for place, rule in enumerate(self.rules) if rule.is_about(who, self.issuers))
         key = f"{self.version}:{','.join(map(str, about))}"
         return Grants(key, tuple(self.rules[place] for place in about))
 
@@ -193,23 +203,42 @@ class Grants:
     def admit(self, name: str) -> None:
         """Let something without arguments be used: a resource as `server:address`, a prompt as `server:name`.
 
-        An address must be allowed both as it is written and as a server should read it, and no other way in
-        which one may read it may be refused.
+        An address must be allowed as it is written and as correct servers read it, and no other way in which
+        a server may read it may be denied.
 
         Raises:
             PolicyDeniedError: no rule allows it; one that asks does not, for nobody is asked about content.
         """
-        needed = dict.fromkeys((name, plain_address(name)))
-        others = readings(name) if any(rule.effect != "allow" for rule in self.rules) else ()
+        if len(name) > _MAX_NAME or name.count(ROUTE) > _MAX_NESTED:
+            reason = f"its address is longer than {_MAX_NAME:,} characters or leads through too many gateways"
+            raise PolicyDeniedError(tool_id=f"{name[:_MAX_SHOWN]}...", reason=reason)
+        needed = needed_readings(name)
+        others = other_readings(needed) if any(rule.effect != "allow" for rule in self.rules) else ()
         for spelling in dict.fromkeys((*needed, *others)):
-            rules = (
-                rule for rule in self.rules if rule.shared("args") is None and rule.covers_content(spelling)
-            )
-            rule = next(rules, None)
-            if rule is None and spelling in needed:
-                raise PolicyDeniedError(tool_id=name, reason=_NO_RULE)
-            if rule is not None and rule.effect != "allow":
-                raise PolicyDeniedError(tool_id=name, reason=rule.reason, rule=rule.name)
+            decision = self._decide_content(spelling)
+            rule = decision.rule
+            if decision.effect == "allow" or (rule is None and spelling not in needed):
+                continue
+            reason, by = (_NO_RULE, None) if rule is None else (rule.reason, rule.name)
+            raise PolicyDeniedError(tool_id=name, reason=reason, rule=by)
+
+    def _decide_content(self, name: str) -> Decision:
+        """Return the decision about one reading of a name."""
+        for rule in self.rules:
+            if rule.shared("args") is None and rule.covers_content(name):
+                return Decision(rule.effect, rule)
+        return Decision("deny", None)
+
+    def tells_addresses_apart(self, server: str) -> bool:
+        """Return whether the rules can decide differently about two addresses of a server."""
+        for rule in self.rules:
+            if rule.shared("args") is not None or rule.shared("annotations"):
+                continue
+            if not {"*", server, f"{server}:*"}.isdisjoint(rule.tools):
+                return False
+            if rule.may_cover(server):
+                return True
+        return False
 
     def admits(self, name: str) -> bool:
         """Return whether `admit` would let it be used."""

@@ -3,7 +3,12 @@
 import getpass
 from dataclasses import dataclass
 
-__all__ = ["Principal", "local_user"]
+__all__ = ["LOCAL", "TOKENS", "Issuers", "Principal", "local_user"]
+
+TOKENS, LOCAL = "tokens", "local"
+"""The issuers of named tokens of a gateway, and of the user of this machine."""
+_SELF_NAMED = "mcp"
+"""Clients that name themselves have this name, or one that begins with it and a colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,80 @@ class Principal:
         return self.subject or self.client or "anonymous"
 
 
+@dataclass(frozen=True, slots=True)
+class Issuers:
+    """The issuers of a configuration, which say whom a name in a rule means: exactly one of them.
+
+    >>> issuers = Issuers(tokens=frozenset({"ci"}), authority="https://login.example")
+    >>> issuers.means(Principal(issuer="tokens", subject="ci"), "ci")
+    True
+    >>> issuers.means(Principal(issuer="https://login.example", subject="ci"), "ci")
+    False
+    """
+
+    tokens: frozenset[str] = frozenset()
+    """The names of the gateway's tokens."""
+    authority: str | None = None
+    """The authorization server whose tokens the gateway takes."""
+
+    def means(self, principal: Principal, who: str) -> bool:
+        """Return whether a principal is the one that `who` names.
+
+        `token:NAME` is a named token, `user:SUBJECT` an account of the authorization server, `local:USER` a
+        user of this machine. A bare name is the named token, where there is one of that name, else the
+        account, where there is an authorization server, else whoever has that subject. `client:NAME` is
+        resolved as a bare name is; `group:NAME` is a group that any issuer vouches for.
+        """
+        if who == "*":
+            return True
+        kind, _, name = who.partition(":")
+        if kind == "group":
+            return name in principal.groups
+        if kind == "client":
+            return name == principal.client and self._vouches(principal, name, is_client=True)
+        if kind in _KINDS:
+            return bool(name) and name == principal.subject and kind == self.kind_of(principal)
+        return who == principal.subject and self._vouches(principal, who)
+
+    def kind_of(self, principal: Principal) -> str:
+        """Return `token`, `user` or `local`; empty for a principal that no known issuer vouches for."""
+        if principal.issuer in {TOKENS, LOCAL}:
+            return "token" if principal.issuer == TOKENS else "local"
+        is_account = principal.issuer == self.authority if self.authority else bool(principal.issuer)
+        return "user" if is_account else ""
+
+    def named(self, who: str) -> Principal:
+        """Return the principal that a name means, as far as the name tells."""
+        kind, _, name = who.partition(":")
+        issuers = {"token": TOKENS, "local": LOCAL, "user": self.authority or "user"}
+        if kind in issuers and name:
+            return Principal(issuer=issuers[kind], subject=name)
+        if who in self.tokens:
+            return Principal(issuer=TOKENS, subject=who)
+        return Principal(issuer=self.authority or "", subject=who) if who else Principal()
+
+    def entity_name(self, principal: Principal) -> str:
+        """Return the subject, with the kind of its issuer where the bare subject would mean another."""
+        subject = principal.subject
+        is_bare = subject.partition(":")[0] not in _KINDS and (not subject or self.means(principal, subject))
+        return subject if is_bare else f"{self.kind_of(principal) or 'other'}:{subject}"
+
+    def _vouches(self, principal: Principal, name: str, *, is_client: bool = False) -> bool:
+        """Return whether a principal's issuer is the one that a bare name is looked for at."""
+        if is_client and name.partition(":")[0] == _SELF_NAMED:
+            return self.kind_of(principal) in {"local", ""}
+        if name in self.tokens:
+            return principal.issuer == TOKENS
+        return self.authority is None or principal.issuer == self.authority
+
+
+_KINDS = frozenset({"token", "user", "local"})
+
+
 def local_user(client: str) -> Principal:
     """Return the user whose process this is, acting through one of our own doors."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # no such user, as in a container of an arbitrary number
         user = ""
-    return Principal(issuer="local", subject=user, client=client)
+    return Principal(issuer=LOCAL, subject=user, client=client)

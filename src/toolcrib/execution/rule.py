@@ -3,14 +3,14 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import translate
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, field_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import InvalidSchemaError, Problem, ToolcribError, ValidationError
-from toolcrib.execution.principal import Principal
+from toolcrib.execution.principal import Issuers, Principal
 from toolcrib.execution.resource_names import content_pattern
 from toolcrib.model.backend import McpBackend, ProviderBackend
 from toolcrib.model.record import JsonObject, Record
@@ -21,7 +21,7 @@ __all__ = ["Effect", "Rule", "hints_of", "is_destructive", "plain_id", "vouches_
 
 Effect = Literal["allow", "ask", "deny"]
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
-_GROUP, _CLIENT, _TAG = "group:", "client:", "tag:"
+_TAG = "tag:"
 _WILD = frozenset("*?[")
 _HINTS = {
     alias: name
@@ -47,7 +47,8 @@ class Rule(Record):
     name: _Text
     """Its name in denials and in the audit."""
     who: tuple[_Text, ...] = ("*",)
-    """Whom it is about: `*`, a subject, `group:NAME` or `client:NAME`; one is enough."""
+    """Whom it is about: `*`, `token:NAME`, `user:SUBJECT`, `local:USER`, `group:NAME`, `client:NAME`, or a
+    bare name, which means exactly one token, account or user; one is enough."""
     tools: tuple[_Text, ...] = ("*",)
     """Which tools: ids, patterns (`github:*`, `*:delete_*`), namespaces, `tag:NAME`; one is enough. Resources
     are matched as `server:address`, however the address is spelled, prompts as `server:name`. Tags that a
@@ -82,9 +83,10 @@ class Rule(Record):
                 raise PydanticCustomError("schema", "{reason}", {"reason": str(error)}) from None
         return args
 
-    def is_about(self, principal: Principal) -> bool:
-        """Return whether it is about a principal."""
-        return any(_is(principal, who) for who in self.who)
+    def is_about(self, principal: Principal, issuers: Issuers | None = None) -> bool:
+        """Return whether it is about a principal, where these issuers vouch for names."""
+        known = issuers or Issuers()
+        return any(known.means(principal, who) for who in self.who)
 
     def covers(
         self, tool_id: str, tags: Collection[str], hints: Mapping[str, bool], *, vouched: bool = True
@@ -177,16 +179,6 @@ def hints_of(tool: Tool) -> dict[str, bool]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _is(principal: Principal, who: str) -> bool:
-    if who == "*":
-        return True
-    if who.startswith(_GROUP):
-        return who.removeprefix(_GROUP) in principal.groups
-    if who.startswith(_CLIENT):
-        return who.removeprefix(_CLIENT) == principal.client
-    return who == principal.subject
-
-
 def _globs(tools: Sequence[str]) -> Iterator[str]:
     for item in (item for item in tools if not item.startswith(_TAG)):
         if ":" in item:
@@ -198,7 +190,6 @@ def _globs(tools: Sequence[str]) -> Iterator[str]:
             yield f"{item}:*"
 
 
-@lru_cache(maxsize=1 << 14)
 def plain_id(tool_id: str) -> str:
     """Return an id without its version, and with the colon of a namespace that it may lack."""
     namespace, colon, rest = tool_id.partition(":")

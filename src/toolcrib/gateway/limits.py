@@ -26,7 +26,7 @@ _LARGE = 64 * 1024
 """How many bytes a request has that counts against a budget; ordinary ones never wait for large ones."""
 _BUDGET = 256 * 2**20
 _LISTEN = "subscriptions/listen"
-_KEPT = frozenset({"initialize", _LISTEN})
+_KEPT = frozenset({"initialize", "resources/subscribe", _LISTEN})
 _NAMED, _UNNAMED = 10, 4
 """A named account may have one of so many; those whom nobody vouches for leave one of so many free."""
 

@@ -335,6 +335,18 @@ ELSEWHERE = {
     ("another's durable run", "owner of the run"): (
         "crib/test_durable.py::test_the_run_of_one_principal_does_not_exist_for_another"
     ),
+    ("an account with the name of a token that a rule allows", "issuer of the name"): (
+        "execution/test_principal.py::test_name_in_a_rule_means_principals_of_one_issuer"
+    ),
+    ("a groups claim that is one text", "type of the claim"): (
+        "gateway/identity/test_identities.py::test_groups_claim_that_is_no_list_of_texts_has_no_group"
+    ),
+    ("another spelling of a resource that rules refuse", "canonical form of the address"): (
+        "gateway/test_resource_rules.py::test_resource_that_rules_refuse_is_not_read_by_another_spelling"
+    ),
+    ("another spelling of a prompt that rules refuse", "plain form of the name"): (
+        "gateway/test_resource_rules.py::test_prompt_that_rules_refuse_is_not_got_by_another_spelling"
+    ),
 }
 """Attacks, and the checks that refuse them, that are tests beside what they attack."""
 

@@ -85,6 +85,22 @@ async def test_a_token_of_the_issuer_names_its_subject() -> None:
     assert (await identities().identify(token(CURVE, kid="curve", alg="ES256"))) is not None
 
 
+@pytest.mark.parametrize("claim", ["not admins", "admins", {"admins": True}, 7, [["admins"]], None])
+async def test_groups_claim_that_is_no_list_of_texts_has_no_group(claim: Any) -> None:
+    found = await identities().identify(token(groups=claim))
+    assert found is not None
+    assert found.groups == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("client", "azp", "expected"), [(7, "web", "web"), (["a"], None, ""), ("", "web", "web")]
+)
+async def test_client_claim_that_is_no_text_is_no_client(client: Any, azp: Any, expected: str) -> None:
+    found = await identities().identify(token(client_id=client, azp=azp))
+    assert found is not None
+    assert found.client == expected
+
+
 def nested(part: int) -> str:
     """Return a token of which one part is JSON nested thousands of levels deep."""
     parts = token().removeprefix("Bearer ").split(".")

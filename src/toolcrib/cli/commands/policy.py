@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings, View
     from toolcrib.execution import Principal, Rule
     from toolcrib.execution.policy import Decision, Rules
+    from toolcrib.execution.principal import Issuers
     from toolcrib.model import Tool
 
 __all__ = ["policy"]
@@ -69,7 +71,7 @@ def check(state: State) -> None:
                 return (), [], {"note": _CEDAR}
             tools = [view.index.get(each.id) for each in view.index.every()]
             unknown = {"note": _NO_TOOLS} if rules and not tools else {}
-            return rules, list(_idle(rules, tools)), {**tell_absent(view), **unknown}
+            return rules, list(_idle(rules, tools, view.settings.gateway)), {**tell_absent(view), **unknown}
 
     rules, idle, more = wait_for(work)
     if state.json:
@@ -87,7 +89,9 @@ def check(state: State) -> None:
         raise FailedError(1)
 
 
-def _idle(rules: "tuple[Rule, ...]", tools: "list[Tool]") -> Iterator[tuple[str, str]]:
+def _idle(
+    rules: "tuple[Rule, ...]", tools: "list[Tool]", settings: "GatewaySettings"
+) -> Iterator[tuple[str, str]]:
     """Yield the rules that never take effect, and why."""
     seen: list[Rule] = []
     for rule in rules:
@@ -95,9 +99,17 @@ def _idle(rules: "tuple[Rule, ...]", tools: "list[Tool]") -> Iterator[tuple[str,
         before = next((each for each in seen if _takes_all(each, rule)), None)
         if before is not None:
             yield rule.name, f"{before.name!r} comes first and covers the same callers and tools"
+        elif all(_is_unknown_token(who, settings) for who in rule.who):
+            yield rule.name, f"gateway.tokens has no {', '.join(rule.who)}"
         elif tools and not covered and not any("://" in item for item in rule.tools):
             yield rule.name, "it fits no known tool"
         seen.append(rule)
+
+
+def _is_unknown_token(who: str, settings: "GatewaySettings") -> bool:
+    """Return whether a name means a token that is not configured."""
+    kind, _, name = who.partition(":")
+    return kind == "token" and name not in (settings.tokens or {})
 
 
 def _takes_all(first: "Rule", later: "Rule") -> bool:
@@ -111,7 +123,11 @@ def _takes_all(first: "Rule", later: "Rule") -> bool:
 @policy.command()
 @click.argument("tool_id", metavar="ID")
 @click.option(
-    "--as", "subject", default="", metavar="SUBJECT", help="Who would run it; without it, an unknown caller."
+    "--as",
+    "subject",
+    default="",
+    metavar="SUBJECT",
+    help="Who would run it, as rules name callers, such as token:ci; without it, an unknown caller.",
 )
 @click.option(
     "--group", "groups", multiple=True, metavar="NAME", help="A group of the caller; may be repeated."
@@ -127,10 +143,9 @@ def explain(
 
     Example: toolcrib policy explain github:delete_repo --as ann --group staff
     """
-    from toolcrib.execution import Principal, Request  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.execution import Request  # noqa: PLC0415 - not needed to ask for help
     from toolcrib.execution.cedar import CedarPolicy  # noqa: PLC0415 - the same
 
-    who = Principal(subject=subject, client=client, groups=frozenset(groups))
     given = read_args(args)
 
     async def work() -> dict[str, Any]:
@@ -140,6 +155,7 @@ def explain(
             tool, rules = view.index.resolve(meant), view.rules
             if rules is None:
                 return {"toolId": meant, "effect": "allow", "rule": None, "reason": None, "rules": []}
+            who = _caller(rules.issuers, view.settings.gateway, subject, client, groups)
             decision = rules.decide(Request(tool=tool, args=given, principal=who))
             deciding = len(rules.rules) if decision.rule is None else rules.rules.index(decision.rule)
             rows = [
@@ -150,7 +166,7 @@ def explain(
                     if place == deciding
                     else "does not decide"
                     if isinstance(rules, CedarPolicy)
-                    else _why(rule, who, tool, place > deciding),
+                    else _why(rule, rules.issuers, who, tool, is_later=place > deciding),
                 }
                 for place, rule in enumerate(rules.rules)
             ]
@@ -198,9 +214,20 @@ def _confirmation(decision: "Decision", tool: "Tool", settings: "GatewaySettings
     )
 
 
-def _why(rule: "Rule", who: "Principal", tool: "Tool", is_later: bool) -> str:  # noqa: FBT001 - of one caller
+def _caller(
+    issuers: "Issuers", settings: "GatewaySettings", subject: str, client: str, groups: tuple[str, ...]
+) -> "Principal":
+    """Return the principal that `--as` names; a named token has the groups of the configuration too."""
+    who = issuers.named(subject)
+    token = (settings.tokens or {}).get(who.subject) if issuers.kind_of(who) == "token" else None
+    if token is None:
+        return replace(who, client=client, groups=frozenset(groups))
+    return replace(who, client=client or who.subject, groups=frozenset((*groups, *token.groups)))
+
+
+def _why(rule: "Rule", issuers: "Issuers", who: "Principal", tool: "Tool", *, is_later: bool) -> str:
     """Return why a rule does not decide."""
-    if not rule.is_about(who):
+    if not rule.is_about(who, issuers):
         return "is for other callers"
     if not rule.covers_tool(tool):
         return "is for other tools"

@@ -17,6 +17,8 @@ _FEW = 1_000
 _ADMISSIONS = 64
 """How many admissions are kept up with; one that is used again is filed anew."""
 _KEPT = 64
+_LONGEST_KEPT = 4_096
+"""How many selections are kept, and the characters of the longest filter of one: callers write filters."""
 _MENDED = 1_000
 """Up to how many changes a selection is mended; after more it is made anew."""
 
@@ -217,9 +219,12 @@ class Selections:
         """Return the tools that pass a filter of at least one condition."""
         selection = self._kept.get(conditions)
         if selection is None:
+            selection = Selection(self._found(conditions))
+            if sum(len(facet) for facets in conditions for facet in facets) > _LONGEST_KEPT:
+                return selection
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            selection = self._kept[conditions] = Selection(self._found(conditions))
+            self._kept[conditions] = selection
         elif selection.stale:
             passing = {tool_id for tool_id in selection.stale if self._passes(tool_id, conditions)}
             gone = selection.ids & selection.stale - passing

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from toolcrib.crib import Settings
+from toolcrib.execution.resource_names import ROUTE
 from toolcrib.gateway.direct.naming import sole_source
 from toolcrib.model import Tool
 
@@ -37,8 +38,6 @@ __all__ = [
     "split_page",
 ]
 
-_ROUTE = "toolcrib://servers/"
-"""How an address begins that names its server; the server and its own address follow."""
 _OWN = "toolcrib://"
 """How the addresses begin that this gateway gives."""
 _PAGE = re.compile(r"(ui://)(.*)", re.IGNORECASE | re.DOTALL)
@@ -77,14 +76,14 @@ def routed(server: str, uri: str) -> str:
     >>> routed("notes", "file:///a.txt"), route("toolcrib://servers/notes/file:///a.txt")
     ('toolcrib://servers/notes/file:///a.txt', ('notes', 'file:///a.txt'))
     """
-    return f"{_ROUTE}{quote(server, safe='')}/{uri}"
+    return f"{ROUTE}{quote(server, safe='')}/{uri}"
 
 
 def route(uri: str) -> tuple[str | None, str]:
     """Return the server that an address names, if any, and the server's own address."""
-    if not uri.startswith(_ROUTE):
+    if not uri.startswith(ROUTE):
         return None, uri
-    server, _, own = uri.removeprefix(_ROUTE).partition("/")
+    server, _, own = uri.removeprefix(ROUTE).partition("/")
     return unquote(server), own
 
 

@@ -213,7 +213,9 @@ class ContentHandlers:
         content = self._view_content(uri)
 
         async def watch() -> Callable[[], Awaitable[None]]:
-            return await content.servers.watch(content.admit(server, uri), uri)
+            with _unaccompanied():
+                admitted = await content.admit_address(server, uri)
+            return await content.servers.watch(admitted, uri)
 
         return await self._answered(watch)
 
@@ -322,9 +324,16 @@ class ContentHandlers:
     ) -> dict[str, Any]:
         content = self._view_content(subject)
         payload = {key: value for key, value in params.items() if key not in _OURS}
+        is_prompt = method == "prompts/get" or payload.get("ref", {}).get("type") == "ref/prompt"
 
         async def ask() -> dict[str, Any]:
-            return await content.servers.request(content.admit(server, subject), method, payload, subject)
+            with _unaccompanied():
+                admitted = (
+                    content.admit(server, subject)
+                    if is_prompt
+                    else await content.admit_address(server, subject)
+                )
+            return await content.servers.request(admitted, method, payload, subject)
 
         answer = await self._answered(ask)
         return {**answer, "_meta": foreign_meta(answer)} if "_meta" in answer else answer

@@ -14,6 +14,7 @@ from toolcrib.crib.config.gateway import AuthSettings, GatewaySettings, TokenSet
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution import Principal
 from toolcrib.execution.oauth.persons import SubjectToken
+from toolcrib.execution.principal import TOKENS
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.identity.keys import SigningKeys
 
@@ -21,7 +22,6 @@ __all__ = ["METADATA", "Identities", "Refusal"]
 
 METADATA = "/.well-known/oauth-protected-resource"
 """Where clients find out where to log in (RFC 9728)."""
-_TOKENS = "tokens"
 _MAX_TOKEN = 16 * 1024
 _TRUSTED, _MAX_CHECKED = 60.0, 1_000
 """For how many seconds a token that was checked is known, and how many are."""
@@ -117,7 +117,7 @@ class Identities:
                 raise Refusal(
                     403, "insufficient_scope", f"the token {name!r} is for other endpoints: {allowed}"
                 )
-            return Principal(issuer=_TOKENS, subject=name, client=name, groups=frozenset(token.groups))
+            return Principal(issuer=TOKENS, subject=name, client=name, groups=frozenset(token.groups))
         return None
 
     async def _logged_in(
@@ -205,17 +205,20 @@ _REASONS: dict[type[BaseException], str] = {
 
 
 def _principal(claims: dict[str, Any], auth: AuthSettings) -> Principal:
+    """Return the principal of a token; a claim of the wrong type says nothing."""
+    clients = (claims.get("client_id"), claims.get("azp"))
+    scopes = claims.get("scope") or claims.get("scp")
     return Principal(
         issuer=auth.issuer,
         subject=str(claims["sub"]),
-        client=str(claims.get("client_id") or claims.get("azp") or ""),
-        groups=frozenset(_listed(claims.get(auth.groups_claim))),
-        scopes=frozenset(_listed(claims.get("scope") or claims.get("scp"))),
+        client=next((each for each in clients if isinstance(each, str) and each), ""),
+        groups=_texts(claims.get(auth.groups_claim)),
+        scopes=frozenset(scopes.split()) if isinstance(scopes, str) else _texts(scopes),
     )
 
 
-def _listed(claim: Any) -> list[str]:
-    """Return a claim that is a list of texts, or a text of words."""
-    if isinstance(claim, str):
-        return claim.split()
-    return [item for item in claim if isinstance(item, str)] if isinstance(claim, list) else []
+def _texts(claim: Any) -> frozenset[str]:
+    """Return the texts of a claim that is a list; a claim of another type has none."""
+    return (
+        frozenset(each for each in claim if isinstance(each, str)) if isinstance(claim, list) else frozenset()
+    )

@@ -22,13 +22,17 @@ _MAX_LENGTH = 2_000
 _MAX_DEPTH = 8
 
 
-@lru_cache(maxsize=1_024)
 def arms(written: str) -> tuple[str, ...]:
-    """Return the types that a union is made of.
+    """Return the types that a union is made of; one that is very long is taken as one type.
 
     >>> arms('Literal["a | b", 1] | list[int | None] | None')
     ('Literal["a | b", 1]', 'list[int | None]', 'None')
     """
+    return _split_union(written) if len(written) <= _MAX_LENGTH else (written,)
+
+
+@lru_cache(maxsize=1_024)
+def _split_union(written: str) -> tuple[str, ...]:
     return tuple(_split(written, "|"))
 
 

@@ -11,6 +11,8 @@ from toolcrib.runtime.stubs.types import OPEN
 __all__ = ["Vocabulary", "read_stub"]
 
 _OPEN_CALL = re.compile(rf'^(\w+) = TypedDict\("\w+", {{  # {re.escape(OPEN)}$', re.MULTILINE)
+_LONGEST_KEPT = 64 * 1024
+"""Characters of the longest stub whose names are kept; callers choose which tools are in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,17 @@ class Vocabulary:
         )
 
 
-@lru_cache(maxsize=128)
 def read_stub(stub: str) -> Vocabulary:
-    """Return the names of a stub; none where it is not Python."""
+    """Return the names of a stub; none where it is not Python. Those of short stubs are kept."""
+    return _parse_stub_once(stub) if len(stub) <= _LONGEST_KEPT else _parse_stub(stub)
+
+
+@lru_cache(maxsize=64)
+def _parse_stub_once(stub: str) -> Vocabulary:
+    return _parse_stub(stub)
+
+
+def _parse_stub(stub: str) -> Vocabulary:
     try:
         body = ast.parse(stub).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
