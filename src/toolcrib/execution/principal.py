@@ -1,9 +1,14 @@
 """Who makes a call."""
 
 import getpass
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-__all__ = ["Principal", "local_user"]
+from toolcrib.concurrency.fair_slots import Member
+
+__all__ = ["Principal", "local_user", "slot_owner"]
+
+_LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,28 @@ class Principal:
         return self.subject or self.client or "anonymous"
 
 
+def slot_owner(principal: Principal | None) -> Hashable | None:
+    """Return whose share of limited slots a principal uses; None for the program itself, which has no share.
+
+    All clients that nobody vouches for have one share together: they choose their names themselves. The user
+    of this machine, whose process this is, counts as the program.
+
+    >>> slot_owner(Principal(issuer="tokens", subject="ann", client="editor"))
+    ('tokens', 'ann')
+    >>> slot_owner(Principal(client="mcp:a"))
+    Member(group='', name='mcp:a')
+    """
+    if principal is None or principal.issuer == _LOCAL:
+        return None
+    if not principal.issuer:
+        return Member("", principal.subject or principal.client)
+    return principal.issuer, principal.subject
+
+
 def local_user(client: str) -> Principal:
     """Return the user whose process this is, acting through one of our own doors."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # no such user, as in a container of an arbitrary number
         user = ""
-    return Principal(issuer="local", subject=user, client=client)
+    return Principal(issuer=_LOCAL, subject=user, client=client)
