@@ -67,7 +67,14 @@ from mcp.server.streamable_http import (  # noqa: E402
 )
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: E402
 from mcp.shared.message import ServerMessageMetadata, SessionMessage  # noqa: E402
-from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId  # noqa: E402
+from mcp_types import (  # noqa: E402
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 from starlette.requests import Request  # noqa: E402
 from starlette.types import Message, Receive, Scope, Send  # noqa: E402
 
@@ -199,6 +206,13 @@ class SessionTransport(StreamableHTTPServerTransport):
                 yield streams[1]
             finally:
                 self._request_streams.pop(key, None)
+
+    async def cancel_request(self, request_id: RequestId) -> None:
+        """Cancel a request that `exchange` has handed to the server; it is answered with an error."""
+        params = {"requestId": request_id, "reason": "its client has closed the connection"}
+        note = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
+        if self._read_stream_writer is not None:
+            await self._read_stream_writer.send(SessionMessage(note))
 
     async def _end_cancelled(self, request_id: RequestId) -> None:
         """Answer a request that was cancelled, after what was sent before."""

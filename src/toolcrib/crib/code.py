@@ -1,6 +1,6 @@
 """Code that calls the tools of a crib: what it may name, and the way its calls take."""
 
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import anyio
@@ -11,6 +11,7 @@ from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import Index, IndexView, Result, Summary
 from toolcrib.errors import ToolcribError
 from toolcrib.execution import Principal
+from toolcrib.execution.principal import slot_owner
 from toolcrib.model import Tool, ToolDoc, ToolId
 from toolcrib.model.protocols import Journal
 from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime, Sandbox
@@ -205,7 +206,7 @@ class CodeMode:
         if keep:
             shared = await self._sandboxes.runtime(gateway)
             return await self._serving(shared, gateway).execute(
-                request, caller=_caller(principal), journal=journal
+                request, caller=slot_owner(principal), journal=journal
             )
         async with self._sandboxes.new_runtime(gateway) as runtime:
             return await self._serving(runtime, gateway).execute(request, journal=journal)
@@ -235,13 +236,6 @@ class CodeMode:
             allow_unsafe=self._view.settings.code.allow_unsafe,
             prepare=self._waiting.for_code,
         )
-
-
-def _caller(principal: Principal | None) -> Hashable | None:
-    """Return whose turn a run of code takes: of a subject that somebody vouches for, through any client."""
-    if principal is None or not principal.issuer:
-        return principal
-    return principal.issuer, principal.subject
 
 
 def _opened(schema: Any) -> Any:

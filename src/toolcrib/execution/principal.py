@@ -1,9 +1,12 @@
 """Who makes a call."""
 
 import getpass
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-__all__ = ["LOCAL", "TOKENS", "Issuers", "Principal", "local_user"]
+from toolcrib.concurrency.fair_slots import Member
+
+__all__ = ["LOCAL", "TOKENS", "Issuers", "Principal", "local_user", "slot_owner"]
 
 TOKENS, LOCAL = "tokens", "local"
 """The issuers of named tokens of a gateway, and of the user of this machine."""
@@ -113,6 +116,24 @@ class Issuers:
 
 
 _KINDS = frozenset({"token", "user", "local"})
+
+
+def slot_owner(principal: Principal | None) -> Hashable | None:
+    """Return whose share of limited slots a principal uses; None for the program itself, which has no share.
+
+    All clients that nobody vouches for have one share together: they choose their names themselves. The user
+    of this machine, whose process this is, counts as the program.
+
+    >>> slot_owner(Principal(issuer="tokens", subject="ann", client="editor"))
+    ('tokens', 'ann')
+    >>> slot_owner(Principal(client="mcp:a"))
+    Member(group='', name='mcp:a')
+    """
+    if principal is None or principal.issuer == LOCAL:
+        return None
+    if not principal.issuer:
+        return Member("", principal.subject or principal.client)
+    return principal.issuer, principal.subject
 
 
 def local_user(client: str) -> Principal:

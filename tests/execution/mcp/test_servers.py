@@ -50,6 +50,17 @@ def test_a_server_that_is_not_there_is_missing_with_a_suggestion() -> None:
     assert servers.missing(LocalBackend(name="github")) == "a 'local' backend is no mcp server"
 
 
+async def test_request_that_gets_no_slot_in_time_is_refused_and_the_slot_is_free_afterwards() -> None:
+    async with McpServers({"tiny": tiny(max_concurrency=1)}) as servers:
+        upstream = await servers.upstream("tiny")
+        async with upstream.slot(None):
+            with pytest.raises(ServerUnavailableError, match=r"no slot became free within 0\.01 s, of 1"):
+                async with upstream.slot(None, within=0.01):
+                    pytest.fail("there was no slot")
+        async with upstream.slot(None, within=0.01):
+            assert len(upstream.in_flight) == 1
+
+
 def test_a_disabled_server_is_missing() -> None:
     servers = McpServers({"one": tiny(disabled=True), "two": tiny()})
     assert "disabled" in (servers.missing(McpBackend(server_name="one")) or "")

@@ -53,6 +53,20 @@ async def test_no_more_than_the_limit_run_and_the_others_follow_in_order(make_ca
 
 
 @pytest.mark.anyio
+async def test_principal_leaves_a_place_for_another(make_call: MakeCall) -> None:
+    limit, door = ConcurrencyLimit(4), Door()
+    ann, bob = (Principal(issuer="tokens", subject=name) for name in ("ann", "bob"))
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            for number, who in enumerate([ann] * 5 + [bob]):
+                call = make_call(args={"name": f"{who.subject}{number}"}, principal=who)
+                tasks.start_soon(limit, call, door)
+            await anyio.wait_all_tasks_blocked()
+            assert door.inside == ["ann0", "ann1", "ann2", "bob5"]
+            door.open.set()
+
+
+@pytest.mark.anyio
 async def test_backends_do_not_wait_for_each_other(make_call: MakeCall) -> None:
     limit, door = ConcurrencyLimit(1), Door()
     with anyio.fail_after(PATIENCE):

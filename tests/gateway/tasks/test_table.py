@@ -45,6 +45,23 @@ def test_an_owner_has_so_many_and_the_others_still_have_room() -> None:
     assert not table.has_room(BOB)
 
 
+def test_clients_that_choose_their_names_have_a_share_together() -> None:
+    table: TaskTable[Task] = TaskTable(2, 8)
+    for number in range(6):
+        assert table.has_room(Principal(client=f"mcp:{number}"))
+        table.add(Task(Principal(client=f"mcp:{number}"), 1e9))
+    assert not table.has_room(Principal(client="mcp:another"))
+    assert table.has_room(ANN)
+
+
+def test_account_has_so_many_tasks_through_all_its_clients() -> None:
+    table: TaskTable[Task] = TaskTable(2, 8)
+    for client in ("editor", "shell"):
+        table.add(Task(Principal(issuer="tokens", subject="ann", client=client), 1e9))
+    assert not table.has_room(ANN)
+    assert table.has_room(BOB)
+
+
 def test_expired_tasks_are_gone_and_make_room() -> None:
     clock = Clock()
     table: TaskTable[Task] = TaskTable(1, 1, clock=clock)

@@ -161,6 +161,9 @@ class GatewaySettings(Section):
     """How large a request over HTTP may be."""
     request_timeout: Seconds = 30.0
     """Seconds that a client may take to send one, or take nothing of what it is sent; headers have 10."""
+    max_timeout: Seconds = 600.0
+    """Seconds that a client may ask for in `timeout_ms`; a larger value is cut to it, with a note in the
+    result. A chain for which none is given has as many."""
     sessions: Count = 1000
     """How many sessions of clients of the older protocol may be open at once."""
     session_timeout: Seconds = 1800.0

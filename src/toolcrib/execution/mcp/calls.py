@@ -213,9 +213,8 @@ async def dispatch(upstream: Upstream, call: Call) -> Raw:
     Raises:
         ToolError: as the contract of executors has it.
     """
-    with upstream.in_flight:
-        async with upstream.slots:
-            return await _dispatched(upstream, call)
+    async with upstream.slot(call.principal):
+        return await _dispatched(upstream, call)
 
 
 async def _dispatched(upstream: Upstream, call: Call) -> Raw:

@@ -202,7 +202,8 @@ class ServerConfig(Record):
     idle_timeout: Seconds | None = 600.0
     """Seconds without a call after which it is stopped until the next one; None keeps it running."""
     max_concurrency: Annotated[int, Field(ge=1)] = 64
-    """How many calls may be under way at once; the others wait."""
+    """How many requests of clients may be under way at once; the others wait. One principal of a gateway, or
+    all clients without a token together, have three quarters of them, and leave at least one of several."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         # Arguments, addresses and keys that only other clients know may hold secrets.

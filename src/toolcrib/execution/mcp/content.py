@@ -44,8 +44,8 @@ __all__ = [
 T = TypeVar("T", bound=OpenRecord)
 _MAX_ITEMS = 10_000
 """How many resources, templates or prompts of one server are listed."""
-_TIMEOUT = 60.0
-"""Seconds that a server has to answer, unless its settings say otherwise."""
+_MAX_LISTING = 60.0
+"""After how many seconds no further page of a list is asked for."""
 _MAX_PAGES = 1_000
 """After how many pages a list that does not end is taken as it is."""
 ContentKind = Literal["resources", "templates", "prompts"]
@@ -293,7 +293,7 @@ class ServerContent:
         seen: set[str] = set()
         params: dict[str, Any] = {}
         pages: list[dict[str, Any]] = []
-        until = anyio.current_time() + _TIMEOUT
+        until = anyio.current_time() + _MAX_LISTING
         while True:
             answer = await self._ask(server, method, params, "", needs=needs)
             pages.append({name: value for name, value in answer.items() if name != key})
@@ -311,9 +311,8 @@ class ServerContent:
         self, server: str, method: str, params: dict[str, Any], subject: str, *, needs: str | None = None
     ) -> dict[str, Any]:
         upstream = await self._servers.upstream_of(server, self._principal)
-        with upstream.in_flight:
-            async with upstream.slots:
-                return await _answer(upstream, method, params, subject, needs)
+        async with upstream.slot(self._principal, within=upstream.patience):
+            return await _answer(upstream, method, params, subject, needs)
 
 
 async def _answer(
@@ -330,7 +329,6 @@ async def _answer(
     from toolcrib.execution.mcp.errors import needs_login  # noqa: PLC0415 - the same
     from toolcrib.execution.mcp.relays import CLIENT, RelayedCall  # noqa: PLC0415 - the same
 
-    limit = server.config.timeout or _TIMEOUT
     lost = False
     while True:
         upstream, connection = await server.connect_for(CLIENT.get() if needs is None else None)
@@ -341,15 +339,14 @@ async def _answer(
         running = RelayedCall(call, upstream.on_input, connection.logs, is_listing=is_listing)
         upstream.began(running)
         try:
-            with anyio.fail_after(limit):
+            with anyio.fail_after(upstream.patience):
                 headers = _headers(connection, subject)
                 send = partial(exchange, connection, running, method, params, headers=headers)
                 updates = running.updates
                 answer = await (send() if updates is None else updates.relay(running.deliver(), send))
             answered = True
         except TimeoutError:
-            late = f"it did not answer {method} within {limit:g} s"
-            raise ServerUnavailableError(upstream.name, late) from None
+            raise upstream.unanswered(method) from None
         except ToolExecutionError as error:
             raise RequestRefusedError(upstream.name, method, error.reason) from error
         except MCPError as error:

@@ -281,8 +281,7 @@ class McpServers:
         """
         upstream = await self.upstream_of(name, principal)
         self._persons.admit_watcher(upstream)
-        with upstream.in_flight:
-            await upstream.watch(uri)
+        await upstream.watch(uri, principal)
         pending = [uri]
 
         async def stop() -> None:

@@ -12,8 +12,8 @@ alone, which is kept open for as long as the second is used.
 
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context
 from functools import partial
 from math import inf
@@ -23,6 +23,7 @@ import anyio
 from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 
+from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.errors import LoginRequiredError, ServerUnavailableError
 from toolcrib.execution.mcp.change_listener import ChangeListener
@@ -43,10 +44,13 @@ from toolcrib.execution.mcp.transport.environment import describe_withheld
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.process import StderrTail
 from toolcrib.execution.oauth.persons import Person
+from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.redaction import host_of
 
 __all__ = ["Upstream"]
 
+_PATIENCE = 60.0
+"""Seconds that a server has to answer a request beside calls, unless its settings say otherwise."""
 _STOP_GRACE = 5.0
 """Seconds that a connection has to close by itself before it is broken off."""
 _SILENCE = 3.0
@@ -83,8 +87,7 @@ class Upstream:
         """Gives it input; without that it is not told that it can ask."""
         self.changes = ChangeListener(name, watcher.changed, on_content, watched)
         """What it tells of changes, and the resources that are watched."""
-        self.slots = anyio.Semaphore(config.max_concurrency, fast_acquire=True)
-        """Taken by calls while they run."""
+        self._slots = FairSlots(config.max_concurrency)
         self.in_flight = InFlight()
         """The calls under way, also those that wait for a slot or for a start."""
         self.running = RunningCalls()
@@ -195,16 +198,52 @@ class Upstream:
         """Return whether a start is under way."""
         return self._start is not None
 
-    async def watch(self, uri: str) -> None:
+    @asynccontextmanager
+    async def slot(self, principal: Principal | None, *, within: float = inf) -> AsyncIterator[None]:
+        """Hold one of the `max_concurrency` slots, which every request of a client to the server takes.
+
+        A principal, or all clients that nobody vouches for together, cannot take all of them.
+
+        Raises:
+            ServerUnavailableError: none became free within so many seconds.
+        """
+        with self.in_flight:
+            slots, owner = self._slots, slot_owner(principal)  # `adjust` may put others in their place
+            with anyio.move_on_after(within) as waiting:
+                await slots.acquire(owner)
+            if waiting.cancelled_caught:
+                reason = f"no slot became free within {within:g} s, of {slots.total} in all"
+                raise ServerUnavailableError(self.name, f"{reason}; try again later")
+            try:
+                yield
+            finally:
+                slots.release(owner)
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a request beside a call may wait for its slot, and then for its answer."""
+        return self.config.timeout or _PATIENCE
+
+    def unanswered(self, method: str) -> ServerUnavailableError:
+        """Return the error for a request that the server did not answer within `patience`."""
+        return ServerUnavailableError(self.name, f"it did not answer {method} within {self.patience:g} s")
+
+    async def watch(self, uri: str, principal: Principal | None) -> None:
         """Have the server report the changes of a resource, over all its connections.
 
         Raises:
             RequestRefusedError: it does not, or too many resources are watched.
-            ServerUnavailableError: it cannot be started.
+            ServerUnavailableError: it cannot be started, or does not answer in time.
         """
-        await self.changes.watch(await self.connected(), uri)
-        if self._second is not None:
-            await self._second.changes.synchronize(uri)
+        async with self.slot(principal, within=self.patience):
+            connection = await self.connected()
+            try:
+                with anyio.fail_after(self.patience):
+                    await self.changes.watch(connection, uri)
+                    if self._second is not None:
+                        await self._second.changes.synchronize(uri)
+            except TimeoutError:
+                raise self.unanswered("resources/subscribe") from None
 
     async def unwatch(self, uri: str) -> None:
         """Undo one `watch`."""
@@ -215,7 +254,7 @@ class Upstream:
     def adjust(self, config: ServerConfig) -> None:
         """Take up settings that need no other connection: how long, and how many at once."""
         if config.max_concurrency != self.config.max_concurrency:  # those under way leave the slots they took
-            self.slots = anyio.Semaphore(config.max_concurrency, fast_acquire=True)
+            self._slots = FairSlots(config.max_concurrency)
         self.config = config
         self._stirred.set()
         if self._second is not None:

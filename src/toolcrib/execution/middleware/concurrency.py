@@ -4,10 +4,11 @@ from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 
-import anyio
 from anyio.lowlevel import current_token
 
+from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.execution.middleware.compose import Key, by_backend, require
+from toolcrib.execution.principal import slot_owner
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
 
@@ -22,15 +23,16 @@ class _Room:
     def __init__(self, limit: int, loop: object) -> None:
         self.loop = loop
         """The event loop of its visitors; those of another are gone, with or without having left."""
-        self.places = anyio.Semaphore(limit, fast_acquire=True)
+        self.places = FairSlots(limit)
         self.visitors = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConcurrencyLimit:
-    """Lets at most `limit` calls to a backend run at once; the others wait, first come first served.
+    """Lets at most `limit` calls to a backend run at once; the others wait, and principals take turns.
 
-    A tool that calls another on the same backend, and waits for it, takes two places.
+    A principal, or all clients that nobody vouches for together, cannot take all places of several. A tool
+    that calls another on the same backend, and waits for it, takes two places.
     """
 
     limit: int
@@ -55,7 +57,7 @@ class ConcurrencyLimit:
             room = self._rooms[key] = _Room(self.limit, loop)
         room.visitors += 1
         try:
-            async with room.places:
+            async with room.places.hold(slot_owner(call.principal)):
                 return await go_on(call)
         finally:
             room.visitors -= 1

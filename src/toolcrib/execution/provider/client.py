@@ -20,6 +20,7 @@ from toolcrib.errors import (
     ToolExecutionError,
     ValidationError,
 )
+from toolcrib.execution.principal import slot_owner
 from toolcrib.execution.provider.addresses import Addresses, AddressRefusedError, Lookup
 from toolcrib.execution.provider.answers import public_headers, read_failure, read_value, reason_of
 from toolcrib.execution.provider.assembly import Outgoing, assemble, is_token
@@ -135,7 +136,10 @@ class HttpClient:
         hidden = (*credentials.hidden, *self._hidden)
         progress = _Progress()
         transport = self._open()
-        async with transport.room, self._response(call, transport, outgoing, progress) as response:
+        async with (
+            transport.slots.hold(slot_owner(call.principal)),
+            self._response(call, transport, outgoing, progress) as response,
+        ):
             if response.status_code not in _SUCCESS:
                 raise self._refusal(call, plan, await read_failure(response, hidden))
             if plan.method == "HEAD":

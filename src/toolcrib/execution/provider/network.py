@@ -13,6 +13,7 @@ import anyio
 import httpcore
 import httpx
 
+from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.execution.provider.addresses import Addresses
 
 __all__ = ["GuardedTransport"]
@@ -130,7 +131,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         self, addresses: Addresses, *, max_connections: int, ssl_context: ssl.SSLContext | None = None
     ) -> None:
         self.errors = _ERRORS
-        self.room = anyio.Semaphore(max_connections)
+        self.slots = FairSlots(max_connections)
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl_context or _shared_context(),
             # No limit here: a request that is cancelled while it waits would leave its place taken for ever.

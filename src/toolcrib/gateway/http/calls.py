@@ -1,4 +1,4 @@
-"""Calls of tools that are answered in the task of their request, as plain JSON unless there is more to say.
+"""Requests that are answered in the task that received them, as plain JSON unless there is more to say.
 
 The SDK answers calls of the stateless era with two tasks and a stream each, and those of a session by way of
 three tasks and four streams, which costs about as much as all else that is done for a call.
@@ -13,7 +13,7 @@ import anyio
 from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
 from mcp.server.runner import ServerRunner, modern_error_data
-from mcp.server.streamable_http import check_accept_headers
+from mcp.server.streamable_http import REQUEST_CANCELLED, check_accept_headers
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import (
@@ -218,7 +218,7 @@ class _Answer:
 
 
 class SessionCall(_Answer):
-    """A call within a session whose client can be asked nothing; the session may end it."""
+    """A request within a session whose client can be asked nothing; the session may end it."""
 
     def __init__(
         self, call: JSONRPCRequest, request: Request, send: Send, patience: float, headers: Headers
@@ -226,7 +226,7 @@ class SessionCall(_Answer):
         super().__init__(call, request, send, patience)
         self._headers = headers
         self._scope = anyio.CancelScope()
-        self._reason = ErrorData(code=0, message="")
+        self._reason = ErrorData(code=REQUEST_CANCELLED, message="the client has closed the connection")
 
     def cancel(self, reason: ErrorData) -> None:
         """End it, and answer with a reason."""
@@ -234,17 +234,12 @@ class SessionCall(_Answer):
         self.cancel_requested.set()
         self._scope.cancel()
 
-    async def answer(self, runner: ServerRunner[Any]) -> None:
-        """Run it, and send what comes of it; a client that has left does not end it."""
+    async def answer(self, runner: ServerRunner[Any], receive: Receive) -> None:
+        """Run it, and send what comes of it; it ends when its client leaves."""
         given: dict[str, Any] | ErrorData | None = None
         with self._scope:
-            given = await self.run(runner, self._patience, self._ping)
+            given = await self.run(runner, _AT_ONCE, partial(self.watch, receive, self._scope))
         await self.end(self._reason if given is None else given)
-
-    async def _ping(self) -> None:
-        while True:
-            await self._tell(PING)
-            await anyio.sleep(self._patience)
 
     async def _refuse(self, error: ErrorData, message: dict[str, Any]) -> None:  # noqa: ARG002 - of the other era
         """Send an error as an event: a client that cancelled may not listen for it."""

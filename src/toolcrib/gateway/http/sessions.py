@@ -1,11 +1,15 @@
-"""Sessions of the handshake era that answer a call as plain JSON, unless it takes long or has more to say.
+"""Sessions of the handshake era that answer a request as plain JSON, unless it takes long or has more to say.
 
-The SDK answers every call of a session with a stream of events, which costs about as much as all else that
-it does for the call. A stream is needed only for what comes before the answer: progress, and questions. Where
-there can be no questions, a call does without the SDK's tasks too.
+The SDK answers every request of a session with a stream of events, which costs about as much as all else that
+it does for a call. A stream is needed only for what comes before the answer: progress, and questions. Where
+there can be no questions, a request does without the SDK's tasks too.
+
+A request ends when the connection that it came over does: this gateway numbers no events, so no client can
+come back for the answer with `Last-Event-ID`, and work for nobody would keep the slots of servers taken.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -39,13 +43,14 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.types import Scope
 
+from toolcrib.concurrency.background import Background
 from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, reply, send_bytes
 from toolcrib.gateway.http.calls import SessionCall, answer_call
 from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
 
 __all__ = ["SessionManager"]
 
-_CALL, _CANCELLED = "tools/call", "notifications/cancelled"
+_INITIALIZE, _CANCELLED = "initialize", "notifications/cancelled"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _SESSION = MCP_SESSION_ID_HEADER.encode()
 _Told = MemoryObjectReceiveStream[EventMessage]
@@ -119,7 +124,7 @@ class _Session(SessionTransport):
         """Those that run in the task of their request, by id."""
 
     async def answer(self, request: Request, send: Send) -> bool:
-        """Answer a plain call of a tool, and return whether it was one."""
+        """Answer a request within the session, and return whether it was one."""
         message = _read_message(await request.body())
         if isinstance(message, JSONRPCNotification):
             self._cancel(message)
@@ -157,7 +162,7 @@ class _Session(SessionTransport):
         key = str(call.id)
         running = self._calls[key] = SessionCall(call, request, send, self._patience, self._headers)
         try:
-            await running.answer(runner)
+            await running.answer(runner, request.receive)
         finally:
             del self._calls[key]
 
@@ -172,17 +177,30 @@ class _Session(SessionTransport):
         await reply(send, 400, {"jsonrpc": "2.0", "id": None, "error": error}, self._headers)
 
     async def _exchange(self, call: JSONRPCRequest, request: Request, send: Send) -> None:
-        """Answer a call by way of the SDK, which can also ask its client."""
+        """Answer a request by way of the SDK, which can also ask its client."""
         async with self.exchange(call, request) as events:
             if events is None:
                 await self._refuse(send)
                 return
-            message = await self._next(call.id, events)
-            if isinstance(message, JSONRPCResponse):
-                body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-                await send_bytes(send, 200, body, b"application/json", self._headers)
-            else:  # more will come; or it is an error, for which a client that cancelled may not listen
-                await self._stream(call.id, message, events, send)
+            watching = Background(partial(self._cancel_when_gone, call.id, request.receive))
+            try:
+                await self._answer_from(events, call.id, send)
+            finally:
+                await watching.stop()
+
+    async def _cancel_when_gone(self, call: RequestId, receive: Receive) -> None:
+        """Cancel a request when its client has closed the connection."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await self.cancel_request(call)
+
+    async def _answer_from(self, events: _Told, call: RequestId, send: Send) -> None:
+        message = await self._next(call, events)
+        if isinstance(message, JSONRPCResponse):
+            body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+            await send_bytes(send, 200, body, b"application/json", self._headers)
+        else:  # more will come; or it is an error, for which a client that cancelled may not listen
+            await self._stream(call, message, events, send)
 
     async def _stream(
         self, call: RequestId, message: JSONRPCMessage | None, events: _Told, send: Send
@@ -211,14 +229,12 @@ def _can_be_asked(declared: ClientCapabilities | None) -> bool:
 
 
 def _read_message(body: bytes) -> JSONRPCRequest | JSONRPCNotification | None:
-    """Return the call of a tool, or the end of one, that a request is; None where it is anything else."""
-    if b"tools/call" not in body and _CANCELLED.encode() not in body:
-        return None
+    """Return the request within a session, or the end of one, that a body is; None for anything else."""
     try:
         message = jsonrpc_message_adapter.validate_python(pydantic_core.from_json(body), by_name=False)
     except ValueError:  # the SDK says what is wrong with it
         return None
-    if isinstance(message, JSONRPCRequest) and message.method == _CALL:
+    if isinstance(message, JSONRPCRequest) and message.method != _INITIALIZE:
         return message
     return message if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED else None
 

@@ -49,7 +49,7 @@ class RunHandlers:
     ) -> None:
         """Run what a view has; `code` says why code cannot run, and is empty where it can."""
         self._view = view
-        self._confirm = settings.confirm
+        self._confirm, self._max_timeout = settings.confirm, settings.max_timeout
         self._catalog = catalog
         self._limiter = limiter
         self._no_code = code
@@ -59,7 +59,7 @@ class RunHandlers:
         """Run one tool."""
         args = call.args
         given = args.get("args", {})
-        ran = await self._calls.run(args["tool_id"], given, call.client, _seconds(args))
+        ran = await self._calls.run(args["tool_id"], given, call.client, self._seconds(call))
         return self.reply(ran, call.notes)
 
     def reply(self, ran: RunResult, notes: Iterable[str] = ()) -> Reply:
@@ -74,19 +74,20 @@ class RunHandlers:
         """Run tools one after another."""
         args, client = call.args, call.client
         named = await self._agreed_chain(call)
+        timeout = self._seconds(call) or self._max_timeout  # else it would be as long as all its steps
         began = perf_counter()
         with self._calls.agreed(client, named):
             try:
                 result = await self._view.run_chain(
                     args["steps"],
-                    timeout=_seconds(args),
+                    timeout=timeout,
                     progress=_step_progress(client),
                     principal=client.principal,
                 )
             except InvalidChainError:
                 raise
             except ChainError as error:
-                return await self._broken(error)
+                return await self._broken(error, call.notes)
         steps = await self._steps(result.results)
         is_last = bool(result.results) and result.final is result.results[-1].structured
         payload = {
@@ -107,7 +108,7 @@ class RunHandlers:
         with self._calls.agreed(client, named):
             ran = await self._view.execute(
                 args["code"],
-                timeout=_seconds(args),
+                timeout=self._seconds(call),
                 limits={"max_tool_calls": min(args.get("max_tool_calls", most), most)},
                 principal=client.principal,
             )
@@ -122,6 +123,17 @@ class RunHandlers:
         smaller = payload | {"toolCalls": [], "value": None, "stdout": "", "stderr": ""}
         parts = [(smaller, name, payload[name]) for name in ("toolCalls", "value", "stdout", "stderr")]
         return await self._limiter.ran(payload, smaller, parts)
+
+    def _seconds(self, call: MetaCall) -> float | None:
+        """Return how many seconds a client gives, at most as many as it may ask for, which is noted."""
+        if "timeout_ms" not in call.args:
+            return None
+        seconds: float = call.args["timeout_ms"] / _MS
+        if seconds <= self._max_timeout:
+            return seconds
+        most = f"{self._max_timeout * _MS:,.0f}"
+        call.notes.append(f"timeout_ms was cut to {most}, the most that this gateway lets a client ask for")
+        return self._max_timeout
 
     async def _agreed_chain(self, call: MetaCall) -> list[Tool]:
         """Ask about the destructive tools of a chain, and return them."""
@@ -154,9 +166,9 @@ class RunHandlers:
         await self._calls.agree(client, found, code, "program", places)
         return found
 
-    async def _broken(self, error: ChainError) -> Reply:
+    async def _broken(self, error: ChainError, notes: Iterable[str]) -> Reply:
         """Return the answer for a chain that stopped, with the results of the steps before."""
-        payload = {"error": failure(error), "results": await self._steps(error.results)}
+        payload = {"error": failure(error), "results": await self._steps(error.results), **_notes(notes)}
         reply = await self._limiter.ran(payload, *_without_values(payload))
         reply.is_error = True
         return reply
@@ -202,10 +214,6 @@ def _step_progress(client: CallingClient) -> ChainProgress | None:
             await send(done, total, event)
 
     return report
-
-
-def _seconds(args: Mapping[str, Any]) -> float | None:
-    return args["timeout_ms"] / _MS if "timeout_ms" in args else None
 
 
 def _took(seconds: float) -> dict[str, float]:

@@ -120,13 +120,15 @@ class MetaTools:
         definition = DEFINITIONS.get(name)
         if definition is None:
             raise no_such_tool(name, self._names)
+        notes: list[str] = []
         try:
             args, notes = self._arguments.read(definition, arguments)
             reply = await self._handlers[name](MetaCall(args, client, notes))
         except InputNeeded:
             raise
         except Exception as error:  # noqa: BLE001 - the last door: a client gets an answer whatever happens
-            reply = Reply({"error": failure(error, ran=definition.runs)}, is_error=True)
+            told = {"notes": notes} if notes else {}
+            reply = Reply({"error": failure(error, ran=definition.runs), **told}, is_error=True)
         return result(reply, self._tokens(reply))
 
     def finished(self, name: str, finish: Callable[[], RunResult]) -> mcp_types.CallToolResult:  # noqa: ARG002 - it is `run_tool`

@@ -7,6 +7,8 @@ from secrets import token_urlsafe
 from typing import Generic, Protocol, TypeVar
 
 from toolcrib.execution import Principal
+from toolcrib.gateway.identity.principals import Account, account_of
+from toolcrib.gateway.limits import share_of
 
 __all__ = ["KeptTask", "TaskTable", "new_id"]
 
@@ -41,17 +43,19 @@ def new_id() -> str:
 
 
 class TaskTable(Generic[T]):
-    """Keeps tasks until they expire; `has_room` says whether there may be more, of an owner and in all.
+    """Keeps tasks until they expire; `has_room` says whether there may be more, of an account and in all.
 
-    None is dropped to make room for another: a client may rely on the time that it was promised.
+    An account is a subject that somebody vouches for, through any client. All others, who choose their names
+    themselves, have a share together. None is dropped to make room for another: a client may rely on the time
+    that it was promised.
     """
 
     def __init__(
-        self, max_of_owner: int, max_in_all: int, *, clock: Callable[[], float] = time.monotonic
+        self, max_of_account: int, max_in_all: int, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._max_of_owner, self._max_in_all, self._clock = max_of_owner, max_in_all, clock
+        self._max_of_account, self._max_in_all, self._clock = max_of_account, max_in_all, clock
         self._tasks: dict[str, T] = {}
-        self._counts: Counter[Principal] = Counter()
+        self._counts: Counter[Account | None] = Counter()
         self._looked = clock()
 
     def __len__(self) -> int:
@@ -61,12 +65,14 @@ class TaskTable(Generic[T]):
     def has_room(self, owner: Principal) -> bool:
         """Return whether another task of an owner can be kept."""
         self._forget_expired()
-        return len(self._tasks) < self._max_in_all and self._counts[owner] < self._max_of_owner
+        account = account_of(owner)
+        most = share_of(self._max_in_all, None) if account is None else self._max_of_account
+        return len(self._tasks) < self._max_in_all and self._counts[account] < most
 
     def add(self, task: T) -> None:
         """Keep a task that has begun, for which there was room when it was asked for."""
         self._tasks[task.id] = task
-        self._counts[task.owner] += 1
+        self._counts[account_of(task.owner)] += 1
 
     def find(self, task_id: str, owner: Principal) -> T | None:
         """Return a task of an owner; None where it has none of this id, or not any more."""
@@ -81,9 +87,8 @@ class TaskTable(Generic[T]):
     def drop(self, task: T) -> None:
         """Forget a task."""
         if self._tasks.pop(task.id, None) is not None:
-            self._counts[task.owner] -= 1
-            if not self._counts[task.owner]:
-                del self._counts[task.owner]
+            self._counts[account_of(task.owner)] -= 1
+            self._counts = +self._counts  # without those who have none any more
 
     def _forget_expired(self) -> None:
         now = self._clock()

@@ -1,0 +1,133 @@
+"""Places that several owners share: those who wait take turns, and no owner takes all of them."""
+
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+__all__ = ["FairSlots", "Member", "group_of", "share_of_one"]
+
+_KEPT_FREE = 4
+"""One of so many slots, and at least one of several, is kept free for the others by each owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An owner that shares with others what one owner may have, such as a client that names itself."""
+
+    group: Hashable
+    name: Hashable
+
+
+def share_of_one(total: int) -> int:
+    """Return how many slots, of so many in all, one owner may have.
+
+    >>> [share_of_one(total) for total in (1, 2, 4, 64)]
+    [1, 1, 3, 48]
+    """
+    return max(1, total - max(1, total // _KEPT_FREE))
+
+
+def group_of(owner: Hashable | None) -> Hashable | None:
+    """Return the group of an owner, which is itself where it is no member of another."""
+    return owner.group if isinstance(owner, Member) else owner
+
+
+class FairSlots:
+    """Lets `total` tasks run at once; the next to run is one of the owner that has the fewest running.
+
+    Of owners with as many, it is the one that was served longest ago. No owner takes all slots, nor does a
+    group of members, nor a member all that its group may have. The owner None is the program itself: its
+    tasks wait as others do, but may take all slots.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._most_of_group = share_of_one(total)
+        self._most_of_member = share_of_one(self._most_of_group)
+        self._running: Counter[Hashable | None] = Counter()
+        self._of_group: Counter[Hashable | None] = Counter()
+        """How many slots each group has; an owner by itself is a group of its own."""
+        self._waiting: dict[Hashable | None, deque[anyio.Event]] = {}
+        self._served: dict[Hashable | None, int] = {}
+        """When owners that are here got their last slot, in slots given."""
+        self._given = 0
+
+    def waiting(self) -> dict[Hashable | None, int]:
+        """Return how many tasks of each owner wait for a slot."""
+        return {owner: len(tasks) for owner, tasks in self._waiting.items()}
+
+    def has_room(self, owner: Hashable | None) -> bool:
+        """Return whether a task of an owner would get a slot at once."""
+        return owner not in self._waiting and self._is_free(owner)
+
+    @asynccontextmanager
+    async def hold(self, owner: Hashable | None) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it for the length of the block."""
+        await self.acquire(owner)
+        try:
+            yield
+        finally:
+            self.release(owner)
+
+    async def acquire(self, owner: Hashable | None) -> None:
+        """Wait for a slot, which `release` gives back."""
+        if self.has_room(owner):
+            self._give(owner)
+            return
+        admitted = anyio.Event()
+        self._waiting.setdefault(owner, deque()).append(admitted)
+        try:
+            await admitted.wait()
+        except BaseException:
+            if admitted.is_set():  # it was admitted and cancelled at one time
+                self.release(owner)
+            else:
+                self._remove(owner, admitted)
+            raise
+
+    def _is_free(self, owner: Hashable | None) -> bool:
+        if self._running.total() >= self.total:
+            return False
+        if isinstance(owner, Member) and self._running[owner] >= self._most_of_member:
+            return False
+        return owner is None or self._of_group[group_of(owner)] < self._most_of_group
+
+    def _give(self, owner: Hashable | None) -> None:
+        self._running[owner] += 1
+        self._of_group[group_of(owner)] += 1
+        self._given += 1
+        self._served[owner] = self._given
+
+    def release(self, owner: Hashable | None) -> None:
+        """Give a slot of an owner back, to whoever is next."""
+        self._running[owner] -= 1
+        self._of_group[group_of(owner)] -= 1
+        while ready := [each for each in self._waiting if self._is_free(each)]:
+            chosen = min(ready, key=self._precedence)
+            first = self._waiting[chosen][0]
+            self._give(chosen)
+            self._remove(chosen, first)
+            first.set()
+        self._forget(owner)
+
+    def _precedence(self, owner: Hashable | None) -> tuple[int, int, int]:
+        """Return what orders owners that wait: the smallest comes first."""
+        return self._of_group[group_of(owner)], self._running[owner], self._served.get(owner, 0)
+
+    def _remove(self, owner: Hashable | None, admitted: anyio.Event) -> None:
+        tasks = self._waiting[owner]
+        tasks.remove(admitted)
+        if not tasks:
+            del self._waiting[owner]
+        self._forget(owner)
+
+    def _forget(self, owner: Hashable | None) -> None:
+        """Forget an owner that has nothing here any more."""
+        if not self._running[owner] and owner not in self._waiting:
+            del self._running[owner]
+            self._served.pop(owner, None)
+        if not self._of_group[group_of(owner)]:
+            del self._of_group[group_of(owner)]
