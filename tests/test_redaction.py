@@ -1,11 +1,15 @@
 """What is shown of an error: no paths of this machine, but those that the caller named, and no secrets."""
 
+import base64
+import json
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import Problem, ValidationError
-from toolcrib.redaction import error_text, hide_secrets, scrub
+from toolcrib.redaction import KnownSecrets, error_text, hide_secrets, scrub
 
 
 @pytest.mark.parametrize(
@@ -245,3 +249,66 @@ def test_an_exception_that_cannot_say_what_it_is_is_named() -> None:
             raise KeyError
 
     assert error_text(Mute()) == "Mute"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["debug", "true", "short", "8080", "${TOKEN}", "password", "Default", "application/json"],
+)
+def test_known_secrets_leave_trivial_values_alone(value: str) -> None:
+    assert not KnownSecrets([value])
+
+
+def test_known_secrets_without_values_return_the_same_object() -> None:
+    value = {"a": ["b"]}
+    assert KnownSecrets().hide_in(value) is value
+    assert KnownSecrets(["s3cr3t-word"]).hide_in(value) is value
+
+
+@given(
+    st.text(min_size=6, max_size=40).filter(lambda text: len(text.strip()) >= 6),
+    st.binary(max_size=7),
+    st.binary(max_size=7),
+)
+def test_known_secret_is_found_in_each_encoding(secret: str, before: bytes, after: bytes) -> None:
+    secrets = KnownSecrets([secret])
+    if not secrets:
+        return
+    secret = secret.strip()
+    data = before + secret.encode() + after
+    encoded = [base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()]
+    encoded += [data.hex(), json.dumps({"a": secret}), json.dumps(json.dumps({"a": secret}))]
+    encoded += [json.dumps({"a": secret}, ensure_ascii=False), quote(secret), quote(secret, safe=""), secret]
+    for text in encoded:
+        assert "[secret]" in secrets.hide(f"{text} and {text}")
+        assert "[secret]" in repr(secrets.hide_in({"x": [{"y": text}]}))
+
+
+def test_known_secrets_are_found_in_keys_numbers_and_parts_of_settings() -> None:
+    login = base64.b64encode(b"me:open-sesame9").decode()
+    secrets = KnownSecrets(
+        [
+            "90210777",
+            f"Basic {login}",
+            "postgres://me:hunter22@db/x?sslkey=Qq-55aa77",
+            "sid=c00kie-value; theme=dark",
+        ]
+    )
+    given = {"open-sesame9": [90210777, 1], "b": ["hunter22", "Qq-55aa77", "c00kie-value", "dark", "db"]}
+    assert secrets.hide_in(given) == {
+        "[secret]": ["[secret]", 1],
+        "b": ["[secret]", "[secret]", "[secret]", "dark", "db"],
+    }
+
+
+def test_known_secrets_hide_each_line_of_a_key() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE KEY-----"
+    shown = KnownSecrets([key]).hide("at AQEFAASCBKcwggSjAgEAAoIB of -----END PRIVATE KEY-----")
+    assert shown == "at [secret] of -----END PRIVATE KEY-----"
+
+
+def test_known_secrets_forget_old_access_tokens() -> None:
+    secrets = KnownSecrets(["s3cr3t-word"])
+    for number in range(100):
+        secrets.add_token(f"token-{number:04}-x")
+    assert secrets.hide("token-0099-x token-0000-x s3cr3t-word") == "[secret] token-0000-x [secret]"

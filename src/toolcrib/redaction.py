@@ -1,21 +1,44 @@
 """Redaction: exceptions and texts of others without secrets, and with nothing about this machine.
 
+Secrets are found in two ways. `hide_secrets` knows forms (`ghp_...`, `password=...`) and serves any text.
+`KnownSecrets` has the exact values that the settings of a server mark as secret, and finds them in what that
+server sends, in their common encodings too. `named_secrets` decides which values of settings those are.
+
 Every pattern here is linear: none can begin twice in one run of characters, and what it has read it never
 reads again. A lookahead stands in an atomic group and not in a possessive repetition, in which Python
 3.11.2 passes over it.
 """
 
+import base64
+import binascii
+import html
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from toolcrib.errors import Problem, ToolcribError
 from toolcrib.model.display import HIDDEN
 from toolcrib.model.plain import walk
+from toolcrib.places import HOME
 
-__all__ = ["HIDDEN", "error_text", "hide_secrets", "host_of", "is_public", "scrub"]
+__all__ = [
+    "HIDDEN",
+    "KnownSecrets",
+    "address_secrets",
+    "error_text",
+    "hide_secrets",
+    "host_of",
+    "is_public",
+    "is_secret_name",
+    "is_setting",
+    "named_secrets",
+    "scrub",
+    "secret_forms",
+    "secrets_in",
+]
 
 _MAX_LENGTH = 2000
 _MAX_VALUES, _MAX_NAMED, _MAX_NAME = 10_000, 200, 500
@@ -241,3 +264,303 @@ def host_of(url: str) -> str:
     except ValueError:
         return "…"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…" if parts.netloc else "…"
+
+
+# Settings: which of their values are secret.
+
+_TABLES = frozenset({"env", "environment", "headers", "http_headers"})
+"""Tables of which every value counts that is not plainly a setting."""
+_SECRETS = "secrets"
+"""The table of which every value counts."""
+_LISTS = frozenset({"args", "command"})
+_KEY = re.compile(r"token|secret|passw(?:or)?d|api[_-]?key|authorization|credential", re.IGNORECASE)
+_VARIABLE = re.compile(r"_vars?$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"token|secret|passw|passphrase|pwd|credential|bearer|cookie|session|signature|private|dsn"
+    r"|auth(?!or(?!i[sz]))|api[_-]?key|(?:^|[_-])(?:key|pass|pat|pin|salt)s?(?:$|[_-])|(?<=[a-z])Key$",
+    re.IGNORECASE,
+)
+"""Names of variables and headers whose values are secret, however plain they look."""
+_FILE = re.compile(r"(?:~|\.{0,2}[/\\]|[A-Za-z]:[/\\])[^\n]*")
+_LONGEST_WORD, _LONGEST_NUMBER, _LONGEST_MIXED = 20, 8, 3
+"""How many letters, digits, or letters and digits together, stand in the parts of a plain value."""
+_FLAG = re.compile(
+    r"--?[\w-]*(?:token|secret|passw(?:or)?d|pwd|key|auth|bearer|credential|header)[\w-]*", re.IGNORECASE
+)
+_MAX_DOCUMENT_DEPTH = 100
+
+
+def secrets_in(document: Any) -> Iterator[str]:
+    """Yield the values of a document that are most likely secret and not in the environment.
+
+    >>> list(secrets_in({"a": {"env": {"K": "s3cret", "V": "${V}"}, "args": ["--api-key", "abc", "-v"]}}))
+    ['s3cret', 'abc']
+    """
+    return (value for _, value in named_secrets(document))
+
+
+def named_secrets(document: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the same, each with the key or the flag that it is the value of.
+
+    >>> list(named_secrets({"env": {"DB_PASS": "sesame", "REGION": "eu-west-1", "DATA": "/srv/data"}}))
+    [('DB_PASS', 'sesame')]
+    """
+    if depth > _MAX_DOCUMENT_DEPTH:
+        return
+    if isinstance(document, Mapping):
+        for key, value in document.items():
+            yield from _secrets_under(str(key), value)
+    members = document.values() if isinstance(document, Mapping) else document
+    for value in members:
+        if isinstance(value, Mapping | list):
+            yield from named_secrets(value, depth + 1)
+
+
+def _secrets_under(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the secrets that are known by the key they stand under."""
+    if key == _SECRETS and isinstance(value, Mapping):
+        yield from _literals(value.items())
+    elif key in _TABLES and isinstance(value, Mapping):
+        found = _literals((name, each) for name, each in value.items() if name != HOME)
+        yield from ((name, text) for name, text in found if not is_setting(name, text))
+    elif key in _LISTS and isinstance(value, list):
+        yield from _after_flags(value)
+    elif _KEY.search(key) and not _VARIABLE.search(key):
+        yield from _literals([(key, value)])
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether the name of a variable or a header says that its value is secret.
+
+    >>> is_secret_name("GITHUB_TOKEN"), is_secret_name("REGION")
+    (True, False)
+    """
+    return _SECRET_NAME.search(name) is not None
+
+
+def is_setting(name: str, value: str) -> bool:
+    """Return whether a variable or a header is plainly no secret, by its name and by its value.
+
+    >>> [is_setting("X", each) for each in ("eu-central-1", "~/data2", "hunter2", "postgres://me:pw@db/x")]
+    [True, True, False, False]
+    >>> is_setting("AUTHOR", "Anna"), is_setting("AUTH", "Anna")
+    (True, False)
+    """
+    if is_secret_name(name) or hide_secrets(value) != value:
+        return False
+    if _FILE.fullmatch(value):
+        return True
+    is_address = "://" in value
+    if "\n" in value or (is_address and not {"@", "?"}.isdisjoint(value)):
+        return False
+    parts = re.findall(r"[^\W_]+", value)
+    return all(_is_plain(part) for part in parts) and (len(parts) > 1 or not value.isdecimal())
+
+
+def _is_plain(part: str) -> bool:
+    if part.isdecimal():
+        return len(part) <= _LONGEST_NUMBER
+    return len(part) <= (_LONGEST_WORD if part.isalpha() else _LONGEST_MIXED)
+
+
+def _literals(values: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, str]]:
+    for name, value in values:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            text = str(value)
+            if text and not is_public(text):
+                yield str(name), text
+
+
+def _after_flags(words: list[Any]) -> Iterator[tuple[str, str]]:
+    for place, word in enumerate(words):
+        flag, sign, value = str(word).partition("=")
+        if not _FLAG.fullmatch(flag):
+            continue
+        if sign:
+            yield from _literals([(flag, value)])
+        elif place + 1 < len(words) and not str(words[place + 1]).startswith("-"):
+            yield from _literals([(flag, words[place + 1])])
+
+
+# Known secrets: their values, in the encodings that servers write them in.
+
+_SHORTEST_KNOWN = 6
+"""Shorter values are not looked for: they would be found by chance."""
+_TRIVIAL = frozenset(
+    {
+        "anonymous", "application/json", "changeme", "default", "development", "disabled", "enabled",
+        "example", "password", "postgres", "private", "production", "public", "secret",
+        "secrets", "staging", "string", "testing", "text/event-stream", "tokens", "username",
+    }
+)  # fmt: skip
+"""Words that stand in ordinary text; a secret that is one of them protects nothing."""
+_SHORTEST_LINE = 16
+"""Characters of a line that is looked for by itself, of a secret with several lines, such as a key."""
+_AUTH_SCHEME = re.compile(r"(?:apikey|basic|bearer|digest|key|token)\s+(?=\S)", re.IGNORECASE)
+_MOST_TOKENS = 16
+"""How many of the access tokens that were obtained last are known."""
+
+
+class KnownSecrets:
+    """The secret values of one server's settings, hidden in all that the server sends.
+
+    A value is found as it is and as JSON, HTML, percent-encoding, hexadecimal or base64 write it, also as a
+    part of a longer text in base64. Where there are no values, nothing is searched.
+
+    >>> secrets = KnownSecrets(["s3cr3t-word"])
+    >>> secrets.hide("Basic " + base64.b64encode(b"me:s3cr3t-word").decode())
+    'Basic bWU6[secret]Q='
+    >>> secrets.hide_in({"tried": ["'s3cr3t-word'", 1]}), bool(KnownSecrets(["debug", "abc"]))
+    ({'tried': ["'[secret]'", 1]}, False)
+    """
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._forms: dict[str, str] = {}
+        self._tokens: list[str] = []
+        self._has_numbers = False
+        self._pattern: re.Pattern[str] | None = None
+        for value in values:
+            self._note(value)
+        self._compile()
+
+    def __bool__(self) -> bool:
+        return self._pattern is not None
+
+    def add_token(self, token: str) -> None:
+        """Know an access token too; only the latest are kept."""
+        if token in self._tokens:
+            return
+        self._tokens.append(token)
+        gone = {form for old in self._tokens[:-_MOST_TOKENS] for form in secret_forms(old)}
+        del self._tokens[:-_MOST_TOKENS]
+        # Always another dictionary: a thread may be searching with this one.
+        self._forms = {form: shown for form, shown in self._forms.items() if form not in gone}
+        self._note(token)
+        self._compile()
+
+    def show_as(self, text: str, shown: str) -> None:
+        """Show a text as something else, such as an address as it is written in the settings."""
+        self._forms = self._forms | {text: shown}
+        self._compile()
+
+    def _note(self, value: str) -> None:
+        for part in _parts_of(value):
+            self._forms = self._forms | dict.fromkeys(secret_forms(part), "[secret]")
+
+    def _compile(self) -> None:
+        forms = sorted(self._forms, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, forms))) if forms else None
+        self._has_numbers = any(form.isdecimal() for form in forms)
+
+    def hide(self, text: str) -> str:
+        """Return a text with `[secret]` in place of each value."""
+        forms, pattern = self._forms, self._pattern
+        if pattern is None or not any(form in text for form in forms):
+            return text
+        return pattern.sub(lambda found: forms.get(found[0], "[secret]"), text)
+
+    def hide_in(self, value: Any) -> Any:
+        """Return a JSON value without the secrets in its texts, keys and numbers; the same where it has none.
+
+        Looking for texts one by one in all of them together is many times faster than the pattern is.
+        """
+        if self._pattern is None:
+            return value
+        text = "\n".join(self._texts_in(value))
+        return self._replace(value) if any(form in text for form in self._forms) else value
+
+    def _texts_in(self, value: Any) -> Iterator[str]:
+        for member in walk(value):
+            if type(member) is str:
+                yield member
+            elif type(member) is dict:
+                yield from member
+            elif self._has_numbers and type(member) is int:
+                yield str(member)
+
+    def _replace(self, value: Any) -> Any:
+        """Return a copy of a value, made level by level: a server may nest deeply."""
+        holder: list[Any] = [value]
+        pending: list[Any] = [holder]
+        while pending:
+            container = pending.pop()
+            for key, member in list(container.items() if type(container) is dict else enumerate(container)):
+                kind = type(member)
+                if kind is str:
+                    container[key] = self.hide(member)
+                elif kind is dict:
+                    container[key] = {self.hide(name): each for name, each in member.items()}
+                    pending.append(container[key])
+                elif kind is list:
+                    container[key] = list(member)
+                    pending.append(container[key])
+                elif self._has_numbers and kind is int and self.hide(str(member)) != str(member):
+                    container[key] = "[secret]"
+        return holder[0]
+
+
+def secret_forms(value: str) -> set[str]:
+    """Return how a secret may be written: as it is, and in the encodings of texts.
+
+    >>> sorted(secret_forms("k-9/v+"))[:3]
+    ['%6B%2D%39%2F%76%2B', '%6b%2d%39%2f%76%2b', '6B2D392F762B']
+    """
+    data = value.encode("utf-8", "surrogatepass")
+    escaped = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    quoted = {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
+    quoted |= {quote_plus(value, errors="replace")}
+    forms = {value, *(json.dumps(each, ensure_ascii=False)[1:-1] for each in escaped)}
+    forms |= escaped
+    forms |= {repr(value)[1:-1], html.escape(value), *quoted, *map(_lower_escapes, quoted)}
+    forms |= {data.hex(), data.hex().upper()}
+    forms |= {"".join(f"%{byte:02{case}}" for byte in data) for case in "xX"}
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + data).decode()
+        # The characters that depend on the value alone, whatever stands before and after it.
+        whole = encoded[-(-8 * before // 6) : 8 * (before + len(data)) // 6]
+        forms |= {whole, whole.replace("+", "-").replace("/", "_")}
+    return forms
+
+
+def _lower_escapes(text: str) -> str:
+    return re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text)
+
+
+def _parts_of(value: str) -> Iterator[str]:
+    """Yield a value and the secrets in it: credentials after a scheme, a password in an address, lines."""
+    parts = [value.strip()]
+    if found := _AUTH_SCHEME.match(value):
+        credentials = value[found.end() :].strip()
+        parts.append(credentials)
+        if found[0].lower().startswith("basic"):
+            try:
+                login = base64.b64decode(credentials, validate=True).decode()
+            except (binascii.Error, ValueError):
+                login = ""
+            parts += [login, login.partition(":")[2]]
+    if "://" in value:
+        parts += address_secrets(value)
+    if "=" in value and ("; " in value or value.count("=") == 1):  # a cookie, or a name and its value
+        parts += [each.partition("=")[2].strip(" \"'") for each in value.split("; ")]
+    if "\n" in value:
+        parts += [line for line in map(str.strip, value.splitlines()) if len(line) >= _SHORTEST_LINE]
+    for part in parts:
+        is_marker = part.startswith("-----") and "\n" not in part  # a line that says that a key begins
+        is_ordinary = part.lower() in _TRIVIAL or is_public(part)
+        if len(part) >= _SHORTEST_KNOWN and not is_marker and not is_ordinary:
+            yield part
+
+
+def address_secrets(url: str) -> list[str]:
+    """Return the password of an address, and the values of its query that are most likely secret.
+
+    >>> address_secrets("https://me:pass%20word@example.org/mcp?key=abc&page=last")
+    ['pass%20word', 'pass word', 'abc']
+    """
+    try:
+        parts = urlsplit(url)
+        password, pairs = parts.password or "", parse_qsl(parts.query)
+    except ValueError:
+        return []
+    opaque = [value for name, value in pairs if not is_setting(name, value)]
+    return [password, unquote(password), *opaque]

@@ -21,10 +21,11 @@ from waiting import PATIENCE
 from toolcrib.crib import load
 from toolcrib.crib.config.reading import parse_jsonc
 from toolcrib.errors import ConfigError
+from toolcrib.redaction import secrets_in
 from toolcrib.setup.editing import ABSENT, Edit, add_server, backups, edit_servers, remove_server
 from toolcrib.setup.editing.edit import locked
 from toolcrib.setup.editing.jsonc import remove_json, set_json
-from toolcrib.setup.editing.secrets import secrets_in, without_secrets
+from toolcrib.setup.editing.secrets import without_secrets
 from toolcrib.setup.editing.servers import own_entry
 from toolcrib.setup.editing.toml import remove_toml, set_toml
 

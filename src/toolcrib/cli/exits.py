@@ -170,8 +170,9 @@ def _stderr_tail(error: BaseException) -> str:
     cause = error
     while cause.__cause__ is not None and not isinstance(cause, ServerUnavailableError):
         cause = cause.__cause__
-    if isinstance(cause, ServerUnavailableError) and cause.stderr and cause.stderr not in str(error):
-        return cause.stderr
+    if isinstance(cause, ServerUnavailableError) and cause.stderr:
+        shown = explain(error)["message"] if isinstance(error, ToolcribError) else str(error)
+        return "" if cause.stderr in shown else cause.stderr
     return ""
 
 

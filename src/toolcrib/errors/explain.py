@@ -1,6 +1,7 @@
 """Explains an error to a model, a client or a log: a code, a sentence, and its facts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors.base import Problem, ToolcribError
@@ -74,11 +75,16 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
 def explain(error: ToolcribError) -> dict[str, Any]:
     """Return an error as JSON: `code`, `message`, `retryable`, and what else is known of it.
 
+    The last lines that a server wrote to its standard error are left out: clients and models see this.
+
     >>> from toolcrib.errors import ToolNotFoundError
     >>> explain(ToolNotFoundError("github:create_isue", ("github:create_issue",)))["code"]
     'tool_not_found'
     """
-    payload: dict[str, Any] = {"code": _code(error), "message": str(error), "retryable": _is_retryable(error)}
+    message = str(error)
+    if isinstance(error, ServerUnavailableError) and error.stderr:
+        message = str(replace(error, stderr=""))
+    payload: dict[str, Any] = {"code": _code(error), "message": message, "retryable": _is_retryable(error)}
     if isinstance(error, ToolError):
         payload |= {"tool_id": error.tool_id, "op": error.op}
     elif isinstance(error, ToolNotFoundError):

@@ -42,6 +42,8 @@ class Expansion:
 
     environ: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list)
+    used: dict[str, str] = field(default_factory=dict, repr=False)
+    """The variables that were filled in from the environment, and their values."""
 
     def text(self, text: str, *, path: str) -> str:
         """Return a text with its variables filled in; one that cannot be is left out and noted."""
@@ -59,6 +61,8 @@ class Expansion:
             return ""
         name, default = form.groups()
         value = self.environ.get(name)
+        if value:
+            self.used[name] = value
         if default is not None:
             return value or default
         if value is None:

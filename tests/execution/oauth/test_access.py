@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from execution.mcp.calling import call
 from execution.mcp.typed_server import app as mcp_app
@@ -17,8 +18,10 @@ from servers.launch import closed_port
 
 from toolcrib.errors import BackendUnavailableError, LoginRequiredError, ServerUnavailableError
 from toolcrib.execution.mcp import McpServers, ServerConfig
+from toolcrib.execution.oauth.bearer import BearerAuth
 from toolcrib.execution.oauth.login import log_in, log_out
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
+from toolcrib.redaction import KnownSecrets
 
 pytestmark = pytest.mark.anyio
 
@@ -325,3 +328,26 @@ async def test_no_secret_comes_out_in_logs_or_errors(
     everything = "\n".join([caplog.text, output.out, output.err, *told])
     assert len(authority.secrets) > 6
     assert [secret for secret in authority.secrets if secret in everything] == []
+
+
+async def test_access_token_is_known_as_secret_once_it_is_sent() -> None:
+    class Tokens:
+        is_empty = False
+
+        async def current(self) -> str | None:
+            return "4f8a91c2-first"
+
+        async def renewed(self, refused: str) -> str | None:
+            return f"{refused}-second"
+
+        async def want(self, scopes: list[str]) -> None:
+            assert scopes == []
+
+    secrets = KnownSecrets()
+    auth = BearerAuth("log in", "http://127.0.0.1/mcp", Tokens(), secrets=secrets)
+    flow = auth.async_auth_flow(httpx2.Request("POST", "http://127.0.0.1/mcp"))
+    request = await anext(flow)
+    assert secrets.hide("got 4f8a91c2-first") == "got [secret]"
+    await flow.asend(httpx2.Response(401, request=request))
+    assert secrets.hide("got 4f8a91c2-first-second") == "got [secret]"
+    await flow.aclose()

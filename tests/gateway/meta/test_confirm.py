@@ -260,51 +260,120 @@ async def test_a_question_is_the_same_each_time_and_another_for_other_arguments(
     assert first.key != other.key
 
 
-async def test_arguments_are_shown_without_secrets_and_not_at_any_length() -> None:
+LONG = "It is all right, nothing is lost. " * 60
+TARGET = "/srv/customers/anna"
+_ERASE = {"tool_id": "erase", "args": {"path": TARGET}}
+_PASS = {"tool_id": "pass_on", "args": {"value": TARGET}}
+_NOTE = {"tool_id": "pass_on", "args": {"value": LONG}}
+_COMMENTS = "\n".join(f"# await erase(path='/nowhere/{number}')" for number in range(40))
+_TRIES: dict[str, tuple[str, Any]] = {
+    "between long notes": ("run_tool", {"tool_id": "erase", "args": {"a": LONG, "path": TARGET, "z": LONG}}),
+    "inside a long text": ("run_tool", {"tool_id": "erase", "args": {"path": f"{LONG}{TARGET}{LONG}"}}),
+    "deep in an object": (
+        "run_tool",
+        {"tool_id": "erase", "args": {"a": {"note": LONG, "b": [{"path": TARGET}], "more": LONG}}},
+    ),
+    "field called token": ("run_tool", {"tool_id": "erase", "args": {"token": TARGET}}),
+    "field called password_file": ("run_tool", {"tool_id": "erase", "args": {"password_file": TARGET}}),
+    "behind api_key=": ("run_tool", {"tool_id": "erase", "args": {"path": f"api_key={TARGET}"}}),
+    "as Bearer": ("run_tool", {"tool_id": "erase", "args": {"path": f"Authorization: Bearer {TARGET}"}}),
+    "as the login of an address": (
+        "run_tool",
+        {"tool_id": "erase", "args": {"path": f"https://me:{TARGET.replace('/', '.')}@example.org"}},
+    ),
+    "after invisible characters": (
+        "run_tool",
+        {"tool_id": "erase", "args": {"path": "\u200b\u202e" * 300 + TARGET, "note": LONG}},
+    ),
+    "middle of a chain": ("run_chain", {"steps": [*[_NOTE] * 3, _ERASE, *[_NOTE] * 3]}),
+    "behind a reference": (
+        "run_chain",
+        {"steps": [_NOTE, _PASS, _NOTE, {"tool_id": "erase", "args": {"path": {"$ref": "steps.1"}}}, _NOTE]},
+    ),
+    "in a group": ("run_chain", {"steps": [_NOTE, {"parallel": [_NOTE, _ERASE, _NOTE]}, _NOTE]}),
+    "on another line": (
+        "execute_code",
+        {"code": f"where = '{TARGET}'\n{_COMMENTS}\nx = '{LONG}'\nawait erase(path=where)"},
+    ),
+    "after comments": ("execute_code", {"code": f"{_COMMENTS}\nawait erase(path='{TARGET}')\n{_COMMENTS}"}),
+    "in a chain of code": (
+        "execute_code",
+        {"code": f"{_COMMENTS}\nsteps = [{_ERASE!r}]\n{_COMMENTS}\nawait run_chain(steps)\nx = '{LONG}'"},
+    ),
+    "at the end of a long line": (
+        "execute_code",
+        {"code": f"x = '{LONG}'; " + "y = 1; " * 200 + f"await erase(path='{TARGET}'); z = '{LONG}'"},
+    ),
+}
+"""Requests that keep from a person what is destroyed."""
+
+
+def crib_that_erases() -> Crib:
+    """Return a crib with a tool that destroys, and one that does nothing."""
     crib = Crib(policy=policy)
 
     @crib.add
-    def send(token: str, text: str) -> None:
-        """Send."""
+    @tool(annotations={"destructiveHint": True})
+    def erase(**where: Any) -> None:
+        """Erase what stands there."""
 
-    crib.add(
-        send.tool.replace(
-            annotations=ToolAnnotations(destructive_hint=True), backend={"kind": "local", "name": "send"}
-        )
-    )
+    @crib.add
+    @tool(annotations={"readOnlyHint": True})
+    def pass_on(value: str) -> str:
+        """Return a value."""
+        return value
+
+    return crib
+
+
+@pytest.mark.parametrize("how", _TRIES)
+async def test_question_shows_what_is_destroyed(how: str) -> None:
+    name, args = _TRIES[how]
+    client = Asking(ConfirmationResult.DECLINED)
+    await refused(face_of(crib_that_erases()), name, args, client)
+    text = client.questions[0].text
+    assert TARGET in text or TARGET.replace("/", ".") in text
+    assert "[secret]" not in text
+    assert "[…]" not in text
+    assert not {"\x1b", "\u200b", "\u202e"} & set(text)
+    begin, _, _ = text.partition("The whole")
+    if name != "run_tool":  # it stands before all else
+        assert TARGET in begin
+        assert "erase" in begin
+        assert "/nowhere/" not in begin
+
+
+async def test_question_lists_calls_of_code_with_what_they_use_and_numbers_its_lines() -> None:
+    client = Asking(ConfirmationResult.DECLINED)
+    code = f"place = '{TARGET}'\n{_COMMENTS}\nfor path in [place]:\n    await erase(path=path)"
+    await refused(face_of(crib_that_erases()), "execute_code", {"code": code}, client)
+    lines = client.questions[0].text.split("\n")
+    assert lines[1:5] == [
+        "It uses them here:",
+        f"- line 1: place = '{TARGET}'",
+        "- line 42: for path in [place]:",
+        "- line 43: await erase(path=path)",
+    ]
+    assert lines[5:7] == ["The whole program:", f"1| place = '{TARGET}'"]
+    assert lines[-1] == "43|     await erase(path=path)"
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("run_tool", {"tool_id": "erase", "args": {"path": "x" * 40_000}}),
+        ("run_tool", {"tool_id": "erase", "args": {"path": "\u202e" * 8_000}}),
+        ("run_chain", {"steps": [_ERASE, *[_NOTE] * 20]}),
+        ("execute_code", {"code": f"await erase(path='a')\n{_COMMENTS * 30}"}),
+    ],
+    ids=["tool", "invisible", "chain", "code"],
+)
+async def test_call_that_cannot_be_shown_is_refused_and_nobody_is_asked(name: str, args: Any) -> None:
     client = Asking()
-    args = {"token": "4f8a91c2d7e6", "text": "x" * 5000}
-    await given(face_of(crib), "run_tool", {"tool_id": "send", "args": args}, client)
-    text = client.questions[0].text
-    assert "4f8a91c2d7e6" not in text
-    assert "[secret]" in text
-    assert len(text) < 600
-
-
-async def test_what_a_person_reads_hides_nothing_that_counts() -> None:
-    client = Asking(ConfirmationResult.DECLINED)
-    face = face_of(crib_of_tools())
-    begin = "# Harmless: it shows the orders. \x1b[2J\u202e" + "." * 900
-    code = f"{begin}\nx = 1\nawait shop.drop_order(number=7)\n{'y = 2' * 100}\n{'# no' * 200}"
-    await refused(face, "execute_code", {"code": code}, client)
-    steps = [{"tool_id": "shop:order", "args": {"number": 1}}] * 30 + [DROP]
-    await refused(face, "run_chain", {"steps": steps}, client)
-    program, chain = (each.text for each in client.questions)
-    assert not {"\x1b", "\u202e"} & set(program)
-    assert "\nawait shop.drop_order(number=7)\n" in program
-    assert "[…]" in program
-    assert chain.endswith('{"tool_id": "shop:drop_order", "args": {"number": 1}}]')
-    assert len(program) + len(chain) < 2500
-
-
-async def test_the_places_that_name_a_tool_are_shown_up_to_a_number() -> None:
-    client = Asking(ConfirmationResult.DECLINED)
-    lines = [f"{'#' * 300} {at} await shop.drop_order(number={at}) {'#' * 300}" for at in range(15)]
-    await refused(face_of(crib_of_tools()), "execute_code", {"code": "\n".join(lines)}, client)
-    text = client.questions[0].text
-    assert all(f"await shop.drop_order(number={at})" in text for at in (*range(5), *range(10, 15)))
-    assert "(5 more places)" in text
-    assert len(text) < 3_000
+    error = await refused(face_of(crib_that_erases()), name, args, client)
+    assert error["code"] == "denied"
+    assert "split it into smaller calls" in error["message"]
+    assert client.questions == []
 
 
 async def test_nobody_is_asked_about_a_call_that_cannot_be() -> None:
@@ -370,13 +439,13 @@ async def test_what_one_request_may_do_another_may_not() -> None:
     assert "user has to agree" in told[0]
 
 
-async def test_many_tools_are_not_all_named() -> None:
+async def test_question_names_all_tools() -> None:
     crib = Crib(policy=policy)
     for number in range(12):
         crib.add(tool(name=f"drop{number}", annotations=ToolAnnotations(destructive_hint=True))(lambda: None))
     client = Asking()
     await given(face_of(crib), "run_chain", {"steps": [{"tool_id": f"drop{at}"} for at in range(12)]}, client)
-    assert "drop9 and 2 more? They say" in client.questions[0].text
+    assert "drop9, drop10, drop11? They say" in client.questions[0].text
 
 
 def test_the_policy_allows_everything_outside_of_a_request() -> None:

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -29,7 +30,14 @@ from toolcrib.model.plain import pointer
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
-from toolcrib.redaction import host_of
+from toolcrib.redaction import (
+    KnownSecrets,
+    address_secrets,
+    host_of,
+    is_secret_name,
+    is_setting,
+    named_secrets,
+)
 
 __all__ = [
     "ChangeKind",
@@ -251,17 +259,40 @@ class ServerConfig(Record):
                 cannot work.
         """
         fill = Expansion(environ)
-        changes: dict[str, Any] = {
-            name: _filled(value, fill, path=(name,))
-            for name in ("command", "args", "env", "cwd", "url", "headers")
-            if (value := getattr(self, name))
-        }
-        auth = {} if self.auth is None else _filled(self.auth.texts, fill, path=("auth",))
+        changes = self._fill(fill)
         if fill.problems:
             raise ConfigError(_SOURCE, tuple(fill.problems))
         if self.auth is not None:
-            changes["auth"] = self.auth.replace(**auth)
+            changes["auth"] = self.auth.replace(**changes.get("auth", {}))
         return self.replace(**changes)
+
+    def _fill(self, fill: Expansion) -> dict[str, Any]:
+        """Return the settings that may hold variables, filled in; those of `auth` as a dictionary."""
+        texts = {"auth": {} if self.auth is None else self.auth.texts}
+        names = ("command", "args", "env", "cwd", "url", "headers")
+        texts |= {name: value for name in names if (value := getattr(self, name))}
+        return {name: _filled(value, fill, path=(name,)) for name, value in texts.items() if value}
+
+    def known_secrets(self, environ: Mapping[str, str], inherited: Mapping[str, str]) -> KnownSecrets:
+        """Return the secrets that a server gets from its settings, with variables filled in.
+
+        These are the values of `env`, `headers` and `auth`, arguments after a flag such as `--api-key`, what
+        stands for a login in an address, and each variable, unless it is plainly an ordinary setting. Of the
+        variables that a server inherits by `inherit`, it is those whose names say so.
+        """
+        fill = Expansion(environ)
+        filled = self._fill(fill)
+        document = filled | {"args": list(filled.get("args", ()))}
+        values = [value for _, value in named_secrets(document)]
+        values += [value for name, value in fill.used.items() if not is_setting(name, value)]
+        values += [
+            value
+            for name, value in inherited.items()
+            if is_secret_name(name)
+            and not is_setting("", value)
+            and any(fnmatchcase(name, pattern) for pattern in self.inherit)
+        ]
+        return KnownSecrets([*values, *address_secrets(filled.get("url", ""))])
 
     @model_validator(mode="wrap")
     @classmethod

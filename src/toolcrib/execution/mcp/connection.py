@@ -41,6 +41,7 @@ from toolcrib.execution.mcp.transport.process import StderrTail
 from toolcrib.execution.mcp.transport.stdio import stdio_transport
 from toolcrib.execution.oauth.bearer import bearer_auth
 from toolcrib.execution.oauth.persons import Person
+from toolcrib.redaction import KnownSecrets
 
 __all__ = ["Connection", "ConnectionListeners", "Start", "Streams", "agree", "open_link", "transport_to"]
 
@@ -64,22 +65,25 @@ _MARGIN, _SHARE = 0.25, 0.1
 most."""
 
 
-def transport_to(
+def transport_to(  # noqa: PLR0913 - each is another fact of the connection
     config: ServerConfig,
     *,
     name: str,
     stderr: StderrTail,
     dropped: DroppedMessages,
     environ: Mapping[str, str],
+    written: ServerConfig,
+    secrets: KnownSecrets,
     person: Person | None = None,
 ) -> Streams:
     """Return the transport to a server, with the access of a person, if one is given; not yet entered.
 
-    The settings must be expanded.
+    The settings must be expanded; `written` has them as they were before, for messages. Access tokens are
+    added to the secrets when they are sent.
     """
     if config.transport == "stdio":
-        return stdio_transport(config, name=name, stderr=stderr)
-    auth = bearer_auth(name, config, environ, person)
+        return stdio_transport(config, name=name, stderr=stderr, written=written)
+    auth = bearer_auth(name, config, environ, person, secrets)
     if config.transport == "http":
         return http_transport(config, auth=auth, dropped=dropped)
     return sse_transport(config, auth=auth)
@@ -213,18 +217,21 @@ async def open_link(  # noqa: PLR0913 - each is another fact of the connection
     patience: float,
     handshake_only: bool = False,
     gateway: str = "",
+    secrets: KnownSecrets | None = None,
 ) -> AsyncIterator[Connection]:
     """Enter the transport and greet the server; leaving closes both.
 
     `probe`, `patience` and `handshake_only` are those of `agree`; `gateway` is the id of the gateway that
-    connects.
+    connects, and `secrets` are hidden in all that the server sends.
 
     Raises:
         GatewayLoopError: the server is that gateway, or leads back to it.
         Exception: what the transport raised, and what `agree` does.
     """
     async with streams as (read, write):
-        dispatcher = Dispatcher(read, write, listeners.lost, listeners.dropped, listeners.asked)
+        dispatcher = Dispatcher(
+            read, write, listeners.lost, listeners.dropped, listeners.asked, secrets=secrets
+        )
         asks = listeners.asked is not None
         session = ClientSession(
             dispatcher=dispatcher,

@@ -25,6 +25,7 @@ from toolcrib.errors import (
 from toolcrib.errors.base import shown
 from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.execution.records import Call
+from toolcrib.redaction import KnownSecrets
 
 __all__ = [
     "LOGIN",
@@ -212,7 +213,7 @@ def transport_facts(data: Any) -> dict[str, Any] | None:
     return {name: value for name, value in data.items() if name != _MARK}
 
 
-def reason_of(error: BaseException) -> str:
+def reason_of(error: BaseException, secrets: KnownSecrets | None = None) -> str:
     """Return why something failed, in one line, from what the SDK and its HTTP client raise.
 
     Of a group it is the first failure in it that says something. Headers are never shown, and of an address
@@ -223,6 +224,8 @@ def reason_of(error: BaseException) -> str:
     """
     reasons = [_reason(leaf) for leaf in _leaves(error)]
     telling = next((reason for reason in reasons if reason), type(error).__name__)
+    if secrets is not None:
+        telling = secrets.hide(telling)
     return " ".join(telling.split())[:_MAX_LENGTH]
 
 

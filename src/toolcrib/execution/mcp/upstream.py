@@ -12,20 +12,22 @@ alone, which is kept open for as long as the second is used.
 
 import logging
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import Context
 from functools import partial
 from math import inf
 from typing import Any
 
 import anyio
+import httpx2
 from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 
 from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.concurrency.in_flight import InFlight
-from toolcrib.errors import LoginRequiredError, ServerUnavailableError
+from toolcrib.errors import ConfigError, LoginRequiredError, ServerUnavailableError
 from toolcrib.execution.mcp.change_listener import ChangeListener
 from toolcrib.execution.mcp.config import OnContent, OnInput, ServerConfig
 from toolcrib.execution.mcp.connection import Connection, ConnectionListeners, Start, open_link, transport_to
@@ -34,6 +36,7 @@ from toolcrib.execution.mcp.errors import (
     is_exhausted,
     is_unreachable,
     needs_login,
+    place,
     reason_of,
     refuses_handshake,
 )
@@ -45,7 +48,8 @@ from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.process import StderrTail
 from toolcrib.execution.oauth.persons import Person
 from toolcrib.execution.principal import Principal, slot_owner
-from toolcrib.redaction import host_of
+from toolcrib.execution.variables import has_variables
+from toolcrib.redaction import KnownSecrets, host_of
 
 __all__ = ["Upstream"]
 
@@ -59,6 +63,7 @@ _FIRST_RETRY, _LONGEST_RETRY = 10.0, 600.0
 """Seconds until a second connection that could not be opened is tried again: doubled from the first value."""
 _HANDSHAKE_WORDS = ("initializ", "handshake")
 """What a server says that hung up because it was not greeted as it expected."""
+_LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/@]*@|[?#].*", re.DOTALL)
 _log = logging.getLogger(__name__)
 
 
@@ -102,7 +107,8 @@ class Upstream:
         """What it said then of how to use it."""
         self._environ = environ
         self._health = ServerHealth(breaker)
-        self._stderr = StderrTail()
+        self._secrets = KnownSecrets()
+        self._stderr = StderrTail(self._secrets)
         self._dropped = DroppedMessages(name)
         self._link: Connection | None = None
         self._start: Start | None = None
@@ -411,7 +417,9 @@ class Upstream:
             self._part(connection, failure)
         elif self._start is start:
             wanted = needs_login(failure)
-            reason = self._late() if failure is None else self._with_withheld(reason_of(failure))
+            reason = (
+                self._late() if failure is None else self._with_withheld(reason_of(failure, self._secrets))
+            )
             self._health.failed(reason, needs_login=wanted)
             reason = self._health.last_error or ""
             unavailable = (LoginRequiredError if wanted else ServerUnavailableError)(
@@ -437,7 +445,8 @@ class Upstream:
     async def _connection(self, *, probe: bool) -> tuple[Connection | None, Exception | None]:
         """Have one connection, from start to end; return it, if it came to be, and what went wrong."""
         self._health.starts += 1
-        self._stderr = StderrTail()
+        self._secrets = self._know_secrets()
+        self._stderr = StderrTail(self._secrets)
         connection: Connection | None = None
         failure: Exception | None = None
         with anyio.CancelScope(deadline=anyio.current_time() + self.config.start_timeout) as scope:
@@ -461,6 +470,8 @@ class Upstream:
             stderr=self._stderr,
             dropped=self._dropped,
             environ=self._environ,
+            written=self.config,
+            secrets=self._secrets,
             person=self._person,
         )
         heard = self._first or self  # whose tools and content these are
@@ -483,7 +494,17 @@ class Upstream:
             patience=patience,
             handshake_only=self._first is not None,
             gateway=self.watcher.gateway,
+            secrets=self._secrets,
         )
+
+    def _know_secrets(self) -> KnownSecrets:
+        """Return the secrets of the settings, with the address shown as it is written there."""
+        secrets, written = self.config.known_secrets(self._environ, os.environ), self.config.url
+        if written is not None and has_variables(written):
+            with suppress(ConfigError, httpx2.InvalidURL):  # the start says what is wrong with it
+                shown = _LOGIN_OR_QUERY.sub("", written)
+                secrets.show_as(place(self.config.expanded(self._environ).url or ""), shown)
+        return secrets
 
     async def _serve(self, connection: Connection) -> None:
         """Let callers use a connection until it is over."""
@@ -539,7 +560,7 @@ class Upstream:
         expected = bool(connection.close_reason) or self.closed is not None
         if not connection.close_reason:
             fault = failure or connection.fault
-            ended = reason_of(fault) if fault else "it closed the connection"
+            ended = reason_of(fault, self._secrets) if fault else "it closed the connection"
             connection.close_reason = self.closed or ended
         connection.over.set()
         self.watcher.over(ServerUnavailableError(self.name, connection.close_reason, self.stderr_tail()))

@@ -14,6 +14,7 @@ from toolcrib.execution.oauth.persons import Person, login_command
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.tokens import RefusedError, ServerTokens
 from toolcrib.execution.oauth.vault import LoginVault
+from toolcrib.redaction import KnownSecrets
 
 __all__ = ["BearerAuth", "bearer_auth"]
 
@@ -43,7 +44,17 @@ class BearerAuth(httpx2.Auth):
     nothing without a token: a server that answers somebody else, or nobody in particular, is not asked.
     """
 
-    def __init__(self, advice: str, url: str, tokens: _Tokens, *, is_personal: bool = False) -> None:
+    def __init__(
+        self,
+        advice: str,
+        url: str,
+        tokens: _Tokens,
+        *,
+        is_personal: bool = False,
+        secrets: KnownSecrets | None = None,
+    ) -> None:
+        """Send what `tokens` gives to the origin of an address; each token is added to the secrets."""
+        self._secrets = KnownSecrets() if secrets is None else secrets
         self._advice = advice
         self._origin = _origin(httpx2.URL(url))
         self._tokens = tokens
@@ -71,17 +82,21 @@ class BearerAuth(httpx2.Auth):
         try:
             token = await self._current()
             if token is not None:
-                request.headers["authorization"] = f"Bearer {token}"
+                self._put(request, token)
             response = yield request
             if response.status_code == _UNAUTHORIZED and token is not None:
                 token = await self._tokens.renewed(token)
                 if token is None:
                     return
-                request.headers["authorization"] = f"Bearer {token}"
+                self._put(request, token)
                 response = yield request
             await self._tokens.want(missing_scopes(response) or [])
         except (RefusedError, StoreError) as error:
             raise NotAuthorizedError(str(error), request=request) from error
+
+    def _put(self, request: httpx2.Request, token: str) -> None:
+        self._secrets.add_token(token)
+        request.headers["authorization"] = f"Bearer {token}"
 
     async def _current(self) -> str | None:
         token = await self._tokens.current()
@@ -91,9 +106,13 @@ class BearerAuth(httpx2.Auth):
 
 
 def bearer_auth(
-    server: str, config: ServerConfig, environ: Mapping[str, str], person: Person | None = None
+    server: str,
+    config: ServerConfig,
+    environ: Mapping[str, str],
+    person: Person | None = None,
+    secrets: KnownSecrets | None = None,
 ) -> BearerAuth | None:
-    """Return the access to a server, or that of a person.
+    """Return the access to a server, or that of a person; its tokens are added to the secrets.
 
     None where its settings have an Authorization header, which is not so where persons have their own, or
     where there is no state.
@@ -114,7 +133,7 @@ def bearer_auth(
     if person is not None and auth.mode == "exchange":
         tokens = ExchangedTokens(person, server, config.url, auth)
     advice = login_command(server) if owner is None else _OWN
-    return BearerAuth(advice, config.url, tokens, is_personal=person is not None)
+    return BearerAuth(advice, config.url, tokens, is_personal=person is not None, secrets=secrets)
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

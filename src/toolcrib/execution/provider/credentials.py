@@ -6,7 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import quote
+
+from toolcrib.redaction import secret_forms
 
 __all__ = ["Credentials", "Scheme", "Secret", "Veil", "hide", "reveal"]
 
@@ -59,7 +60,7 @@ class Credentials:
             fits = {"header": _IN_HEADER, "cookie": _IN_COOKIE, "query": _CARRIED}[scheme.place]
             if not fits.fullmatch(value):
                 raise ValueError(f"it holds what a {scheme.place} cannot carry")
-            hidden += [text, quote(text, safe="")]
+            hidden += sorted(secret_forms(text))
             places = {"header": made.headers, "query": made.query, "cookie": made.cookies}
             places[scheme.place][scheme.name] = value
         return cls(made.headers, made.query, made.cookies, tuple(dict.fromkeys(hidden)))

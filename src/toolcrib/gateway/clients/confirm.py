@@ -28,14 +28,16 @@ from toolcrib.execution.progress import Progress, notify
 from toolcrib.execution.rule import is_destructive
 from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationResult
 from toolcrib.model import RunResult, Tool
-from toolcrib.redaction import HIDDEN, hide_secrets
+from toolcrib.model.display import visible
 
-__all__ = ["ConfirmedCalls", "policy", "progress_sender"]
+__all__ = ["MAX_QUESTION", "ConfirmedCalls", "policy", "progress_sender"]
 
-_MAX_SHOWN = 400
-"""How many characters of what somebody else wrote a person has to read."""
+MAX_QUESTION = 32_000
+"""How many characters a question may have; what takes more is refused, since nothing may be left out."""
+_SHORT = 400
+"""Up to how many characters arguments, steps or code stand in one line of a question."""
 _MAX_NAMED = 10
-"""How many tools, and places in code, are named."""
+"""How many tools an error names."""
 _REFUSALS: dict[ConfirmationResult, tuple[Unconfirmed, str]] = {
     ConfirmationResult.DECLINED: (
         "declined",
@@ -112,7 +114,7 @@ class ConfirmedCalls:
         """Run the tool that a reference means.
 
         Raises:
-            PolicyDeniedError: the person declined, or gave no answer.
+            PolicyDeniedError: the person declined, or gave no answer; or the arguments are too long to show.
             InputNeeded: the client has to make the request again, with the answer.
             ToolError: as `View.run` has it.
         """
@@ -147,10 +149,11 @@ class ConfirmedCalls:
             tools: where there are none nobody is asked.
             given: what a person should see of how they run: steps or code.
             what: what runs them, a `chain` or a `program`.
-            places: what a person should see of it in any case, where it is too long to be shown.
+            places: what a person should see of it first, where it is long: the calls of these tools.
 
         Raises:
-            PolicyDeniedError: the person did not agree; observers have seen a refused call of each tool.
+            PolicyDeniedError: the person did not agree, or it is too long to be shown to one; observers have
+                seen a refused call of each tool.
             InputNeeded: the client has to make the request again, with the answer.
         """
         if not tools:
@@ -308,41 +311,53 @@ def progress_sender(client: CallingClient) -> Progress | None:
 def _question(
     tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str, bound: str
 ) -> Confirmation:
-    """Return the question, the same each time it is about the same tools and arguments."""
-    written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    """Return the question, the same each time it is about the same tools and arguments.
+
+    Raises:
+        PolicyDeniedError: it would be too long to be shown as a whole.
+    """
+    written = given if isinstance(given, str) else _json(given)
     content = "\0".join((what, *tools, written, bound))
     key = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
-    return Confirmation(key=f"run-{key}", text=_text(tools, written, what, places, reason))
+    text = ""
+    if len(written) <= MAX_QUESTION:
+        text = visible(_text(tools, given, what, places, reason))
+    if not 0 < len(text) <= MAX_QUESTION:
+        raise PolicyDeniedError(
+            tool_id=", ".join(tools[:_MAX_NAMED]),
+            reason=f"a person has to agree to all of it, and it takes {max(len(text), len(written)):,} "
+            f"characters to show, of at most {MAX_QUESTION:,}; split it into smaller calls",
+        )
+    return Confirmation(key=f"run-{key}", text=text)
 
 
-def _text(tools: Sequence[str], written: str, what: str, places: Sequence[str], reason: str) -> str:
-    if not what:
-        return f"Run {tools[0]} with {_shown(written)}? {_shown(reason)}"
-    names = ", ".join(tools[:_MAX_NAMED])
-    more = f" and {len(tools) - _MAX_NAMED} more" if len(tools) > _MAX_NAMED else ""
-    say = "They say" if len(tools) > 1 else "It says"
-    risk = f"{say} that {'they' if len(tools) > 1 else 'it'} may destroy or overwrite something."
-    risk = risk if reason == _RISK else _shown(reason)
-    where = _where(places) if places and len(written) > _MAX_SHOWN else ""
-    return f"Run a {what} that uses {names}{more}? {risk}{where} The {what}: {_shown(written)}"
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _where(places: Sequence[str]) -> str:
-    """Return where tools are named, each place on a line of its own."""
-    if len(places) > _MAX_NAMED:
-        some = _MAX_NAMED // 2
-        places = [*places[:some], f"({len(places) - 2 * some} more places)", *places[-some:]]
-    return "\n".join((" They are named here:", *map(_shown, places), ""))
+def _text(tools: Sequence[str], given: Any, what: str, places: Sequence[str], reason: str) -> str:
+    """Return the question with the whole of what is decided on; what is short, or destroys, stands first.
 
-
-def _shown(text: str) -> str:
-    """Return a text as a person may see it: without secrets, without what hides, and not all if it is long.
-
-    What is long is shown with its end: what counts may stand there.
+    Nothing is cut or redacted, whatever its name looks like: it may be the target. These are the words of the
+    client that asks, and no secrets of this machine.
     """
-    if len(text) > _MAX_SHOWN * 4:
-        text = f"{text[: _MAX_SHOWN * 2]}\n{text[-_MAX_SHOWN * 2 :]}"
-    clean = hide_secrets(HIDDEN.sub("", text))
-    if len(clean) <= _MAX_SHOWN:
-        return clean
-    return f"{clean[: _MAX_SHOWN * 2 // 3]} […] {clean[-_MAX_SHOWN // 3 :]}"
+    written = given if isinstance(given, str) and what else _json(given)
+    is_short = len(written) <= _SHORT
+    if not what:
+        if is_short or not isinstance(given, dict):
+            return f"Run {tools[0]} with {written}? {reason}"
+        arguments = sorted(((_json(value), name) for name, value in given.items()), key=lambda it: len(it[0]))
+        listed = "\n".join(f"- {_json(name)}: {value}" for value, name in arguments)
+        return f"Run {tools[0]}? {reason} All its arguments, the shortest first:\n{listed}"
+    say = "They say that they" if len(tools) > 1 else "It says that it"
+    risk = f"{say} may destroy or overwrite something." if reason == _RISK else reason
+    begin = f"Run a {what} that uses {', '.join(tools)}? {risk}"
+    if is_short:
+        return f"{begin} The {what}: {written}"
+    called = ["It uses them here:", *(f"- {each}" for each in places)] if places else []
+    # Numbers, so that no line of it can pass for a line of the question.
+    parts = given.split("\n") if isinstance(given, str) else [_json(step) for step in given]
+    first = 1 if isinstance(given, str) else 0
+    return "\n".join(
+        (begin, *called, f"The whole {what}:", *(f"{at}| {it}" for at, it in enumerate(parts, first)))
+    )

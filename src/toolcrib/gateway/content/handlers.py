@@ -412,7 +412,8 @@ async def answered(ask: Callable[[], Awaitable[_Item]]) -> _Item:
     except PromptNotFoundError as error:
         raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error
     except ToolcribError as error:
-        raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(str(error))) from error
+        # Without the server's stderr, which `explain` leaves out: it is for the operator.
+        raise MCPError(mcp_types.INTERNAL_ERROR, hide_secrets(explain(error)["message"])) from error
 
 
 def _together(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

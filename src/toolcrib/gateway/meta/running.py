@@ -1,7 +1,9 @@
 """The meta-tools that run tools: one, several, or those that code calls."""
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from time import perf_counter
 from typing import Any
 
@@ -15,25 +17,25 @@ from toolcrib.execution.chain import ChainProgress, Plan
 from toolcrib.execution.chain.plan import PlannedStep
 from toolcrib.execution.chain.results import StepResult
 from toolcrib.execution.mcp.results import read_text
-from toolcrib.gateway.clients.confirm import ConfirmedCalls, progress_sender
+from toolcrib.gateway.clients.confirm import MAX_QUESTION, ConfirmedCalls, progress_sender
 from toolcrib.gateway.content.addresses import page_server, place_blocks
 from toolcrib.gateway.frontend import CallingClient
 from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.failures import failure
 from toolcrib.gateway.meta.reply import MetaCall, Part, Reply, ResultLimiter
+from toolcrib.gateway.results import encoded
 from toolcrib.model import McpBackend, RunResult, Tool, ToolBackend, ToolCallRecord
 from toolcrib.runtime.stubs.naming import identifier
 from toolcrib.runtime.surface import mentioned
 
-__all__ = ["RunHandlers", "mentioned_in", "places_of"]
+__all__ = ["RunHandlers", "calls_in_chain", "calls_in_code", "mentioned_in"]
 
 _MS = 1000
 _DIGITS = 3
 _ID = re.compile(r"[\w.-]++(?::[\w.-]++)?+", re.ASCII)
+_NO_BODY = "\n    pass"
 _BATCH = 100
 """How many parts of a step are written down between two turns of the event loop."""
-_AROUND = 80
-"""How many characters before and after a name are shown of a long line."""
 
 
 class RunHandlers:
@@ -143,7 +145,9 @@ class RunHandlers:
         plan = await self._view.run_chain(call.args["steps"], dry_run=True)
         named = dict.fromkeys(step.tool_id for step in _calls_of(plan) if step.tool_id is not None)
         found = self._calls.asked_about(client, map(self._view.index.resolve, named))
-        await self._calls.agree(client, found, call.args["steps"], "chain")
+        steps = call.args["steps"]
+        places = calls_in_chain(steps, plan, found) if found else []
+        await self._calls.agree(client, found, steps, "chain", places)
         return found
 
     @property
@@ -194,9 +198,9 @@ class RunHandlers:
 
 
 def _mentions(code: str, tools: Sequence[Tool]) -> tuple[list[Tool], list[str]]:
-    """Return which tools code names, and where."""
+    """Return which tools code names, and where; code that is too long to be shown is not read."""
     found = mentioned_in(code, tools)
-    return found, places_of(code, found) if found else []
+    return found, calls_in_code(code, found) if found and len(code) <= MAX_QUESTION else []
 
 
 def _step_progress(client: CallingClient) -> ChainProgress | None:
@@ -344,22 +348,85 @@ def mentioned_in(code: str, tools: Sequence[Tool]) -> list[Tool]:
     return [tool for tool in tools if _base(tool) in ids or _path(tool) in reached]
 
 
-def places_of(code: str, tools: Iterable[Tool]) -> list[str]:
-    r"""Return what stands around each place where code may name one of these tools, line by line.
+def calls_in_code(code: str, tools: Sequence[Tool]) -> list[str]:
+    r"""Return the statements of code that name one of these tools, and those that set what they use.
 
-    >>> places_of("x = 1\nawait shop.drop_all()\ny = 2", [Tool(name="drop-all", input_schema={})])
-    ['await shop.drop_all()']
+    Comments are no statements. Where code cannot be read there are none: the whole of it is shown anyway.
+
+    >>> drop = Tool(name="drop", namespace="shop", input_schema={})
+    >>> calls_in_code("# shop.drop(1)\nn = 7  # one\nm = 8\nawait shop.drop(\n  n)", [drop])
+    ['line 2: n = 7', 'line 4: await shop.drop(n)']
     """
-    words = {word for tool in tools for word in (tool.name, identifier(tool.name))}
-    pattern = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    found: dict[tuple[int, int], str] = {}
-    for match in re.finditer(pattern, code):
-        first = max(0, match.start() - _AROUND)
-        start = max(first, code.rfind("\n", first, match.start()) + 1)
-        end = code.find("\n", match.end(), match.end() + _AROUND)
-        end = match.end() + _AROUND if end < 0 else end
-        found.setdefault((start, end), code[start:end].strip())
-    return list(found.values())
+    try:
+        tree = ast.parse(code)
+        parts = [_header(each) for each in ast.walk(tree) if isinstance(each, ast.stmt)]
+        texts = {part: ast.unparse(part).removesuffix(_NO_BODY) for part in parts}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    chosen = {part for part in parts if mentioned_in(texts[part], tools)}
+    while True:
+        used = {each.id for part in chosen for each in ast.walk(part) if isinstance(each, ast.Name)}
+        setting = {part for part in parts if part not in chosen and used & _names_set(part)}
+        if not setting:
+            break
+        chosen |= setting
+    return [f"line {part.lineno}: {texts[part]}" for part in sorted(chosen, key=lambda each: each.lineno)]
+
+
+def _header(statement: ast.stmt) -> ast.stmt:
+    """Return a statement; of one with statements in it, its beginning, as the others count by themselves."""
+    if not hasattr(statement, "body"):
+        if not isinstance(statement, ast.Match):
+            return statement
+        return ast.copy_location(ast.Expr(statement.subject), statement)
+    if isinstance(statement, ast.Try | ast.TryStar):
+        return ast.copy_location(ast.Pass(), statement)
+    header = copy(statement)
+    header.body = [ast.Pass()]
+    if hasattr(header, "orelse"):
+        header.orelse = []
+    return header
+
+
+def _names_set(part: ast.AST) -> set[str]:
+    return {
+        each.id for each in ast.walk(part) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+
+
+def calls_in_chain(steps: Any, plan: Plan, tools: Iterable[Tool]) -> list[str]:
+    """Return the steps that call one of these tools, each with the steps whose results it uses."""
+    asked = {str(tool.id) for tool in tools}
+    written = {place: (step, planned) for place, step, planned in _written_steps(steps, plan.steps)}
+    by_name = {f"steps.{planned.id or place}": place for place, (_, planned) in written.items()}
+    by_name |= {f"steps.{place}": place for place in written}
+    shown: list[str] = []
+    for place, (step, planned) in written.items():
+        if planned.tool_id not in asked:
+            continue
+        shown.append(f"step {place}: {encoded(step)}")
+        top, _, _ = place.partition(".")
+        pending, seen = [*planned.depends_on, *written[top][1].depends_on], set[str]()
+        while pending:
+            source = by_name.get(pending.pop(0))
+            if source is None or source in seen:
+                continue
+            seen.add(source)
+            shown.append(f"  it uses the result of step {source}: {encoded(written[source][0])}")
+            pending += written[source][1].depends_on
+    return shown
+
+
+def _written_steps(
+    steps: Any, planned: Sequence[PlannedStep], within: str = ""
+) -> Iterator[tuple[str, Any, PlannedStep]]:
+    """Yield each step as it was written, with its place (`2`, or `2.0` in a group) and what it would do."""
+    for place, plan in enumerate(planned):
+        step = steps[place] if isinstance(steps, list) and place < len(steps) else None
+        yield f"{within}{place}", step, plan
+        if plan.parts:
+            inner = step.get("parallel") if isinstance(step, dict) else None
+            yield from _written_steps(inner, plan.parts, f"{within}{place}.")
 
 
 def _base(tool: Tool) -> str:

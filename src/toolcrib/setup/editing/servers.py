@@ -19,9 +19,9 @@ from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import choose
 from toolcrib.model.toolid import name_fault
+from toolcrib.redaction import named_secrets, secrets_in
 from toolcrib.setup.editing.edit import Edit
 from toolcrib.setup.editing.jsonc import remove_json, set_json
-from toolcrib.setup.editing.secrets import named_secrets, secrets_in
 from toolcrib.setup.editing.toml import remove_toml, set_toml
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnRequest, coerce_request_id
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnRequest, ProgressFnT, coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
@@ -25,8 +25,11 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from opentelemetry import context, trace
 from pydantic import ValidationError
 
+from toolcrib.concurrency.loop import in_thread
 from toolcrib.execution.mcp.transport.lines import DroppedMessages
 from toolcrib.execution.mcp.transport.outbox import OnAnswer, Outbox
+from toolcrib.model.plain import is_large
+from toolcrib.redaction import KnownSecrets
 
 __all__ = ["Ask", "Dispatcher", "OnAsked", "TransportStreams"]
 
@@ -75,6 +78,8 @@ class _Waiting:
 class Dispatcher(JSONRPCDispatcher[TransportContext]):
     """The SDK's dispatcher, which also tells when the other side is gone, and why, if the transport knows.
 
+    All that the other side sends passes here, and is passed on without the secrets that are known.
+
     What `ask` sends is its own: the SDK makes a span, a pair of streams and a clock for each request, and
     passes its answer from task to task, which takes as long as all else that is done for a call.
     """
@@ -86,7 +91,9 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         lost: Callable[[], None],
         dropped: DroppedMessages | None = None,
         on_asked: OnAsked | None = None,
+        secrets: KnownSecrets | None = None,
     ) -> None:
+        self._secrets = KnownSecrets() if secrets is None else secrets
         self._dropped = dropped or DroppedMessages("")
         self._on_asked = on_asked
         others: Any = _WithoutAnswers(read, self._answered, self._end, self._dropped.pace)
@@ -124,11 +131,12 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
             try:
                 parse_server_notification(method, self.revision, params)
             except KeyError:
-                self._dropped.note("an unknown notification", method, level=logging.DEBUG)
+                shown = self._secrets.hide(method)
+                self._dropped.note("an unknown notification", shown, level=logging.DEBUG)
             except ValidationError:
                 self._dropped.note(f"a malformed {method}")
             else:
-                await on_notify(found, method, params)
+                await on_notify(found, method, self._secrets.hide_in(params))
 
         return checked
 
@@ -139,7 +147,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
             if self._on_asked is None or method not in _INPUT_METHODS:
                 return await on_request(found, method, params)
             parse_server_request(method, self.revision, params)
-            return await self._on_asked(method, params)
+            return await self._on_asked(method, self._secrets.hide_in(params))
 
         return answered
 
@@ -149,6 +157,17 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         Raises:
             MCPError: the other side refused it, or is gone.
         """
+        if not self._secrets:
+            return await self._ask_plainly(method, params, headers)
+        try:
+            return await self._without_secrets(await self._ask_plainly(method, params, headers))
+        except MCPError as error:
+            raise self._refusal(error) from None
+
+    async def _ask_plainly(
+        self, method: str, params: dict[str, Any], headers: dict[str, str]
+    ) -> dict[str, Any]:
+        """Return the result of a request as it came."""
         if not self._is_open or _is_traced():
             return await self.send_raw_request(method, params, {"headers": headers})
         number = next(self._numbers)
@@ -188,7 +207,35 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     ) -> dict[str, Any]:
         """Return the result of a request, numbered like those of `ask`."""
         numbered: CallOptions = {"request_id": next(self._numbers), **(opts or {})}
-        return await super().send_raw_request(method, params, numbered, **related)
+        if not self._secrets:
+            return await super().send_raw_request(method, params, numbered, **related)
+        if (report := numbered.get("on_progress")) is not None:
+            numbered["on_progress"] = self._report_without_secrets(report)
+        try:
+            result = await super().send_raw_request(method, params, numbered, **related)
+        except MCPError as error:
+            raise self._refusal(error) from None
+        return await self._without_secrets(result)
+
+    def _report_without_secrets(self, report: ProgressFnT) -> ProgressFnT:
+        async def hide_and_report(progress: float, total: float | None, message: str | None) -> None:
+            await report(progress, total, message and self._secrets.hide(message))
+
+        return hide_and_report
+
+    async def _without_secrets(self, result: dict[str, Any]) -> dict[str, Any]:
+        hidden: dict[str, Any]
+        if is_large(result):
+            hidden = await in_thread(self._secrets.hide_in, result)
+        else:
+            hidden = self._secrets.hide_in(result)
+        return hidden
+
+    def _refusal(self, error: MCPError) -> MCPError:
+        """Return an error without the secrets in it, and without the one that has them as its context."""
+        hidden = MCPError(error.code, self._secrets.hide(error.message), self._secrets.hide_in(error.data))
+        hidden.__cause__ = error.__cause__
+        return hidden
 
     def _answered(self, message: JSONRPCResponse | JSONRPCError) -> bool:
         """Tell whoever has asked for an answer; return whether somebody had."""

@@ -19,7 +19,9 @@ from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.transport.environment import server_environment
 from toolcrib.execution.mcp.transport.strays import MARK, all_marks, end_strays, new_mark
+from toolcrib.execution.variables import has_variables
 from toolcrib.model.suggest import did_you_mean
+from toolcrib.redaction import KnownSecrets
 
 __all__ = ["ServerProcess", "StderrTail", "forget_group", "watch_group", "watcher_pid"]
 
@@ -52,6 +54,8 @@ done
 """
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 _PATIENCE = 2.0
+_LONGEST_STRAY = 4096
+"""How many bytes of a line that is no message are searched for secrets; what is kept of it is less."""
 
 
 class StderrTail:
@@ -64,7 +68,11 @@ class StderrTail:
     'no token\nbye'
     """
 
-    def __init__(self, *, max_lines: int = 100, max_bytes: int = 16 * 1024) -> None:
+    def __init__(
+        self, secrets: KnownSecrets | None = None, *, max_lines: int = 100, max_bytes: int = 16 * 1024
+    ) -> None:
+        """Keep lines, and show them without the secrets that are known."""
+        self._secrets = KnownSecrets() if secrets is None else secrets
         self._max_lines = max_lines
         self._max_bytes = max_bytes
         self._kept = bytearray()
@@ -87,12 +95,13 @@ class StderrTail:
         self._stray += 1
         if self._kept and not self._kept.endswith(b"\n"):
             self._kept += b"\n"
-        self.feed(b"[stdout] " + line[:200].rstrip() + b"\n")
+        shown = self._secrets.hide(line[:_LONGEST_STRAY].decode(errors="replace"))[:200].rstrip()
+        self.feed(f"[stdout] {shown}\n".encode())
 
     def text(self) -> str:
         """Return what was kept as text that is safe to print: no control characters, whole lines."""
         text = _ESCAPES.sub("", self._kept.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
-        lines = _CONTROLS.sub("", text).split("\n")
+        lines = self._secrets.hide(_CONTROLS.sub("", text)).split("\n")
         if len(self._kept) == self._max_bytes and len(lines) > 1:
             del lines[0]  # it was cut
         return "\n".join([line.rstrip() for line in lines if line.strip()][-self._max_lines :])
@@ -115,8 +124,8 @@ class ServerProcess:
         self._stderr = cast("ByteReceiveStream", process.stderr)
 
     @classmethod
-    async def start(cls, config: ServerConfig, *, name: str) -> Self:
-        """Start the command of a server.
+    async def start(cls, config: ServerConfig, *, name: str, written: ServerConfig | None = None) -> Self:
+        """Start the command of a server; messages show it as it is `written`, without filled-in variables.
 
         Raises:
             ServerUnavailableError: it cannot be started, and what to do about it.
@@ -134,7 +143,9 @@ class ServerProcess:
                 )
                 watch_group(process.pid)
         except OSError as error:
-            raise ServerUnavailableError(name, _why_not_started(error, command, cwd)) from error
+            raise ServerUnavailableError(
+                name, _why_not_started(error, command, cwd, written or config)
+            ) from error
         return cls(process, mark)
 
     @property
@@ -228,21 +239,28 @@ _LAUNCHERS = ("bunx", "deno", "docker", "node", "npm", "npx", "python", "python3
 """The programs that most servers are started with."""
 
 
-def _why_not_started(error: OSError, command: str, cwd: str | None) -> str:
-    """Return what is wrong with a command, and what to do about it."""
+def _why_not_started(error: OSError, command: str, cwd: str | None, written: ServerConfig) -> str:
+    """Return what is wrong with a command, and what to do about it; paths as the settings write them."""
+    shown = _shown_path(command, written.command or "")
     if cwd is not None and not Path(cwd).is_dir():
-        return f"its working directory {cwd!r} does not exist; create it, or change 'cwd'"
+        folder = _shown_path(cwd, written.cwd or "")
+        return f"its working directory {folder!r} does not exist; create it, or change 'cwd'"
     if isinstance(error, FileNotFoundError):
         if any(map(str.isspace, command)):
-            return f"there is no program {command!r}; put what follows the program into 'args'"
+            return f"there is no program {shown!r}; put what follows the program into 'args'"
         if Path(command).is_file():
-            return f"{command!r} names an interpreter in its first line that does not exist"
+            return f"{shown!r} names an interpreter in its first line that does not exist"
         where = "" if os.sep in command else " on the PATH"
-        hint = did_you_mean(command, _LAUNCHERS)
-        return f"there is no program {command!r}{where}{hint or '; install it, or write its full path'}"
+        hint = did_you_mean(shown, _LAUNCHERS)
+        return f"there is no program {shown!r}{where}{hint or '; install it, or write its full path'}"
     if isinstance(error, PermissionError):
-        return f"{command!r} may not be executed; make it executable, or write the program that runs it"
-    return f"{command!r} cannot be started: {error.strerror or error}"
+        return f"{shown!r} may not be executed; make it executable, or write the program that runs it"
+    return f"{shown!r} cannot be started: {error.strerror or type(error).__name__}"
+
+
+def _shown_path(path: str, written: str) -> str:
+    """Return a path as it is started or, where variables were filled in, as it is written."""
+    return written if has_variables(written) else path
 
 
 class _Watcher:

@@ -47,16 +47,19 @@ _READ, _SHOWN = 200, 60
 
 
 @asynccontextmanager
-async def stdio_transport(
+async def stdio_transport(  # noqa: PLR0913 - the last three are limits
     config: ServerConfig,
     *,
     name: str,
     stderr: StderrTail,
+    written: ServerConfig | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     grace: float = 1.0,
     patience: float = 30.0,
 ) -> AsyncGenerator[TransportStreams, None]:
     """Run a server for the length of the block, and give the streams that a `ClientSession` takes.
+
+    `written` has the settings without values from the environment, for messages.
 
     What it prints on standard output beside messages is skipped and kept in `stderr`. When it dies, sends a
     message that is too long, or prints a great deal before it has sent any message at all, the read stream
@@ -67,7 +70,7 @@ async def stdio_transport(
     Raises:
         ServerUnavailableError: it cannot be started.
     """
-    process = await ServerProcess.start(config, name=name)
+    process = await ServerProcess.start(config, name=name, written=written)
     stderr.pid = process.pid
     connection = _Link(process, name, stderr, max_message_bytes)
     failure: Exception | None = None
