@@ -149,6 +149,7 @@ class SyncCrib:
         run_store: RunStore | None = None,
         sandboxes: Sequence[Sandbox] = (),
         adapters: "Sequence[Adapter]" = (),
+        on_demand: bool = False,
     ) -> None:
         """Read a configuration; nothing is started. The arguments are those of `Crib`."""
         self._crib = Crib(
@@ -166,6 +167,7 @@ class SyncCrib:
             run_store=run_store,
             sandboxes=sandboxes,
             adapters=adapters,
+            on_demand=on_demand,
         )
         self._loop = LoopThread()
         self._is_open = False
@@ -271,19 +273,25 @@ class SyncCrib:
         """Return the examples of a tool."""
         return self._ask(partial(self._crib.examples, tool_id, max))
 
-    def run(
+    def run(  # noqa: PLR0913 - as for a crib
         self,
         tool_id: Ref,
         args: Any = None,
         *,
         timeout: float | None = None,
         progress: Progress | None = None,
+        frame_progress: bool = True,
         principal: Principal | None = None,
         defaults: bool = False,
     ) -> RunResult:
         """Run a tool and return what it gave; `progress` is called in the thread of the crib."""
         asked = partial(
-            self._crib.run, timeout=timeout, progress=progress, principal=principal, defaults=defaults
+            self._crib.run,
+            timeout=timeout,
+            progress=progress,
+            frame_progress=frame_progress,
+            principal=principal,
+            defaults=defaults,
         )
         return self._ask(partial(asked, tool_id, args))
 
