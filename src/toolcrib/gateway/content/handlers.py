@@ -31,7 +31,7 @@ from toolcrib.gateway.clients.input_requests import passed_error
 from toolcrib.gateway.clients.login import LoginRequests
 from toolcrib.gateway.content.lists import addressed, page, route, written
 from toolcrib.gateway.direct.naming import public_name, sole_source, split_name
-from toolcrib.gateway.identity.principals import PRINCIPAL
+from toolcrib.gateway.identity.principals import PRINCIPAL, authenticated_principal
 from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.results import PREFIX, KeptResults
 from toolcrib.redaction import hide_secrets
@@ -234,7 +234,11 @@ class ContentHandlers:
 
     def content(self) -> ViewContent | None:
         """Return what the servers have for whoever makes the request; None without a view."""
-        return None if self._view is None else self._view.seen_by(PRINCIPAL.get()).content
+        return self.content_for(PRINCIPAL.get() or authenticated_principal())
+
+    def content_for(self, principal: Principal | None) -> ViewContent | None:
+        """Return what the servers have for a principal, by the rules of this moment; None without a view."""
+        return None if self._view is None else self._view.seen_by(principal).content
 
     def _needed(self, uri: str) -> ViewContent:
         content = self.content()
