@@ -167,11 +167,17 @@ class ContentHandlers:
 
         def hear(change: ContentChange) -> None:
             content.forget(change)
-            current = self.content()
-            if current is not None and change.server in current.names:
-                callback(change)
+            callback(change)
 
         return content.servers.on_change(hear)
+
+    def may_hear(self, change: ContentChange, principal: Principal | None) -> bool:
+        """Return whether a principal may know of a change: it could list or read it at this moment."""
+        content = self.content_for(principal)
+        if content is None:
+            return False
+        is_everywhere = not change.server  # the configuration has other servers
+        return is_everywhere or content.may_hear(change, content.servers.person_key(change.server, principal))
 
     def person_key(self, server: str, principal: Principal | None) -> Hashable | None:
         """Return whose the content of a server is that a principal gets; None where it is everybody's."""

@@ -201,6 +201,7 @@ class HttpApp:
             max_sessions=settings.sessions,
         )
         sessions.on_limited, sessions.connections = self._served.limited, endpoint.connections
+        sessions.on_request = endpoint.refresh_principal
         desk = _EndpointSessions(sessions)
         try:
             async with sessions.run():
