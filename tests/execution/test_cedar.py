@@ -118,7 +118,36 @@ def test_both_find_what_some_arguments_allow_and_nothing_else(policy: Rules) -> 
 def test_policies_say_whether_a_server_of_unknown_tools_may_have_some_to_find(text: str, may: bool) -> None:
     grants = CedarPolicy(text).grants(BOB)
     assert grants.may_find_in("hr") is may
-    assert grants.may_have_content("hr"), "a policy may be about one address"
+    assert grants.may_have_content("hr") is may
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ('permit(principal, action, resource == Content::"hr:file:///a");', True),
+        ('permit(principal, action, resource == Content::"git:file:///a");', False),
+        ('permit(principal, action, resource) when { resource.name like "file:*" };', True),
+        ('permit(principal, action == Action::"run", resource);', False),
+        ('permit(principal, action, resource);\nforbid(principal, action, resource in Namespace::"hr") unless { resource.name like "file:*" };', True),
+        ("permit(principal, action, resource);\nforbid(principal, action, resource);", False),
+    ],
+)  # fmt: skip
+def test_policies_say_whether_a_server_may_have_content_to_read(text: str, may: bool) -> None:
+    assert CedarPolicy(text).grants(BOB).may_have_content("hr") is may
+
+
+def test_policies_refuse_an_id_that_no_tool_has_by_the_policy_that_denies_it() -> None:
+    text = (
+        '@id("no hr") @reason("ask them") forbid(principal, action, resource in Namespace::"hr");\n'
+        'permit(principal, action, resource in Namespace::"git");'
+    )
+    grants = CedarPolicy(text).grants(BOB)
+    refused, unknown = grants.refusal("hr:fire"), grants.refusal("shop:pay")
+    assert refused is not None
+    assert (refused.rule, refused.reason) == ("no hr", "ask them")
+    assert unknown is not None
+    assert unknown.rule is None
+    assert grants.refusal("git:log") is None
 
 
 @pytest.mark.parametrize(

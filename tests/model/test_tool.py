@@ -470,6 +470,14 @@ LIGHT = [
     ({"properties": {"o": {"properties": {"a": {"isArray": False}}}}}, "/properties/o/properties/a/isArray"),
     ({"type": "string", "isArray": True}, "/isArray"),
 ]
+LIGHT_BELOW_KEYWORDS: list[tuple[dict[str, Any], str]] = [
+    ({"$defs": {"a": {"isArray": True}}}, "/$defs/a/isArray"),
+    ({"anyOf": [{"type": "object"}, {"type": "float"}]}, "/anyOf/1/type"),
+    ({"properties": {"a": {"type": ["float", "null"]}}}, "/properties/a/type"),
+    ({"additionalProperties": {"type": "float"}}, "/additionalProperties/type"),
+    ({"patternProperties": {"^a": {"required": True}}}, "/patternProperties/^a/required"),
+]
+"""These are no argument schemas either."""
 NOT_LIGHT: list[dict[str, Any]] = [
     {
         "properties": {"isArray": {"type": "boolean"}, "required": {"type": "boolean"}},
@@ -483,7 +491,7 @@ NOT_LIGHT: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "place"), LIGHT, ids=[place for _, place in LIGHT])
+@pytest.mark.parametrize(("schema", "place"), [*LIGHT, *LIGHT_BELOW_KEYWORDS])
 @pytest.mark.parametrize("field", ["input_schema", "output_schema"])
 def test_a_light_schema_in_the_json_like_shape_is_refused(
     schema: dict[str, Any], place: str, field: str

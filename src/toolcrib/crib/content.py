@@ -1,7 +1,7 @@
 """The resources and prompts of a crib's servers, as far as a view goes."""
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
@@ -186,10 +186,19 @@ class ViewContent:
         """
 
         def pass_on(change: ContentChange) -> None:
-            if change.server in self.names and change.owner in (None, self.servers.person_key(change.server)):
+            if self.may_hear(change, self.servers.person_key(change.server)):
                 callback(change)
 
         return self.lists.on_change(pass_on)
+
+    def may_hear(self, change: ContentChange, person: Hashable | None) -> bool:
+        """Return whether somebody may know of a change: what changed can be listed or read here.
+
+        `person` is whose content of the server they get; None where it is everybody's.
+        """
+        if change.server not in self.names or change.owner not in (None, person):
+            return False
+        return change.kind != "updated" or self.admits(change.server, change.uri or "")
 
     async def _whose(self, uri: str, server: str | None) -> str:
         return await self.server_of(uri) if server is None else self.check(server)
@@ -282,7 +291,7 @@ class ViewContent:
         raise PromptNotFoundError(ref, (close,) if close else ())
 
     def _may_find(self, item: Any) -> bool:
-        return self._grants is None or self._grants.admits(f"{item.server}:{_name_of(item)}")
+        return self.admits(item.server, _name_of(item))
 
     def admit(self, server: str, name: str) -> str:
         """Return a server's name, if the rules let its resource or prompt of a name be used.
@@ -324,9 +333,13 @@ class ViewContent:
                 return True
         return False
 
+    def admits(self, server: str, name: str) -> bool:
+        """Return whether `admit` would let a resource or prompt be used."""
+        return self._grants is None or self._grants.admits(f"{server}:{name}")
+
     def admits_all(self, server: str) -> bool:
         """Return whether the rules, where there are any, let everything of a server be used."""
-        return self._grants is None or self._grants.admits(f"{server}:")
+        return self.admits(server, "")
 
     def check(self, server: str) -> str:
         """Return a server's name.

@@ -1,6 +1,6 @@
 """The part of an engine that a scope admits: its catalogue, its runner, and whom it waits for."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from toolcrib.crib.availability import AvailabilityResolver
@@ -14,11 +14,11 @@ from toolcrib.crib.sources.waiting import Waiting
 from toolcrib.discovery import DocStore, Index, IndexView, Scope
 from toolcrib.discovery.index.filters import Admission, hints_among, tags_of
 from toolcrib.discovery.keys import namespace_of
-from toolcrib.errors import ConfigError, Problem
+from toolcrib.errors import ConfigError, Problem, ToolNotFoundError
 from toolcrib.execution import Principal, Runner
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.policy import Grants, Rules
-from toolcrib.model import Resolver, ToolId
+from toolcrib.model import Resolver, Tool, ToolId
 from toolcrib.model.suggest import did_you_mean
 
 __all__ = ["EnginePart", "ScopedEngine", "scope_of"]
@@ -78,7 +78,6 @@ class ScopedEngine:
         self._principal = principal
         self._ruled: tuple[Rules | None, Admission | None] = None, None
         self._made: tuple[Index, Admission | None, IndexView, AvailabilityResolver, DocStore] | None = None
-        self._scoped: tuple[Index, AvailabilityResolver] | None = None
         self._runs: tuple[Runner, AvailabilityResolver, Runner] | None = None
         self._known: tuple[IndexView, int, frozenset[str]] | None = None
         self.waiting = Waiting(self, engine.waiting.way_in)
@@ -86,8 +85,8 @@ class ScopedEngine:
 
     @property
     def names(self) -> frozenset[str]:
-        """The namespaces of servers and APIs that may have a tool of the scope."""
-        return frozenset(filter(self._has, self._engine.names))
+        """The namespaces of servers and APIs that may have a tool for the principal."""
+        return frozenset(filter(self._shows, self._engine.names))
 
     @property
     def listing(self) -> ToolLister | None:
@@ -120,24 +119,13 @@ class ScopedEngine:
         return self._ruled[1]
 
     @property
-    def _in_scope(self) -> AvailabilityResolver:
-        """Everything in the scope, whether or not the rules let it be found."""
-        whole, admission = self._engine.discovery.index, self._admission()
-        if admission is None:
-            return self.resolver
-        if self._scoped is None or self._scoped[0] is not whole:
-            index = whole.view(self._scope)
-            self._scoped = whole, AvailabilityResolver(index, self._engine.why_absent, self._is_unknown)
-        return self._scoped[1]
-
-    @property
     def runner(self) -> Runner:
         """Runs what is in the catalogue."""
-        # A call that the rules refuse is told by which; what is outside the scope is not there.
-        resolver, whole = self._in_scope, self._engine.runner
+        resolver, whole = self.resolver, self._engine.runner
         if self._runs is None or self._runs[0] is not whole or self._runs[1] is not resolver:
             shapes = ShapeLearning(self._catalogue()[4])
-            self._runs = whole, resolver, self._engine.runner_for(resolver, self.waiting, (shapes,))
+            refusing = _RefusingResolver(resolver, self._grants)
+            self._runs = whole, resolver, self._engine.runner_for(refusing, self.waiting, (shapes,))
         return self._runs[2]
 
     def docs_for(self, tool_id: str | ToolId) -> DocStore:
@@ -178,12 +166,17 @@ class ScopedEngine:
             return namespace in spaces
         return namespace not in self._without()
 
+    def _grants(self) -> Grants | None:
+        """Return what the rules of this moment say about the principal; None where there are no rules."""
+        rules = self._engine.rules
+        return None if rules is None else rules.grants(self._principal)
+
     def _shows(self, namespace: str) -> bool:
         """Return whether the principal may find something in a namespace, so that its name is no secret."""
-        rules = self._engine.rules
-        if rules is None or not self._has(namespace) or namespace in self.index.namespaces():
+        grants = self._grants()
+        if grants is None or not self._has(namespace) or namespace in self.index.namespaces():
             return self._has(namespace)
-        return namespace not in self._without() and rules.grants(self._principal).may_find_in(namespace)
+        return namespace not in self._without() and grants.may_find_in(namespace)
 
     def _without(self) -> frozenset[str]:
         """Return the namespaces that have tools, but none inside."""
@@ -199,7 +192,7 @@ class ScopedEngine:
         return self._engine.may_have(ref) and self._may_admit(str(ref))
 
     def _may_admit(self, ref: str) -> bool:
-        return self._scope.may_admit(ref) and self._has(namespace_of(ref))
+        return self._scope.may_admit(ref) and self._shows(namespace_of(ref))
 
     def _is_unknown(self, ref: str) -> bool:
         """Return whether a reference may mean a tool of a server of which no tool is known.
@@ -207,6 +200,38 @@ class ScopedEngine:
         Where some are, one that is outside must look like one that nobody has.
         """
         return self._may_admit(ref) and namespace_of(ref) not in self._engine.discovery.index.namespaces()
+
+
+class _RefusingResolver:
+    """Resolves the tools that a principal may find, and refuses ids that the rules deny.
+
+    Whether there is a tool of a refused id makes no difference: the rules decide on the id alone. A tool that
+    its tags or annotations hide is not found, as an id that no tool has.
+    """
+
+    def __init__(self, visible: AvailabilityResolver, grants: Callable[[], Grants | None]) -> None:
+        self._visible, self._grants = visible, grants
+        self.backends = visible.backends
+        """Returns where a tool can run."""
+
+    def resolve(self, ref: str | ToolId) -> Tool:
+        """Return the tool that a reference means.
+
+        Raises:
+            PolicyDeniedError: the rules deny every tool of this id.
+            ToolNotFoundError: there is none that may be found, with the nearest ids of those that may.
+            BackendUnavailableError: it may be one of a server that has not listed its tools.
+        """
+        try:
+            return self._visible.resolve(ref)
+        except ToolNotFoundError as error:
+            grants = self._grants()
+            refusal = None if grants is None else grants.refusal(str(ref))
+            if refusal is None:
+                raise
+            if refusal.rule is None and error.suggestions:
+                refusal.reason += f"; did you mean {error.suggestions[0]!r}?"
+            raise refusal from None
 
 
 def _admission(grants: Grants) -> Admission:

@@ -219,13 +219,14 @@ class View(ContentVerbs, RunVerbs):
         tool_id = self._id_of(tool_id)
         self._check_open()
         self._part.waiting.check(tool_id)
-        return await self._part.runner.run(
+        who = self._whose(principal)
+        return await self._part_of(who).runner.run(
             tool_id,
             args,
             timeout=timeout,
             progress=progress,
             frame_progress=frame_progress,
-            principal=principal or self._principal,
+            principal=who,
             defaults=defaults,
         )
 
@@ -242,8 +243,9 @@ class View(ContentVerbs, RunVerbs):
         tool_id = self._id_of(tool_id)
         self._check_open()
         self._part.waiting.check(tool_id)
-        who = principal or self._principal
-        events = self._part.runner.stream(tool_id, args, timeout=timeout, principal=who, defaults=defaults)
+        who = self._whose(principal)
+        runner = self._part_of(who).runner
+        events = runner.stream(tool_id, args, timeout=timeout, principal=who, defaults=defaults)
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -336,10 +338,21 @@ class View(ContentVerbs, RunVerbs):
         return await code.execute(request, keep=self._keeps, principal=principal, journal=journal)
 
     async def _run_steps(self, steps: Steps, principal: Principal | None, **options: Any) -> ChainResult:
-        return await self._part.runner.run_chain(steps, principal=principal, **options)
+        return await self._part_of(principal).runner.run_chain(steps, principal=principal, **options)
 
     def _whose(self, principal: Principal | None) -> Principal | None:
         return principal or self._principal
+
+    def _part_of(self, principal: Principal | None) -> EnginePart:
+        """Return the tools that a principal may find here; a view without a scope runs whatever there is.
+
+        Principals that the same rules are about share a view.
+        """
+        rules = self.rules
+        if rules is None or self._part is self._shared.engine:
+            return self._part
+        is_alike = rules.grants(principal).key == rules.grants(self._principal).key
+        return self._part if is_alike else self.seen_by(principal)._part  # noqa: SLF001 - another view of the same
 
     @property
     def _durable(self) -> DurableRuns:

@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from toolcrib.errors import ConfigError, MissingExtraError, Problem
-from toolcrib.execution.policy import Approver, Decision, Grants, Rules
+from toolcrib.errors import ConfigError, MissingExtraError, PolicyDeniedError, Problem
+from toolcrib.execution.policy import Approver, Decision, Grants, Rules, refusal_by
 from toolcrib.execution.principal import Issuers, Principal
 from toolcrib.execution.records import Request
 from toolcrib.execution.rule import Effect, Rule, hints_of, plain_id, vouches_for_tags
@@ -18,6 +19,8 @@ __all__ = ["CedarPolicy"]
 
 _FAILED = re.compile(r"policy `([^`]+)`")
 """The policy that could not be evaluated, as Cedar names it in an error."""
+_KEPT = 1_024
+"""For how many servers of principals it is kept whether they may read anything there."""
 _LONGEST_INT = 2**63
 _WRITTEN = {"\\": "\\\\", '"': '\\"', "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
 _ESCAPES = frozenset({"__entity", "__extn", "__expr"})
@@ -60,8 +63,12 @@ class CedarPolicy(Rules):
             raise ConfigError(source, (Problem("", "cedar", str(error)[:500]),)) from error
         self._engine: Any = cedarpy
         self._rules: dict[str, Rule] = {key: _rule(key, each, source) for key, each in parsed.items()}
+        self._heads: dict[str, dict[str, Any]] = {key: each["resource"] for key, each in parsed.items()}
+        self._unconditional = frozenset(key for key, each in parsed.items() if not each["conditions"])
         super().__init__(list(self._rules.values()), approve=approve, issuers=issuers)
         self.version = sha256(f"{self.version}\n{text}".encode()).hexdigest()[:16]
+        self.may_have_content = lru_cache(maxsize=_KEPT)(self._may_have_content)
+        """Returns whether a policy may let a principal read something of a server, whatever its name is."""
 
     def _about(self, who: Principal) -> Grants:
         key = sha256(repr((who, sorted(who.groups), sorted(who.scopes))).encode()).hexdigest()[:16]
@@ -112,6 +119,24 @@ class CedarPolicy(Rules):
         certain, others = self._permits(who, resource, entities)
         return {rule.effect for rule in (*certain, *others)} - {"deny"}
 
+    def _may_have_content(self, who: Principal, server: str) -> bool:
+        answer = self._engine.is_authorized_partial(
+            {
+                "principal": _literal("User", self.issuers.entity_name(who)),
+                "action": _literal("Action", "read"),
+            },
+            self._policies,
+            [_user(who, self.issuers)],
+        )
+        fitting = (*answer.diagnostics.reasons, *answer.diagnostics.may_be_determining)
+        about = [key for key in fitting if _may_be_about(self._heads[key], server)]
+        whole = ({"op": "All"}, {"op": "in", "entity": _uid("Namespace", server)})
+        for key in about:
+            is_refusal = self._rules[key].effect == "deny" and key in self._unconditional
+            if is_refusal and self._heads[key] in whole:
+                return False
+        return any(self._rules[key].effect != "deny" for key in about)
+
     def always_consents(
         self, who: Principal, resource: dict[str, str], entities: list[dict[str, Any]]
     ) -> bool:
@@ -156,11 +181,17 @@ class _CedarGrants(Grants):
         found = self.policy.possible(self.who, *_tool(tool_id, tags, hints or {}, vouched=vouched))
         return not found.isdisjoint(("allow", "ask"))
 
+    def refusal(self, tool_id: str) -> PolicyDeniedError | None:
+        if self.may_find(tool_id):
+            return None
+        tool = _tool(tool_id, (), {}, vouched=True)
+        return refusal_by(tool_id, self.policy.decided(self.who, "run", *tool, {"args": {}}).rule)
+
     def may_find_in(self, namespace: str) -> bool:
         return self.may_find(f"{namespace}:\0")  # a policy about single tools says nothing of their server
 
-    def may_have_content(self, server: str) -> bool:  # noqa: ARG002 - a policy may be about one address
-        return True
+    def may_have_content(self, server: str) -> bool:
+        return self.policy.may_have_content(self.who, server)
 
     def may_ask(self, tool: Tool) -> bool:
         entity = _tool(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
@@ -194,6 +225,16 @@ def _rule(key: str, policy: Mapping[str, Any], source: str) -> Rule:
     named = head["entity"] if head["op"] == "==" else {}
     tools = (named["id"],) if named.get("type") == "Tool" and named["id"] else ("*",)
     return Rule(name=name, effect=wanted, reason=str(notes.get("reason") or ""), tools=tools)
+
+
+def _may_be_about(head: Mapping[str, Any], server: str) -> bool:
+    """Return whether a policy can be about content of a server, by the resource in its head."""
+    entity = head.get("entity") or {}
+    if head["op"] == "==":
+        return bool(entity.get("type") == "Content" and entity["id"].startswith(f"{server}:"))
+    if head["op"] == "in" and entity.get("type") == "Namespace":
+        return bool(entity["id"] == server)
+    return True
 
 
 def _user(who: Principal, issuers: Issuers) -> dict[str, Any]:

@@ -27,6 +27,7 @@ __all__ = [
     "Rules",
     "all_of",
     "approving",
+    "refusal_by",
 ]
 
 Approver = Callable[[Request, Rule], Any]
@@ -183,6 +184,17 @@ class Grants:
         covering = (rule for rule in self.rules if rule.covers(tool_id, tags, hints or {}, vouched=vouched))
         return _may(("allow", "ask"), covering)
 
+    def refusal(self, tool_id: str) -> PolicyDeniedError | None:
+        """Return the refusal of an id that the rules deny, with any arguments, whatever tool has it.
+
+        None where a tool of this id, without tags and annotations, could run.
+        """
+        if self.may_find(tool_id):
+            return None
+        covering = (rule for rule in self.rules if rule.covers(tool_id, (), {}))
+        rule = next((rule for rule in covering if rule.shared("args") is None), None)
+        return refusal_by(tool_id, rule)
+
     def may_find_in(self, namespace: str) -> bool:
         """Return whether a server or an API of which no tool is known may have one that may be found."""
         for rule in self.rules:
@@ -283,6 +295,13 @@ def all_of(*policies: Policy | None) -> Policy | None:
         return next((Allowed(rule) for rule in rules if rule is not None), None)
 
     return ask
+
+
+def refusal_by(tool_id: str, rule: Rule | None) -> PolicyDeniedError:
+    """Return the refusal by a rule, or by the lack of one that allows it."""
+    if rule is None:
+        return PolicyDeniedError(tool_id=tool_id, reason=_NO_RULE)
+    return PolicyDeniedError(tool_id=tool_id, reason=rule.reason, rule=rule.name)
 
 
 def _condition(validator: SchemaValidator, schema: Any) -> _Condition:

@@ -27,8 +27,15 @@ from toolcrib.gateway.clients.held_calls import COMPOSED, MAX_HELD, HeldCalls
 from toolcrib.gateway.content.handlers import ContentHandlers, Declared
 from toolcrib.gateway.content.lists import page
 from toolcrib.gateway.content.subscriptions import ChangeBus, Subscriptions
-from toolcrib.gateway.frontend import Frontend, FrontendOf, SettlingFrontend
-from toolcrib.gateway.identity.principals import PRINCIPAL, authenticated_principal, principal_of, request_of
+from toolcrib.gateway.frontend import Frontend, FrontendOf, SettlingFrontend, ToolDefinition
+from toolcrib.gateway.identity.principals import (
+    PRINCIPAL,
+    account_of,
+    authenticated_principal,
+    mark_subscription,
+    principal_of,
+    request_of,
+)
 from toolcrib.gateway.limits import MAX_STREAMS
 from toolcrib.gateway.passing import PassOn, pass_on, wire
 from toolcrib.gateway.tasks.handlers import TaskHandlers
@@ -95,7 +102,9 @@ class McpEndpoint:
         self._is_noted = False
         self._loop: Loop | None = None
         self._schemas: dict[str, dict[str, Any]] | None = None
-        self._announced = tuple(frontend.tools())
+        self._announced: dict[int, tuple[Frontend, tuple[ToolDefinition, ...]]] = {}
+        """The tools that clients know of, by the frontend that their principals see."""
+        self._note_shown(frontend)
         self._stop_hearing = frontend.on_change(self._note)
         self._stop_content = self._content.on_change(self.note_content)
         self.server = self._make_server()
@@ -149,7 +158,7 @@ class McpEndpoint:
         self._stop_hearing()
         self._frontend, self._stop_hearing = frontend, frontend.on_change(self._note)
         self._description = description
-        self._announced = ()  # other rules may show the same tools to others
+        self._announced = {}  # other rules may show the same tools to others
         self._note()
 
     def close(self) -> None:
@@ -201,16 +210,27 @@ class McpEndpoint:
     async def _notify_changes(self) -> None:
         """Tell clients, if what they see has changed."""
         self._schemas = None
-        before, self._announced = self._announced, tuple(self._frontend.tools())
+        before, self._announced = self._announced, {}
         changes, self._content_changes = self._content_changes, {}
+
+        def sees_others(principal: Principal | None) -> bool:
+            frontend = self._seen(principal)
+            return before.get(id(frontend)) != self._note_shown(frontend)
+
         async with anyio.create_task_group() as tasks:
             sessions = dict(self._sessions)
-            if self._announced != before:
-                for session in sessions:
-                    tasks.start_soon(_notify, session.send_tool_list_changed)
-                tasks.start_soon(self._bus.publish, ToolsListChanged())
+            for session in filter(lambda each: sees_others(sessions[each]), sessions):
+                tasks.start_soon(_notify, session.send_tool_list_changed)
+            tasks.start_soon(self._bus.publish, ToolsListChanged(), sees_others)
             for notify in self._watched.notifications(changes, sessions):
                 tasks.start_soon(_notify, notify)
+
+    def _note_shown(self, frontend: Frontend) -> tuple[Frontend, tuple[ToolDefinition, ...]]:
+        """Note the tools of a frontend as those that its clients know of, where none are noted."""
+        key = id(frontend)  # which is nobody else's while the frontend is noted
+        if key not in self._announced:
+            self._announced[key] = frontend, tuple(frontend.tools())
+        return self._announced[key]
 
     def _instructions(self) -> str:
         about = self._seen(authenticated_principal()).about()
@@ -232,9 +252,18 @@ class McpEndpoint:
         connection = connection_of(context.session)
         if connection.has_standalone_channel:
             self._sessions[connection] = principal_of(context)
+            self._note_shown(self._seen(self._sessions[connection]))
             if connection.session_id is not None:
                 self.connections[connection.session_id] = connection
             connection.exit_stack.callback(self._sessions.pop, connection, None)
+
+    def refresh_principal(self, session_id: str, principal: Principal | None) -> None:
+        """Note the groups and scopes that the latest token of a session's account has."""
+        connection = self.connections.get(session_id)
+        known = None if connection is None else self._sessions.get(connection)
+        if connection is None or principal is None or account_of(known) != account_of(principal):
+            return
+        self._sessions[connection] = principal
 
     async def _follow(
         self, context: _Context, params: mcp_types.SubscriptionsListenRequestParams
@@ -242,7 +271,9 @@ class McpEndpoint:
         """Tell a client of what it wants to hear, as far as there is anybody to tell it."""
         wanted, declared = params.notifications, self._content.declared()
         subscribed = wanted.resource_subscriptions or ()
+        mark_subscription(context)
         with request_of(context):
+            self._note_shown(self._seen(PRINCIPAL.get()))
             async with self._watched.stream(subscribed) as uris:
                 heard = mcp_types.SubscriptionFilter(
                     tools_list_changed=wanted.tools_list_changed,

@@ -280,9 +280,9 @@ class Gateway:
         failed = {"gateway": "it follows no changes any more; see its log"} if self._has_failed else {}
         return self._health.unready() | failed
 
-    def metrics(self, visible: frozenset[str] | None = None) -> tuple[bytes, str]:
-        """Return what is counted, by name of visible servers alone, as Prometheus reads it, and its type."""
-        return self._metrics.text(visible)
+    def metrics(self, principal: Principal | None = None) -> tuple[bytes, str]:
+        """Return what is counted, as Prometheus reads it, and its type; with a principal, what it may see."""
+        return self._metrics.text(principal)
 
     def limited(self, limit: str) -> None:
         """Count what a limit refused or ended."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from toolcrib.crib import Crib, Settings
+from toolcrib.crib import Crib, Settings, View
 from toolcrib.discovery import StoreStatus
 from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerStatus
@@ -62,11 +62,15 @@ class Health:
             if name in required and status.state not in _WELL
         }
 
-    def gauges(self) -> Iterator[tuple[str, str, float]]:
-        """Yield numbers: their name, what they are, and how much."""
-        index = self._crib().discovery.index
-        yield "tools", "Tools in the catalogue", len(index)
-        yield "index_version", "How often the catalogue has changed", index.version
+    def gauges(self, principal: Principal | None = None) -> Iterator[tuple[str, str, float]]:
+        """Yield numbers: their name, what they are, and how much; of tools, those that a principal may find.
+
+        How often the catalogue has changed would tell of tools that rules hide from a principal.
+        """
+        seen = self._view(principal)
+        yield "tools", "Tools in the catalogue", len(seen.index)
+        if principal is None or seen.rules is None:
+            yield "index_version", "How often the catalogue has changed", seen.index.version
         audit = self.audit()
         if audit is not None:
             yield "audit_lost", "Records of calls that could not be written", audit.lost
@@ -77,9 +81,14 @@ class Health:
             yield "catalogue_waiting", "Changes of the catalogue that wait to be written", catalogue.waiting
         yield "sessions", "Sessions of clients of the handshake era", self._sessions()
 
-    def states(self) -> Mapping[str, int]:
-        """Return how many servers are in each state."""
-        return Counter(status.state for status in self.status().values())
+    def states(self, principal: Principal | None = None) -> Mapping[str, int]:
+        """Return how many servers are in each state, of those whose names a principal may see."""
+        return Counter(status.state for status in self._view(principal).status().values())
+
+    def _view(self, principal: Principal | None) -> View:
+        """Return what a principal may find; everything without one, or without rules."""
+        crib = self._crib()
+        return crib if crib.rules is None else crib.seen_by(principal)
 
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces of the configuration, and the empty one, which are counted apart."""

@@ -80,18 +80,16 @@ class Metrics:
         self._request_of, self._call_of = cache(requests.labels), cache(calls.labels)
         self._seconds_of = cache(seconds.labels)
         ProcessCollector(registry=self._registry)
-        self._registry.register(_Gauges(health))
 
     def _counter(self, name: str, what: str, labels: tuple[str, ...]) -> Counter:
         return Counter(f"toolcrib_{name}", what, labels, registry=self._registry)
 
-    def text(self, visible: frozenset[str] | None = None) -> tuple[bytes, str]:
-        """Return everything, or of namespaces of the configuration the visible ones, and what text that is.
+    def text(self, principal: Principal | None = None) -> tuple[bytes, str]:
+        """Return everything, or as much as a principal may see, and what kind of text that is.
 
         The counters of a server outlive it, and whether somebody could see it is not known any more.
         """
-        registry = self._registry if visible is None else _FilteredRegistry(self._registry, visible | _SHARED)
-        return generate_latest(registry), CONTENT_TYPE_LATEST
+        return generate_latest(_VisibleMetrics(self._registry, self._health, principal)), CONTENT_TYPE_LATEST
 
     def limited(self, limit: str) -> None:
         """Count what a limit refused or ended."""
@@ -138,28 +136,27 @@ def _outcome(error: BaseException | None) -> str:
     return _OUTCOMES.get(explain(error)["code"], "internal")
 
 
-class _FilteredRegistry(Collector):
-    """A registry with the samples of some namespaces alone, and with those that have no namespace."""
+class _VisibleMetrics(Collector):
+    """The samples of a registry without a namespace or with one that a principal may see, and the gauges."""
 
-    def __init__(self, whole: CollectorRegistry, visible: frozenset[str]) -> None:
-        self._whole, self._visible = whole, visible
+    def __init__(self, counted: CollectorRegistry, health: Health, principal: Principal | None) -> None:
+        self._counted, self._health, self._principal = counted, health, principal
 
     def collect(self) -> Iterator[Metric]:
-        for family in self._whole.collect():
-            family.samples = [
-                each for each in family.samples if each.labels.get("namespace", "") in self._visible
-            ]
+        visible = None if self._principal is None else self._health.visible_to(self._principal)
+        for family in self._counted.collect():
+            if visible is not None:
+                shown = visible | _SHARED
+                family.samples = [
+                    each for each in family.samples if each.labels.get("namespace", "") in shown
+                ]
             yield family
+        yield from self._gauges()
 
-
-class _Gauges(Collector):
-    def __init__(self, health: Health) -> None:
-        self._health = health
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for name, what, value in self._health.gauges():
+    def _gauges(self) -> Iterator[GaugeMetricFamily]:
+        for name, what, value in self._health.gauges(self._principal):
             yield GaugeMetricFamily(f"toolcrib_{name}", what, value=value)
         servers = GaugeMetricFamily("toolcrib_servers", "Servers and APIs by state", labels=("state",))
-        for state, count in self._health.states().items():
+        for state, count in self._health.states(self._principal).items():
             servers.add_metric((state,), count)
         yield servers

@@ -222,15 +222,15 @@ class ContentHandlers:
     def on_change(self, callback: OnContent) -> Callable[[], None]:
         """Call back, in the event loop, with changed lists and resources; returns what stops that."""
         content = self.content()
+        return (lambda: None) if content is None else content.lists.on_change(callback)
+
+    def may_hear(self, change: ContentChange, principal: Principal | None) -> bool:
+        """Return whether a principal may know of a change: it could list or read it at this moment."""
+        content = self.content_for(principal)
         if content is None:
-            return lambda: None
-
-        def hear(change: ContentChange) -> None:
-            current = self.content()
-            if current is not None and change.server in current.names:
-                callback(change)
-
-        return content.lists.on_change(hear)
+            return False
+        is_everywhere = not change.server  # the configuration has other servers
+        return is_everywhere or content.may_hear(change, content.servers.person_key(change.server, principal))
 
     def person_key(self, server: str, principal: Principal | None) -> Hashable | None:
         """Return whose the content of a server is that a principal gets; None where it is everybody's."""
@@ -299,7 +299,11 @@ class ContentHandlers:
 
     def content(self) -> ViewContent | None:
         """Return what the servers have for whoever makes the request; None without a view."""
-        return None if self._view is None else self._view.seen_by(PRINCIPAL.get()).content
+        return self.content_for(PRINCIPAL.get() or authenticated_principal())
+
+    def content_for(self, principal: Principal | None) -> ViewContent | None:
+        """Return what the servers have for a principal, by the rules of this moment; None without a view."""
+        return None if self._view is None else self._view.seen_by(principal).content
 
     def _view_content(self, uri: str) -> ViewContent:
         content = self.content()

@@ -17,7 +17,7 @@ from toolcrib.execution.mcp.change_listener import MAX_WATCHED
 from toolcrib.execution.mcp.config import ContentChange
 from toolcrib.gateway.clients.input_requests import limit_error
 from toolcrib.gateway.content.handlers import ContentHandlers
-from toolcrib.gateway.identity.principals import PRINCIPAL, Account, account_of
+from toolcrib.gateway.identity.principals import PRINCIPAL, account_of
 from toolcrib.gateway.limits import share_of
 
 __all__ = ["ChangeBus", "Subscriptions"]
@@ -41,8 +41,8 @@ class _Watched:
     session: Connection | None
     """None for a stream, which the bus of the endpoint notifies."""
     stop: Callable[[], Awaitable[None]]
-    account: Account | None
-    """Whose it is."""
+    principal: Principal | None
+    """Who subscribed to it."""
     owner: Hashable | None
     """Whose the resource is; None where it is everybody's."""
 
@@ -113,51 +113,49 @@ class Subscriptions:
     def notifications(
         self, changes: Iterable[ContentChange], sessions: Mapping[Connection, Principal]
     ) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Yield what tells sessions and streams of changes: of those of one person, that person's alone."""
-        updated: dict[tuple[Connection | None, str, Hashable | None], ContentChange] = {}
-        lists: dict[str, list[ContentChange]] = {"resources": [], "prompts": []}
-        for change in changes:
-            if change.kind == "updated":
-                updated |= {(*found, change.owner): change for found in self._concerned(change)}
-            else:
-                lists[change.kind].append(change)
-        for kind, changed in lists.items():
-            concerns = partial(self._concerns, changed)
-            event, send = _LISTS[kind]
+        """Yield what tells sessions and streams of changes, each of those that its principal may know of."""
+        changes = list(changes)
+        for kind, (event, send) in _LISTS.items():
+            concerns = partial(self._concerns, [change for change in changes if change.kind == kind])
             for session, principal in sessions.items():
                 if concerns(principal):
                     yield partial(send, session)
-            if changed:
-                yield partial(self._bus.publish, event, concerns)
-        for (watcher, uri, _), change in updated.items():
-            if watcher is not None:
-                yield partial(watcher.send_resource_updated, uri)
-            else:
-                yield partial(self._bus.publish, ResourceUpdated(uri), partial(self._concerns, [change]))
+            yield partial(self._bus.publish, event, concerns)
+        for change in changes:
+            if change.kind == "updated":
+                yield from self._updates(change, sessions)
 
     def _concerns(self, changes: Iterable[ContentChange], principal: Principal | None) -> bool:
-        return any(
-            each.owner is None or each.owner == self._content.person_key(each.server, principal)
-            for each in changes
-        )
+        return any(self._content.may_hear(change, principal) for change in changes)
 
-    def _concerned(self, change: ContentChange) -> Iterator[tuple[Connection | None, str]]:
-        """Yield the sessions to tell of a changed resource, None for streams, and which address to tell."""
-        uri = change.uri or ""
+    def _updates(
+        self, change: ContentChange, sessions: Mapping[Connection, Principal]
+    ) -> Iterator[Callable[[], Awaitable[None]]]:
+        """Yield what tells of a changed resource, under each address by which it is watched."""
+        uri, concerns = change.uri or "", partial(self._concerns, [change])
+        streamed: set[str] = set()
         for each in self._watched:
             is_part = uri == each.own or uri.startswith(f"{each.own.rstrip('/')}/")
-            if (each.server, each.owner) == (change.server, change.owner) and is_part:
-                yield each.session, each.uri + uri.removeprefix(each.own)
+            if (each.server, each.owner) != (change.server, change.owner) or not is_part:
+                continue
+            address = each.uri + uri.removeprefix(each.own)
+            if each.session is None:
+                streamed.add(address)
+            elif concerns(sessions.get(each.session, each.principal)):
+                yield partial(each.session.send_resource_updated, address)
+        for address in streamed:
+            yield partial(self._bus.publish, ResourceUpdated(address), concerns)
 
     async def _watch(self, uri: str, session: Connection | None) -> _Watched:
         server, own = await self._content.route(uri)
-        account, owner = account_of(PRINCIPAL.get()), self._content.person_key(server, PRINCIPAL.get())
-        taken = sum(each.server == server and each.account == account for each in self._watched)
+        principal = PRINCIPAL.get()
+        account, owner = account_of(principal), self._content.person_key(server, principal)
+        taken = sum(each.server == server and account_of(each.principal) == account for each in self._watched)
         if taken >= share_of(MAX_WATCHED, account):
             reason = f"{taken} resources of {server!r} are watched for you already; unsubscribe from some"
             raise limit_error(LimitExceededError("watched_resources", reason))
         stop = await self._content.watch(server, own)
-        watched = _Watched(uri, server, own, session, stop, account, owner)
+        watched = _Watched(uri, server, own, session, stop, principal, owner)
         self._watched.add(watched)
         return watched
 

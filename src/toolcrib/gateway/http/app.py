@@ -12,6 +12,7 @@ from pydantic_core import from_json
 from toolcrib import __version__
 from toolcrib.concurrency.in_flight import InFlight
 from toolcrib.crib import GatewaySettings
+from toolcrib.execution import Principal
 from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.endpoint import McpEndpoint
@@ -23,7 +24,6 @@ from toolcrib.gateway.identity.identities import METADATA
 
 if TYPE_CHECKING:
     from toolcrib.discovery import StoreStatus
-    from toolcrib.execution import Principal
     from toolcrib.execution.mcp import ServerStatus
     from toolcrib.execution.trace import AuditStatus
 
@@ -65,7 +65,7 @@ class Served(Protocol):
         """Return how the servers are doing."""
         ...
 
-    def visible_to(self, principal: "Principal | None") -> frozenset[str] | None:
+    def visible_to(self, principal: Principal | None) -> frozenset[str] | None:
         """Return the servers whose names a principal may see; None where it may see all names."""
         ...
 
@@ -77,8 +77,8 @@ class Served(Protocol):
         """Return how the file of the catalogue is doing; None where the catalogue is not kept."""
         ...
 
-    def metrics(self, visible: frozenset[str] | None = None) -> tuple[bytes, str]:
-        """Return what is counted, by name of visible servers alone, and what kind of text that is."""
+    def metrics(self, principal: Principal) -> tuple[bytes, str]:
+        """Return what is counted, as far as a principal may see it, and what kind of text that is."""
         ...
 
     def limited(self, limit: str) -> None:
@@ -201,6 +201,7 @@ class HttpApp:
             max_sessions=settings.sessions,
         )
         sessions.on_limited, sessions.connections = self._served.limited, endpoint.connections
+        sessions.on_request = endpoint.refresh_principal
         desk = _EndpointSessions(sessions)
         try:
             async with sessions.run():
@@ -250,7 +251,7 @@ class HttpApp:
         return self._served.visible_to(scope.get("toolcrib.principal"))
 
     async def _metrics(self, scope: Scope, send: Send) -> None:
-        text, kind = self._served.metrics(self._visible(scope))
+        text, kind = self._served.metrics(scope.get("toolcrib.principal") or Principal())
         await send_bytes(send, 200, text, kind.encode())
 
 

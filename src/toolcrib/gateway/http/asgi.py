@@ -90,14 +90,14 @@ class ResponseSender:
             self._whole = True
         await self._send(message)
 
-    async def break_off(self, asked: bytes, text: str) -> None:
+    async def break_off(self, asked: bytes, text: str, status: int = 503) -> None:
         """End it in the middle; a JSON-RPC request that waits for its answer is answered with the reason."""
         if self._whole:
             return
         request_id = _id_of(asked)
         if self._begun is None:
             content: Any = text if request_id is None else error(request_id, text)
-            await reply(self, 503, content, CLOSE)
+            await reply(self, status, content, CLOSE)
         elif STREAM[0] in _kinds(self._begun):
             last = b"" if request_id is None else event(error(request_id, text))
             await self({"type": "http.response.body", "body": last})

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import anyio
+import anyio.lowlevel
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
 from toolcrib.crib import GatewaySettings
+from toolcrib.errors import ConfigError
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.http.asgi import (
     CLOSE,
@@ -22,7 +24,7 @@ from toolcrib.gateway.http.asgi import (
 from toolcrib.gateway.http.connect import CONNECT
 from toolcrib.gateway.http.rules import AccessRules
 from toolcrib.gateway.identity.identities import METADATA, Refusal
-from toolcrib.gateway.identity.principals import known_user
+from toolcrib.gateway.identity.principals import OpenRequest, known_user
 from toolcrib.gateway.limits import ByteBudget
 
 __all__ = ["Guard"]
@@ -35,6 +37,8 @@ _ALLOWED_HEADERS = (
     b"mcp-method, mcp-name"
 )
 _READ = frozenset({b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding"})
+_RECHECK = 1.0
+"""After how many seconds it is looked at again whether tokens still open what is being answered."""
 _DIGITS = 20
 """Fewer digits has any real size."""
 _Reply = tuple[int, str, Headers]
@@ -55,6 +59,7 @@ class Guard:
         self._current = current
         self._on_limited = on_limited
         self._budget = ByteBudget()
+        self._open: set[OpenRequest] = set()
         self.leaving = False
         """Whether requests are being broken off, so that their ends are no surprise."""
 
@@ -111,10 +116,68 @@ class Guard:
                 size = len(body)  # which is no more than was announced
                 self._budget.take(size)
                 scope["toolcrib.body"] = body
-                await self._app(scope, _replay(body, receive), send)
+                await self._serve(scope, _replay(body, receive), send, headers.get(b"authorization"))
         finally:
             auth_context_var.reset(user)
             self._budget.give_back(size)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, authorization: str | None) -> None:
+        """Have a request answered for as long as its token may have it answered."""
+        address = EndpointAddress.of_path(scope["path"])
+        if address is None:
+            await self._app(scope, receive, send)
+            return
+        is_stream, principal = scope["method"] == "GET", scope.get("toolcrib.principal")
+        request = OpenRequest(authorization, address, principal, subscribes=is_stream)
+        response = ResponseSender(send)
+
+        async def send_allowed(message: Message) -> None:
+            if request.subscribes and not await _is_valid(request, self._rules()):
+                request.scope.cancel()
+                await anyio.lowlevel.checkpoint()
+                return
+            await response(message)
+
+        scope["toolcrib.open"] = request
+        self._open.add(request)
+        try:
+            with request.scope:
+                await self._app(scope, receive, send_allowed)
+        finally:
+            self._open.discard(request)
+        if request.scope.cancelled_caught:
+            await response.break_off(scope["toolcrib.body"], "the token is not valid any more", 401)
+
+    async def end_revoked(self) -> None:
+        """End what is being answered for tokens that were revoked or have expired, until cancelled.
+
+        A call that began in time may end after its token has expired, and is ended where that was revoked.
+        """
+        checked = self._rules()
+        while True:
+            await anyio.sleep(_RECHECK)
+            before, checked = checked, self._rules()
+            for request in list(self._open):
+                if (request.subscribes or checked is not before) and not await _is_valid(request, checked):
+                    request.scope.cancel()
+
+    def _rules(self) -> AccessRules | None:
+        """Return who may call at this moment; None where the configuration does not say it."""
+        try:
+            return self._current()[1]
+        except ConfigError:  # the token cannot be made out: requests fail, and say why
+            return None
+
+
+async def _is_valid(request: OpenRequest, rules: AccessRules | None) -> bool:
+    """Return whether a request would be let in at this moment, and a stream as the same principal."""
+    if rules is None:
+        return False
+    try:
+        principal = await rules.identities.identify(request.authorization, request.address)
+    except Refusal as refusal:
+        return refusal.status not in {401, 403}  # an issuer that cannot be asked revokes nothing
+    return principal == request.principal or not request.subscribes
 
 
 def _refusal(headers: dict[bytes, str], rules: AccessRules, at: str | None) -> _Reply | None:

@@ -102,6 +102,7 @@ async def serve(
             server = _Server(_config(guard, served))
             try:
                 await tasks.start(server.run_on, listener)
+                tasks.start_soon(guard.end_revoked)
                 if on_ready is not None:
                     on_ready(address_of(listener))
                 await stop.asked.wait()

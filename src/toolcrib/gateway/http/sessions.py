@@ -44,6 +44,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from toolcrib.concurrency.background import Background
+from toolcrib.execution import Principal
 from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, reply, send_bytes
 from toolcrib.gateway.http.calls import SessionCall, answer_call
 from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
@@ -67,8 +68,13 @@ class SessionManager(SessionManagerBase):
     connections: Mapping[str, Connection] = {}
     """The connections of the clients that have greeted, by their sessions."""
 
+    on_request: Callable[[str, Principal | None], object] = staticmethod(lambda *_: None)
+    """Is called with the session that a request names, and whom its token does."""
+
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, whose body the guard has read, and found small enough."""
+        session = next((value for name, value in scope["headers"] if name == _SESSION), b"")
+        self.on_request(session.decode("latin-1"), scope.get("toolcrib.principal"))
         version = next((value for name, value in scope["headers"] if name == _VERSION), b"").decode("latin-1")
         if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             request = Request(scope, receive)

@@ -6,9 +6,11 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from anyio import CancelScope
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -18,16 +20,19 @@ from toolcrib.errors import InvalidCursorError
 from toolcrib.execution import Principal
 from toolcrib.execution.oauth.persons import SUBJECT_TOKEN
 from toolcrib.execution.principal import local_user
+from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.redaction import HIDDEN
 
 __all__ = [
     "PRINCIPAL",
     "Account",
+    "OpenRequest",
     "account_of",
     "authenticated_principal",
     "bind_cursor",
     "check_cursor",
     "known_user",
+    "mark_subscription",
     "principal_of",
     "reader_of",
     "request_of",
@@ -40,6 +45,27 @@ PRINCIPAL: ContextVar[Principal | None] = ContextVar("toolcrib_principal", defau
 """Who makes the request that is being answered."""
 _MAX_NAME = 100
 _CURSOR_KEY = secrets.token_bytes(32)
+
+
+@dataclass(eq=False, slots=True)
+class OpenRequest:
+    """An HTTP request that is being answered, and by which right."""
+
+    authorization: str | None
+    address: EndpointAddress
+    principal: Principal | None
+    """Whom the token named when the request began."""
+    subscribes: bool
+    """Whether its answer never ends by itself, so that it must not outlive its token."""
+    scope: CancelScope = field(default_factory=CancelScope)
+    """Ends it."""
+
+
+def mark_subscription(context: ServerRequestContext[Any, Any]) -> None:
+    """Note that the answer to a request is a stream of changes."""
+    opened = None if context.request is None else context.request.scope.get("toolcrib.open")
+    if isinstance(opened, OpenRequest):
+        opened.subscribes = True
 
 
 class KnownUser(AuthenticatedUser):

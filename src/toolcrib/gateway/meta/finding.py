@@ -6,10 +6,12 @@ from typing import Any
 from toolcrib.crib import View
 from toolcrib.discovery import IndexView, Page, Result, doubt
 from toolcrib.errors.base import shown
+from toolcrib.gateway.content.addresses import page_server, place_meta
 from toolcrib.gateway.identity.principals import bind_cursor, check_cursor
 from toolcrib.gateway.meta.catalog_summary import CatalogSummary
 from toolcrib.gateway.meta.definitions import MAX_EXAMPLES
 from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
+from toolcrib.model import McpBackend, Tool
 from toolcrib.model.suggest import choose
 
 __all__ = ["FindHandlers"]
@@ -71,9 +73,18 @@ class FindHandlers:
         doc = await self._view.describe(args["tool_id"], args.get("detail_level", "schema"))
         payload = doc.to_json(without={"tool"})
         if doc.tool is not None:
-            payload["tool"] = {"id": str(doc.tool.id), **doc.tool.to_json(without={"backend"})}
+            payload["tool"] = {"id": str(doc.tool.id), **self._definition(doc.tool)}
         smaller = {name: part for name, part in payload.items() if name in _BRIEF}
         return self._noted(call, payload, smaller)
+
+    def _definition(self, tool: Tool) -> dict[str, Any]:
+        """Return a tool as JSON, with the addresses of its server's pages as they are here."""
+        definition = tool.to_json(without={"backend"})
+        backends = self._view.index.backends(tool.id) if "_meta" in definition else ()
+        server = next((each.server_name for each in backends if isinstance(each, McpBackend)), None)
+        if server is not None:
+            definition["_meta"] = place_meta(page_server(self._view.settings, server), definition["_meta"])
+        return definition
 
     async def list_tool_examples(self, call: MetaCall) -> Reply:
         """Return calls of a tool that are known to be right."""

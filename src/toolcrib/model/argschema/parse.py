@@ -168,12 +168,26 @@ def light_field(schema: Any) -> tuple[str, ...] | None:
         for field in ("isArray", "required"):
             if type(described.get(field)) is bool:
                 return (*place, field)
-        if described.get("type") in _LIGHT_TYPES:
+        kinds = described.get("type")
+        if any(
+            type(kind) is str and kind in _LIGHT_TYPES for kind in (kinds if type(kinds) is list else [kinds])
+        ):
             return (*place, "type")
-        pending.append((described.get("items"), (*place, "items")))
-        if type(properties := described.get("properties")) is dict:
-            pending += [(each, (*place, "properties", name)) for name, each in properties.items()]
+        for word in _ONE_SCHEMA:
+            pending.append((described.get(word), (*place, word)))
+        for word in _NAMED_SCHEMAS:
+            if type(named := described.get(word)) is dict:
+                pending += [(each, (*place, word, name)) for name, each in named.items()]
+        for word in _LISTED_SCHEMAS:
+            if type(listed := described.get(word)) is list:
+                pending += [(each, (*place, word, str(at))) for at, each in enumerate(listed)]
     return None
+
+
+_ONE_SCHEMA = ("items", "additionalProperties", "not")
+_NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
+_LISTED_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
+"""The keywords below which schemas stand: one, one for each name, a list."""
 
 
 def _is_keyword(key: str) -> bool:
