@@ -169,12 +169,10 @@ def light_field(schema: Any) -> tuple[str, ...] | None:
             if type(described.get(field)) is bool:
                 return (*place, field)
         kinds = described.get("type")
-        if any(
-            type(kind) is str and kind in _LIGHT_TYPES for kind in (kinds if type(kinds) is list else [kinds])
-        ):
+        kinds = kinds if type(kinds) is list else [kinds]
+        if any(type(kind) is str and kind in _LIGHT_TYPES for kind in kinds):
             return (*place, "type")
-        for word in _ONE_SCHEMA:
-            pending.append((described.get(word), (*place, word)))
+        pending += [(described.get(word), (*place, word)) for word in _ONE_SCHEMA]
         for word in _NAMED_SCHEMAS:
             if type(named := described.get(word)) is dict:
                 pending += [(each, (*place, word, name)) for name, each in named.items()]
