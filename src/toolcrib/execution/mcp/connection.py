@@ -77,7 +77,7 @@ def transport_to(
     auth = bearer_auth(name, config, environ, person)
     if config.transport == "http":
         return http_transport(config, auth=auth, dropped=dropped)
-    return sse_transport(config, auth=auth)
+    return sse_transport(config, auth=auth, dropped=dropped)
 
 
 @dataclass(frozen=True, slots=True)
