@@ -1,10 +1,13 @@
 """Limits of CPU time that mean the same on every machine."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from time import process_time
+import gc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from time import process_time, thread_time
 
 import pytest
+from anyio import create_task_group
+from anyio.lowlevel import checkpoint
 
 REFERENCE = 0.02
 """CPU seconds that `_work` takes on the machine on which a second is a second."""
@@ -20,6 +23,34 @@ def at_most(seconds: float) -> Iterator[None]:
         allowed = seconds * slowness()
         if taken > allowed:
             pytest.fail(f"took {taken:.2f} s of CPU time, and {allowed:.2f} are allowed on this machine")
+
+
+@asynccontextmanager
+async def turns_of_at_most(seconds: float) -> AsyncIterator[None]:
+    """Fail a test in whose block one turn of the event loop takes more CPU time of its thread.
+
+    The garbage collector is off meanwhile: how long it takes depends on all tests before.
+    """
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        before = thread_time()
+        while True:
+            await checkpoint()
+            now = thread_time()
+            longest, before = max(longest, now - before), now
+
+    gc.disable()
+    try:
+        async with create_task_group() as tasks:
+            tasks.start_soon(watch)
+            yield
+            tasks.cancel_scope.cancel()
+    finally:
+        gc.enable()
+    if longest > seconds and longest > seconds * slowness():
+        pytest.fail(f"a turn of the event loop took {longest:.2f} s of CPU time, and {seconds:g} are allowed")
 
 
 def slowness() -> float:

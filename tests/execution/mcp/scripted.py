@@ -7,7 +7,7 @@ The script is JSON, the first argument. `discover` says how the first question o
 or `ahead` refuse the handshake, as they would be asked for it if they were late. `pages` are the pages of its
 listing, `meta` its `_meta`; `list` may be `unknown`, `bad`, `endless`, `exit` or `storm` (a change, then an error) instead. `calls` has,
 by tool, what it does when called: a list of `{"result": ...}`, `{"error": ...}`, `{"notify": method, "params": ...}`
-with `"$token"` for the progress token, `{"pings": count}` with ids of a thousand characters, `{"exit": status}`,
+with `"$token"` for the progress token, `{"raw": text, "times": count}` without end, `{"pings": count}` with ids of a thousand characters, `{"exit": status}`,
 `{"stderr": text}` or `{"turns": [result, ...]}`, one for each call. It says nothing until there is the file `gate`.
 """
 
@@ -110,6 +110,8 @@ def called(number: Any, params: Any) -> None:
         elif "pings" in step:
             for count in range(step["pings"]):
                 say({"id": f"{count:01000}", "method": "ping"})
+        elif "raw" in step:
+            flood(step)
         elif "stderr" in step:
             print(step["stderr"], file=sys.stderr, flush=True)  # noqa: T201
         elif "exit" in step:
@@ -123,6 +125,16 @@ def called(number: Any, params: Any) -> None:
                 json.dumps(step).replace('"$params"', json.dumps(params)).replace('"$pid"', str(os.getpid()))
             )
             say({"id": number, **json.loads(said)})
+
+
+def flood(step: Any) -> None:
+    """Write a text many times, between what begins and ends it, over and over until nobody reads it any more."""
+    text = (step.get("first", "") + step["raw"] * step["times"] + step.get("last", "")).encode()
+    with open(2 if step.get("to") == "stderr" else 1, "wb", buffering=0, closefd=False) as stream:
+        while True:
+            left = memoryview(text)
+            while left:
+                left = left[stream.write(left) :]
 
 
 def main() -> None:

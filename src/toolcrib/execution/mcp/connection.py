@@ -86,7 +86,7 @@ def transport_to(  # noqa: PLR0913 - each is another fact of the connection
     auth = bearer_auth(name, config, environ, person, secrets)
     if config.transport == "http":
         return http_transport(config, auth=auth, dropped=dropped)
-    return sse_transport(config, auth=auth)
+    return sse_transport(config, auth=auth, dropped=dropped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from email.message import Message
 from typing import Any, Protocol
 
+from toolcrib.concurrency.turns import dense_pieces_in_parts
 from toolcrib.execution.provider.credentials import Veil
 from toolcrib.execution.provider.events import StreamDecoder, TextParts, parse_json_value, parts_of
 from toolcrib.execution.provider.inflate import Inflater, UnreadableError
@@ -84,7 +85,7 @@ async def _stream(
         if emit is not None:
             await emit(Update(kind="chunk", data=shown))
 
-    async for piece in body:
+    async for piece in dense_pieces_in_parts(body):
         for part in parts.feed(piece):
             await take(veil.feed(part) if is_text else veil.over(part))
     for part in parts.finish():

@@ -172,13 +172,7 @@ def light_field(schema: Any) -> tuple[str, ...] | None:
         kinds = kinds if type(kinds) is list else [kinds]
         if any(type(kind) is str and kind in _LIGHT_TYPES for kind in kinds):
             return (*place, "type")
-        pending += [(described.get(word), (*place, word)) for word in _ONE_SCHEMA]
-        for word in _NAMED_SCHEMAS:
-            if type(named := described.get(word)) is dict:
-                pending += [(each, (*place, word, name)) for name, each in named.items()]
-        for word in _LISTED_SCHEMAS:
-            if type(listed := described.get(word)) is list:
-                pending += [(each, (*place, word, str(at))) for at, each in enumerate(listed)]
+        pending += _subschemas(described, place)
     return None
 
 
@@ -186,6 +180,17 @@ _ONE_SCHEMA = ("items", "additionalProperties", "not")
 _NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTED_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
 """The keywords below which schemas stand: one, one for each name, a list."""
+
+
+def _subschemas(schema: dict[str, Any], place: tuple[str, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Yield the schemas within a schema, with their places."""
+    yield from ((schema.get(word), (*place, word)) for word in _ONE_SCHEMA)
+    for word in _NAMED_SCHEMAS:
+        if type(named := schema.get(word)) is dict:
+            yield from ((each, (*place, word, name)) for name, each in named.items())
+    for word in _LISTED_SCHEMAS:
+        if type(listed := schema.get(word)) is list:
+            yield from ((each, (*place, word, str(at))) for at, each in enumerate(listed))
 
 
 def _is_keyword(key: str) -> bool:

@@ -1,6 +1,7 @@
 """Event streams over HTTP: how soon one that has ended is opened again, and what is left out of a listing."""
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterable, AsyncIterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -8,10 +9,18 @@ import anyio
 import httpx2
 
 from toolcrib.concurrency.backoff import Backoff
-from toolcrib.execution.mcp.transport.lines import Lines, LineTooLongError, with_shallow_tools
+from toolcrib.concurrency.turns import dense_pieces_in_parts
+from toolcrib.execution.mcp.transport.lines import (
+    DroppedMessages,
+    Lines,
+    LineTooLongError,
+    with_shallow_tools,
+)
 
-__all__ = ["Pace", "Resumes", "ShallowEvents", "resumes"]
+__all__ = ["Pace", "Resumes", "ShallowEvents", "pace_events", "resumes"]
 
+_DATA = re.compile(rb"data: ?[^\r\n]")
+"""A line of an event that has something to say."""
 _SHORTEST, _LONGEST = 1.0, 30.0
 _MAX_VAIN = 3
 """How often a call's stream is resumed in a row without anything that was not there before."""
@@ -68,6 +77,38 @@ class Resumes:
 
 resumes: ContextVar[Resumes | None] = ContextVar("resumes", default=None)
 """Those of the call that the current task sends; the SDK resumes a stream in the task that opened it."""
+
+
+class _PacedEvents(httpx2.AsyncByteStream):
+    """The events of a server, read in small parts where they are many, and slowly where they are useless."""
+
+    def __init__(self, stream: Any, pieces: AsyncIterable[bytes], dropped: DroppedMessages) -> None:
+        self._stream, self._pieces, self._dropped = stream, pieces, dropped
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in dense_pieces_in_parts(self._pieces):
+            await self._dropped.pace()
+            yield part
+            lines = part.count(b"\n") or part.count(b"\r")
+            self._dropped.note_lines(lines, messages=len(_DATA.findall(part)))
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+
+def pace_events(response: httpx2.Response, dropped: DroppedMessages) -> None:
+    """Have the events of a response, if it has any, read in turn with everything else."""
+    kind = response.headers.get("content-type", "").lower()
+    if not kind.startswith("text/event-stream") or response.is_stream_consumed:
+        return
+    stream: Any = response.stream
+    pieces: AsyncIterable[bytes] = stream
+    if "content-encoding" in response.headers:  # a few packed bytes may be many lines
+        packed = httpx2.Response(response.status_code, headers=response.headers, stream=stream)
+        pieces = packed.aiter_bytes()
+        del response.headers["content-encoding"]
+    response.stream = _PacedEvents(stream, pieces, dropped)
 
 
 class ShallowEvents(httpx2.AsyncByteStream):

@@ -127,7 +127,11 @@ def _cancelled(item: SessionMessage) -> RequestId | None:
 
 @asynccontextmanager
 async def sse_transport(
-    config: ServerConfig, *, auth: httpx2.Auth | None = None, max_message_bytes: int = MAX_MESSAGE_BYTES
+    config: ServerConfig,
+    *,
+    auth: httpx2.Auth | None = None,
+    dropped: DroppedMessages | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> AsyncGenerator[TransportStreams, None]:
     """Reach a server over HTTP+SSE, the transport of 2024, for the length of the block.
 
@@ -138,15 +142,15 @@ async def sse_transport(
         httpx2.HTTPError: the event stream cannot be opened; `reason_of` says why in one line.
     """
     async with (
-        QuietClient(**await client_settings(config, auth)) as client,
-        event_streams(client, address_of(config), max_message_bytes) as streams,
+        QuietClient(dropped=dropped, **await client_settings(config, auth)) as client,
+        event_streams(client, address_of(config), max_message_bytes, dropped) as streams,
     ):
         yield streams
 
 
 @asynccontextmanager
 async def event_streams(
-    client: httpx2.AsyncClient, url: str, max_message_bytes: int
+    client: httpx2.AsyncClient, url: str, max_message_bytes: int, dropped: DroppedMessages | None = None
 ) -> AsyncGenerator[TransportStreams, None]:
     """Open the event stream, wait until the server says where to post, and give the streams of a session.
 
@@ -163,7 +167,8 @@ async def event_streams(
             with incoming, inbox, outbox, outgoing:
                 async with anyio.create_task_group() as tasks:
                     poster = _Poster(client, endpoint, incoming, tasks)
-                    tasks.start_soon(_listen, events, incoming, outgoing, poster.answered)
+                    useless = dropped or DroppedMessages("")
+                    tasks.start_soon(_listen, events, incoming, outgoing, poster.answered, useless)
                     tasks.start_soon(poster.run, outgoing)
                     try:
                         yield inbox, outbox
@@ -210,11 +215,17 @@ async def _listen(
     incoming: _Incoming,
     outgoing: _Outgoing,
     answered: Callable[[RequestId | None], None],
+    dropped: DroppedMessages,
 ) -> None:
     """Pass on what the server says, until it says no more."""
     try:
         async for event in events:
-            for message in read_line(event.data.encode()) if event.event == "message" else ():
+            messages = read_line(event.data.encode()) if event.event == "message" else ()
+            if event.event != "message":
+                dropped.note("an event of an unknown type")
+            elif not messages and event.data:
+                dropped.note("an event that is not JSON-RPC")
+            for message in messages:
                 if isinstance(message, JSONRPCResponse | JSONRPCError):
                     answered(message.id)
                 await incoming.send(SessionMessage(message))

@@ -18,7 +18,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.errors import failure_facts, marked, place, reason_of
 from toolcrib.execution.mcp.gateways import EXPOSE_ALL, EXPOSE_HEADER
-from toolcrib.execution.mcp.transport.event_streams import Pace, Resumes, resumes
+from toolcrib.execution.mcp.transport.event_streams import Pace, Resumes, pace_events, resumes
 from toolcrib.execution.mcp.transport.http_responses import (
     ACCEPTED,
     ID,
@@ -88,15 +88,24 @@ _REPEATED = frozenset({*range(300, 400), 401, 403, 407})
 
 
 class QuietClient(httpx2.AsyncClient):
-    """A client whose requests are logged without what may be secret in their addresses."""
+    """A client whose requests are logged without what may be secret in their addresses.
+
+    Events are read in turn with everything else; those that are no messages are counted in `dropped`.
+    """
+
+    def __init__(self, *, dropped: DroppedMessages | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._dropped = dropped or DroppedMessages("")
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the response to a request."""
         before = _ours.set(True)
         try:
-            return await super().send(request, **options)
+            response = await super().send(request, **options)
         finally:
             _ours.reset(before)
+        pace_events(response, self._dropped)
+        return response
 
 
 def _without_query(record: logging.LogRecord) -> bool:
@@ -176,8 +185,7 @@ class AnsweringClient(QuietClient):
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         **settings: Any,
     ) -> None:
-        super().__init__(**settings)
-        self._dropped = dropped
+        super().__init__(dropped=dropped, **settings)
         self.tasks: TaskGroup | None = None
         self._max_message_bytes = max_message_bytes
         self._pace = Pace()
@@ -240,6 +248,7 @@ class AnsweringClient(QuietClient):
             request = httpx2.Request("POST", plain.url, headers=headers, extensions={ID: number})
             response = reply.response(request)
             self.cookies.extract_cookies(response)
+            pace_events(response, self._dropped)
             self._came[number] = await self._understood(response)
         return result
 

@@ -41,6 +41,12 @@ TOO_DEEP = "toolcrib.too_deep"
 """The key of what takes the place of a definition that is deeper, beside its name."""
 _BURST, _PERIOD = 100, 0.1
 """So many useless messages are read in so many seconds at most; whoever sends more is read more slowly."""
+_UNIT = 1024
+"""A useless message counts once more for each so many bytes that it has."""
+_USUAL = 8
+"""So many lines that carry nothing may stand between two messages: blank ones, comments, names of events."""
+_MAX_BATCH, _MAX_BATCH_BYTES = 1_000, 128 * 2**10
+"""How many messages of a batch are read, and how long a batch may be: it is read at once."""
 _DETAIL = 80
 _log = logging.getLogger(__name__)
 _SHOWN = 200
@@ -122,6 +128,8 @@ def read_line(line: bytes) -> tuple[JSONRPCMessage, ...]:
     >>> read_line(b'{"jsonrpc": "2.0", "id": 1, "result": null}')[0].error.message
     'it gave an answer that is not JSON-RPC: {"jsonrpc": "2.0", "id": 1, "result": null}'
     """
+    if len(line) > _MAX_BATCH_BYTES and line.lstrip().startswith(b"["):
+        return ()
     try:
         value = from_json(line)
         if _is_answer(value):
@@ -197,7 +205,7 @@ def _mended(line: bytes) -> Iterator[JSONRPCMessage]:
         last = _ID_LAST.search(text[-_MARGIN:]) if _ANSWER_FIRST.match(text[:_MARGIN]) else None
         yield from _failed(answered_id(text) if last is None else json.loads(last.group(1)), text)
         return
-    for member in value if isinstance(value, list) else [value]:
+    for member in value[:_MAX_BATCH] if isinstance(value, list) else [value]:
         yield from _messages(_without_deep_tools(member), text)
 
 
@@ -341,6 +349,8 @@ class DroppedMessages:
         self._server = server
         self._counts: Counter[str] = Counter()
         self._total = 0
+        self._empty = 0
+        """How many lines without anything there were since the last message."""
         self._rested = 0
         self._since = float("-inf")
 
@@ -349,24 +359,38 @@ class DroppedMessages:
         """Return how many there were of each kind."""
         return dict(self._counts)
 
-    def note(self, kind: str, detail: str = "", *, level: int = logging.WARNING) -> None:
-        """Count one more message of a kind."""
-        self._total += 1
-        self._counts[kind] += 1
+    def note(
+        self, kind: str, detail: str = "", *, level: int = logging.WARNING, count: int = 1, size: int = 0
+    ) -> None:
+        """Count one more message of a kind, or several, of so many bytes in all."""
+        self._total += count + size // _UNIT
+        before = self._counts[kind]
+        self._counts[kind] += count
         count = self._counts[kind]
-        if count == 10 ** (len(str(count)) - 1):
+        if before < 10 ** (len(str(count)) - 1):
             times = f" ({count:,} times by now)" if count > 1 else ""
             shown = f": {detail[:_DETAIL]!r}" if detail else ""
             _log.log(
                 level, "server %r sent a message that is of no use%s: %s%s", self._server, times, kind, shown
             )
 
+    def note_lines(self, count: int, messages: int) -> None:
+        """Count lines, and the messages among them; those that carry nothing are useless beyond a few."""
+        if messages:
+            self._empty = 0
+        before = self._empty
+        self._empty += max(0, count - messages * _USUAL)
+        useless = max(0, self._empty - _USUAL) - max(0, before - _USUAL)
+        if useless:
+            self.note("a line that carries nothing", level=logging.DEBUG, count=useless)
+
     async def pace(self) -> None:
         """Wait for a moment where many were dropped since; to be called before the next message is read."""
-        if self._total - self._rested < _BURST:
+        useless = self._total - self._rested
+        if useless < _BURST:
             return
         self._rested = self._total
-        rest = self._since + _PERIOD - anyio.current_time()
+        rest = self._since + useless / _BURST * _PERIOD - anyio.current_time()
         if rest > 0:
             await anyio.sleep(rest)
         self._since = anyio.current_time()

@@ -10,6 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
+from toolcrib.concurrency.turns import Turn
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.transport.dispatcher import TransportStreams
@@ -120,23 +121,28 @@ class _Link:
             while True:
                 piece = await self._process.stdout.receive()
                 if listened:
-                    listened = await self._passed_on(piece, lines)
+                    listened = await self._passed_on(piece, lines, Turn())
         self._all_read.set()
         reason = "it closed its output"
         with anyio.move_on_after(_LAST_WORDS):
             reason = await self._process.exited()
         await self._end(reason)
 
-    async def _passed_on(self, piece: bytes, lines: Lines) -> bool:
+    async def _passed_on(self, piece: bytes, lines: Lines, turn: Turn) -> bool:
         """Return whether somebody listens still."""
         try:
             for line in lines.feed(piece):
+                await self._dropped.pace()
+                await turn.end_if_long()
+                if not line.strip():
+                    self._dropped.note_lines(1, messages=0)
+                    continue
                 messages = await read_long_line(line) if len(line) >= LONG_LINE else read_line(line)
-                if not messages and line.strip() and (reason := self._stray(line)) is not None:
+                self._dropped.note_lines(1, messages=len(messages))
+                if not messages and (reason := self._stray(line)) is not None:
                     await self._end(reason)
                     self._process.signal(signal.SIGTERM)  # what does not speak MCP need not be asked to end
                     return False
-                await self._dropped.pace()
                 for message in messages:
                     self._chatter.spoke()
                     if isinstance(message, JSONRPCResponse | JSONRPCError) and self.outbox.answered(message):
@@ -152,7 +158,8 @@ class _Link:
     def _stray(self, line: bytes) -> str | None:
         """Keep a line that is no message, and return why it is of no use to wait for one."""
         self._tail.stray(line)
-        self._dropped.note("a line that is no message", level=logging.DEBUG)  # many servers log like this
+        # Many servers log like this.
+        self._dropped.note("a line that is no message", level=logging.DEBUG, size=len(line))
         return self._chatter.verdict(line)
 
     def _drop(self, _: JSONRPCMessage) -> None:

@@ -1,0 +1,42 @@
+"""Bounded turns of the event loop: work on what others send gives way every few milliseconds."""
+
+from collections.abc import AsyncIterable, AsyncIterator
+from time import perf_counter
+
+from anyio.lowlevel import checkpoint
+
+__all__ = ["Turn", "dense_pieces_in_parts"]
+
+_TURN = 0.002
+"""How many seconds of work one turn of the event loop may take."""
+_FEW = 64
+"""Up to how many line breaks a piece is passed on as it is: what they end is few."""
+_PART = 256
+"""How many bytes of a piece with more of them are passed on at once: 256 lines, or some 30 events."""
+
+
+class Turn:
+    """A turn of the event loop that begins when somebody is given something to work on."""
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+
+    async def end_if_long(self) -> None:
+        """Let others have their turn, if this one has taken long; to be called after each unit of work."""
+        if perf_counter() - self._began >= _TURN:
+            await checkpoint()
+            self._began = perf_counter()
+
+
+async def dense_pieces_in_parts(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    r"""Yield pieces of text; one with many lines comes in small parts, between which others have their turn.
+
+    What reads lines or events does so without giving way, and 64 KiB may be as many blank lines.
+    """
+    async for piece in pieces:
+        if piece.count(b"\n") + piece.count(b"\r") <= _FEW:
+            yield piece
+            continue
+        for start in range(0, len(piece), _PART):
+            yield piece[start : start + _PART]
+            await checkpoint()
