@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -19,6 +20,7 @@ from waiting import PATIENCE
 from toolcrib.errors import ConfigError, LoginError, LoginRequiredError
 from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.execution.oauth import discovery
+from toolcrib.execution.oauth.discovery import oauth_client
 from toolcrib.execution.oauth.login import log_in, log_out
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
@@ -448,3 +450,58 @@ async def test_a_machine_names_the_endpoint_that_does_not_answer(
             client_secret=SECRET,
             issuer=authority.issuer,
         )
+
+
+PUBLIC, PRIVATE, HERE = "https://8.8.8.8/mcp", "https://10.0.0.5/mcp", "http://127.0.0.1:9/mcp"
+
+
+@pytest.mark.parametrize(
+    ("server", "target", "refused"),
+    [
+        (PUBLIC, "http://127.0.0.1:6379/", "loopback"),
+        (PUBLIC, "http://localhost:6379/", "loopback"),
+        (PUBLIC, "http://[::1]:6379/", "loopback"),
+        (PUBLIC, "http://[::ffff:127.0.0.1]/", "loopback"),
+        (PUBLIC, "http://2130706433/", "loopback"),
+        (PUBLIC, "https://192.168.1.1/token", "private"),
+        (PUBLIC, "https://169.254.169.254/latest", "link-local"),
+        (PUBLIC, "https://1.1.1.1/token", None),
+        (PUBLIC, "https://8.8.8.8:8443/token", None),
+        (PRIVATE, "http://127.0.0.1:6379/", "loopback"),
+        (PRIVATE, "https://192.168.1.1/token", None),
+        (HERE, "http://127.0.0.1:8080/token", None),
+    ],
+)
+async def test_requests_of_a_login_stay_out_of_networks_that_the_server_is_not_in(
+    server: str, target: str, refused: str | None
+) -> None:
+    request = httpx2.Request("GET", target)
+    async with oauth_client("one", server, None) as client:
+        (check,) = client.event_hooks["request"]
+        if refused is None:
+            await check(request)
+        else:
+            with pytest.raises(LoginError, match=f"a {refused} address; set auth.issuer"):
+                await check(request)
+    async with oauth_client("one", server, target) as configured:
+        (check,) = configured.event_hooks["request"]
+        await check(request)
+
+
+async def test_an_authorization_server_without_pkce_is_refused(
+    authority: Authority, environ: dict[str, str]
+) -> None:
+    for methods in (None, [], ["plain"]):
+        authority.metadata = {"code_challenge_methods_supported": methods}
+        with pytest.raises(LoginError, match="does not know PKCE"):
+            await logged_in(authority, environ)
+    assert LoginVault(environ).get("one", authority.url) is None
+
+
+async def test_a_token_that_is_not_ascii_is_a_typed_error(
+    authority: Authority, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authority, "secret", lambda: "tökén")
+    with pytest.raises(LoginError):
+        await logged_in(authority, environ)
+    assert LoginVault(environ).get("one", authority.url) is None

@@ -49,7 +49,7 @@ async def device_login(
         LoginError: the server does not know this way.
         RefusedError: the login was refused, or is over.
     """
-    async with oauth_client() as client:
+    async with oauth_client(server, url, auth.issuer) as client:
         found = await discover(client, server, url, auth.issuer)
         if found.device_authorization_endpoint is None:
             raise LoginError(server, "its authorization server knows no login by device; leave --device out")

@@ -26,6 +26,7 @@ from toolcrib.execution.mcp.errors import place, reason_of
 from toolcrib.execution.mcp.transport.http_client import QuietClient, tls_context
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import StoredLogin
+from toolcrib.execution.provider.addresses import private_kinds
 
 __all__ = [
     "AUTHORITY_METADATA",
@@ -93,9 +94,36 @@ class AuthorizationServer(BaseModel):
         return tuple(dict.fromkeys((*(configured or self.scopes), *more, *offline)))
 
 
-def oauth_client() -> QuietClient:
-    """Return a client for requests to authorization servers; it follows no redirects."""
-    return QuietClient(timeout=httpx2.Timeout(ANSWER_TIME), verify=tls_context())
+def oauth_client(server: str, url: str, issuer: str | None) -> QuietClient:
+    """Return a client for requests to the authorization server of an MCP server; it follows no redirects.
+
+    A server names the addresses of its metadata and of its authorization server itself. One on the internet
+    must not have requests sent into the private network of whoever logs in, or to this machine: an address
+    there is refused, unless the server itself, or the configured issuer, is there too.
+    """
+
+    async def check_host(request: httpx2.Request) -> None:
+        host = request.url.host
+        trusted = {urlsplit(each).hostname for each in (url, issuer) if each}
+        if host in trusted:
+            return
+        inward = await _kinds_of(str(request.url))
+        own = await _kinds_of(url)
+        if inward and not ("loopback" in own or ("loopback" not in inward and own)):
+            where = f"{place(str(request.url))}, a {min(inward)} address"
+            raise LoginError(server, f"it points to {where}; set auth.issuer if that is meant")
+
+    hooks = {"request": [check_host]}
+    return QuietClient(timeout=httpx2.Timeout(ANSWER_TIME), verify=tls_context(), event_hooks=hooks)
+
+
+async def _kinds_of(url: str) -> frozenset[str]:
+    """Return which kinds of private addresses the host of an address has; none where it is not known."""
+    parts = urlsplit(url)
+    try:
+        return await private_kinds(parts.hostname or "", parts.port or 443)
+    except (OSError, ValueError):  # the request itself says what is wrong
+        return frozenset()
 
 
 def probe_request(url: str) -> httpx2.Request:

@@ -91,7 +91,7 @@ class ExchangedTokens:
         subject, auth = self._person.subject_token, self._auth
         if subject is None:
             raise RefusedError("it is called in exchange for the token of a login, and there is none")
-        async with oauth_client() as client:
+        async with oauth_client(self._server, self._url, auth.issuer) as client:
             if self._client is None:
                 self._client = await machine_login(client, self._server, self._url, auth)
             login = self._client

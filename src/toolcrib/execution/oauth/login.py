@@ -188,7 +188,7 @@ async def _browser(
 
             provider.context.redirect_handler = redirect
             provider.context.callback_handler = answered
-            async with oauth_client() as client:
+            async with oauth_client(server, url, auth.issuer) as client:
                 response = await _run_flow(client, server, url, provider)
     except OSError as error:
         if isinstance(error, LoginError | TimeoutError):
@@ -222,6 +222,8 @@ async def _run_flow(
                 request = await flow.asend(response)
             except StopAsyncIteration:
                 return response
+            except UnicodeEncodeError as error:
+                raise LoginError(server, "its authorization server gave a token that is not ASCII") from error
     finally:
         await flow.aclose()
 
@@ -267,6 +269,8 @@ def _check_server(server: str, auth: AuthConfig, provider: OAuthClientProvider) 
         raise LoginError(server, f"it is served by {found}, and the configuration says {place(auth.issuer)}")
     check_endpoint(server, _token_endpoint(provider))
     if metadata is not None:
+        if "S256" not in (metadata.code_challenge_methods_supported or ()):
+            raise LoginError(server, "its authorization server does not know PKCE")
         check_endpoint(server, str(metadata.authorization_endpoint))
 
 
@@ -328,7 +332,7 @@ async def _revoked(login: StoredLogin, auth: AuthConfig) -> bool:
     try:
         endpoint = check_endpoint(login.server, login.revocation_endpoint)
         form, headers = await with_client(login, {"token": token}, auth)
-        async with oauth_client() as client:
+        async with oauth_client(login.server, login.url, auth.issuer) as client:
             request = httpx2.Request("POST", endpoint, data=form, headers=headers)
             status, _ = await fetch_json(client, request)
     except (httpx2.HTTPError, LoginError, RefusedError):

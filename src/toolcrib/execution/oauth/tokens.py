@@ -206,7 +206,7 @@ class ServerTokens:
     async def _grant(self) -> str:
         """Get another token, and keep it."""
         login = self._stored()
-        async with oauth_client() as client:
+        async with oauth_client(self._server, self._url, self._auth.issuer) as client:
             if login is None:
                 login = await machine_login(client, self._server, self._url, self._auth)
             if self._is_machine:

@@ -61,7 +61,7 @@ async def begin_login(  # noqa: PLR0913 - each by its name
     Raises:
         LoginError: there is no such login.
     """
-    async with oauth_client() as http:
+    async with oauth_client(server, url, auth.issuer) as http:
         found = await discover(http, server, url, auth.issuer)
         if found.authorization_endpoint is None:
             raise LoginError(server, "its authorization server knows no login with a browser")
@@ -112,7 +112,7 @@ async def finish_login(
         raise LoginError(server, "the answer is from another authorization server")
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": begun.redirect}
     try:
-        async with oauth_client() as http:
+        async with oauth_client(server, login.url, auth.issuer) as http:
             payload = await request_token(http, login, form | {"code_verifier": begun.verifier}, auth)
         return with_tokens(login, payload, time.time())
     except RefusedError as error:

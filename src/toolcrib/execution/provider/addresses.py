@@ -12,7 +12,7 @@ import anyio
 
 from toolcrib.errors import ConfigError, Problem
 
-__all__ = ["AddressRefusedError", "Addresses", "Lookup", "is_odd_number", "look_up"]
+__all__ = ["AddressRefusedError", "Addresses", "Lookup", "is_odd_number", "look_up", "private_kinds"]
 
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host, in the order to try them; raises `OSError` where it has none."""
@@ -136,6 +136,19 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+async def private_kinds(host: str, port: int) -> frozenset[str]:
+    """Return the kinds of those addresses of a host that are not public, such as `loopback`.
+
+    Raises:
+        OSError: the host is not known.
+    """
+    name = host.lower().removesuffix(".").strip("[]")
+    found = [name] if _is_address(name) else await look_up(name, port)
+    addresses = [ip_address(each.partition("%")[0]) for each in found]
+    forms = [form for address in addresses for form in (address, *_unwrap(address))]
+    return frozenset(kind for form in forms if (kind := _kind(form)))
 
 
 def is_odd_number(name: str) -> bool:
