@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".roo"})
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 _FOLDER = re.compile(r"(?<!\$)\$\{(workspaceFolder|userHome)\}")
 _MAX_DEPTH = 100
+_MAX_LOOKED_AT = 200
+"""For how many keys that nobody knows the nearest known one is looked for."""
 _NONE = "mcpServers"
 _MISSING = "there are no servers in it; they stand under 'mcpServers'"
 
@@ -97,7 +100,7 @@ def read_python(document: Mapping[str, Any]) -> RawConfig:
     _make_plain(parts, None)
     parts.settings, parts.beside = ours.settings, ours.beside
     parts.problems += ours.problems
-    if misspelt := list(_misspelt(parts.others, [*known, "mcpServers", "servers"])):
+    if misspelt := list(_misspelt(islice(parts.others, _MAX_LOOKED_AT), [*known, "mcpServers", "servers"])):
         others = [problem for problem in parts.problems if problem.keyword != _NONE]
         parts.problems = [*others, *misspelt]
     _add_ours(parts, document)
@@ -174,10 +177,13 @@ def named_servers(servers: Any, pointer: str, problems: list[Problem]) -> Iterat
 
 def _make_plain(parts: RawConfig, folder: Path | None) -> None:
     """Give every server the shape that most clients write, with the folders that editors have names for."""
+    looked_at = 0
     for name, server in parts.servers.items():
         try:
             made = parts.servers[name] = plain_server(_portable(server, folder))
-            for problem in _misspelt(_foreign(made), list(SERVER_KEYS)):
+            foreign = _foreign(made)[: _MAX_LOOKED_AT - looked_at]
+            looked_at += len(foreign)
+            for problem in _misspelt(foreign, list(SERVER_KEYS)):
                 _LOG.warning("server %r: %r %s", name, problem.path[1:], problem.message)
         except RecursionError:
             message = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def _read_own(document: dict[str, Any]) -> RawConfig:
             continue
         for name, table in parts.take_inherit(tables, f"/{key}").items():
             parts.add(name, table, f"/{key}/{name}")
-            parts.problems += _unknown(table, f"/{key}/{name}")
+            left = max(0, MAX_PROBLEMS - len(parts.problems))  # an error shows no more
+            parts.problems += islice(_unknown(table, f"/{key}/{name}"), left)
     return parts
 
 

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from toolcrib.errors import InvalidChainError, Problem, ToolcribError, ValidationError
-from toolcrib.errors.base import shown
+from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.model.plain import measure, parse_json, pointer
 from toolcrib.model.record import Json, JsonObject, Record
 from toolcrib.model.suggest import did_you_mean
@@ -236,9 +236,7 @@ def read_step(value: Any, path: str, problems: list[Problem]) -> ChainStep | Non
     except ValidationError as error:
         problems += [Problem(path + each.path, each.keyword, each.message) for each in error.problems]
         return None
-    found: list[Problem] = []
-    spelt = _spelt(value, path, found, 0)
-    problems += found
+    spelt = _spelt(value, path, problems, 0)
     if spelt is None:
         return None
     try:
@@ -274,8 +272,11 @@ def _spelt(value: Any, path: str, problems: list[Problem], depth: int) -> dict[s
     for name, member in value.items():
         field = _NAMES.get(name)
         if field is None:
-            reason = _unknown(name, spelling)
-            problems.append(Problem(path + pointer([name[:100]]), "extra_forbidden", reason))
+            if (
+                len(problems) < MAX_PROBLEMS
+            ):  # an error shows no more, and each costs a search for the nearest
+                reason = _unknown(name, spelling)
+                problems.append(Problem(path + pointer([name[:100]]), "extra_forbidden", reason))
         elif field in fields:
             problems.append(Problem(f"{path}/{name}", "name", "is given under both its names"))
         else:

@@ -40,6 +40,8 @@ _INSTALLS = {
     "python": "write python3, or the full path of a Python",
 }
 _LEAST_TOKEN = 16
+_MAX_KEYS = 100
+"""How many unknown keys of a server are looked at."""
 _NOT_IDENTIFIER = re.compile(r"\W")
 
 
@@ -89,7 +91,7 @@ def check_server(
 
 
 def _check_keys(subject: str, server: ServerConfig) -> Iterator[Finding]:
-    for key in sorted((server.model_extra or {}).keys() - THEIRS):
+    for key in sorted((server.model_extra or {}).keys() - THEIRS)[:_MAX_KEYS]:
         hint = did_you_mean(key, SERVER_KEYS)
         if hint:
             yield warning(
