@@ -5,7 +5,7 @@ from time import perf_counter
 
 from anyio.lowlevel import checkpoint
 
-__all__ = ["Turn", "dense_pieces_in_parts"]
+__all__ = ["LoopTurn", "dense_pieces_in_parts"]
 
 _TURN = 0.002
 """How many seconds of work one turn of the event loop may take."""
@@ -15,7 +15,7 @@ _PART = 256
 """How many bytes of a piece with more of them are passed on at once: 256 lines, or some 30 events."""
 
 
-class Turn:
+class LoopTurn:
     """A turn of the event loop that begins when somebody is given something to work on."""
 
     def __init__(self) -> None:

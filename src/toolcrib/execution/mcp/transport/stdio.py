@@ -10,7 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
-from toolcrib.concurrency.turns import Turn
+from toolcrib.concurrency.turns import LoopTurn
 from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.mcp.transport.dispatcher import TransportStreams
@@ -121,14 +121,14 @@ class _Link:
             while True:
                 piece = await self._process.stdout.receive()
                 if listened:
-                    listened = await self._passed_on(piece, lines, Turn())
+                    listened = await self._passed_on(piece, lines, LoopTurn())
         self._all_read.set()
         reason = "it closed its output"
         with anyio.move_on_after(_LAST_WORDS):
             reason = await self._process.exited()
         await self._end(reason)
 
-    async def _passed_on(self, piece: bytes, lines: Lines, turn: Turn) -> bool:
+    async def _passed_on(self, piece: bytes, lines: Lines, turn: LoopTurn) -> bool:
         """Return whether somebody listens still."""
         try:
             for line in lines.feed(piece):
