@@ -24,18 +24,6 @@ from toolcrib.adapter.loss import step
 from toolcrib.adapter.portability import TARGETS, input_schema_of
 from toolcrib.adapter.rewrite.source import type_of
 
-__all__ = [
-    "FAMILIES",
-    "OURS",
-    "REGISTRY",
-    "Comparison",
-    "Converted",
-    "Converter",
-    "find",
-    "heard",
-    "versions",
-]
-
 Json = dict[str, Any]
 OURS = "**toolcrib**"
 REGISTRY = default_registry()

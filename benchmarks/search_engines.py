@@ -6,8 +6,6 @@ from importlib import import_module
 from toolcrib.discovery.evaluation import Finder
 from toolcrib.model import Tool
 
-__all__ = ["ENGINES", "OURS", "builder"]
-
 OURS = {
     "toolcrib": "search_ours.build",
     "toolcrib, Bm25Searcher alone": "search_ours.build_searcher",

@@ -11,8 +11,6 @@ from fastmcp.tools import Tool as FastMcpTool
 from toolcrib.discovery.protocols import Hit
 from toolcrib.model import Tool
 
-__all__ = ["build_fastmcp"]
-
 MAX_RESULTS = 10
 
 

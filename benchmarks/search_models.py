@@ -9,8 +9,6 @@ from toolcrib.discovery import Bm25Searcher, EmbeddingSearcher, HybridSearcher, 
 from toolcrib.discovery.evaluation import IndexFinder
 from toolcrib.model import Tool
 
-__all__ = ["build_minilm", "build_table", "build_words_and_minilm", "build_words_and_stock"]
-
 STOCK = Path(__file__).parents[1] / ".models" / "minilm"
 """What training/export.py writes."""
 

@@ -8,8 +8,6 @@ from toolcrib.discovery.evaluation import IndexFinder, finder_of
 from toolcrib.discovery.search.text import FIELD_WEIGHTS, forms, question_terms, search_doc, words
 from toolcrib.model import Tool
 
-__all__ = ["build", "build_searcher", "build_words", "query_tokens", "tool_tokens"]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

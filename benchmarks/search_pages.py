@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["page", "summary"]
-
 Json = dict[str, Any]
 Quality = dict[str, list[Json]]
 Cost = dict[str, dict[int, Json]]

@@ -20,15 +20,6 @@ from toolcrib.discovery.protocols import Hit
 from toolcrib.discovery.search.text import search_doc
 from toolcrib.model import Tool
 
-__all__ = [
-    "build_bm25s",
-    "build_bm25s_ours",
-    "build_bm25s_stemmed",
-    "build_fts5",
-    "build_rank_bm25",
-    "build_tantivy",
-]
-
 WORD = re.compile(r"\w+")
 
 Tokens = list[str]

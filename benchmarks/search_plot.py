@@ -8,8 +8,6 @@ import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-__all__ = ["Point", "draw"]
-
 GREY, OURS, THEIRS = "#7b8494", "#c2611f", "#5f7fa8"
 """Each can be read on a light and on a dark page."""
 SETTINGS: Any = {

@@ -9,8 +9,6 @@ from pathlib import Path
 from toolcrib.discovery.evaluation import LabelledQuery, LabelledSet, load_set, load_tools
 from toolcrib.model import Tool
 
-__all__ = ["DATA", "SETS", "labelled_sets", "scale_questions", "scale_tools"]
-
 DATA = Path(__file__).parents[2] / "shared" / "data" / "retrieval"
 SETS: dict[str, int | None] = {"metatool_single": 2_000, "bfcl": 1_200, "sealtools_dev": None}
 """The labelled sets, and how many questions of each are asked."""

@@ -29,8 +29,6 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from search_plot import OURS, SETTINGS, THEIRS
 
-__all__ = ["Result", "Sample", "faults"]
-
 TRAFFIC = Path(__file__).with_name("soak_traffic.py")
 SCRIPTED = ROOT / "tests" / "execution" / "mcp" / "scripted.py"
 PAGE = ROOT / "docs" / "testing.md"

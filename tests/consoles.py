@@ -14,8 +14,6 @@ from servers.launch import python
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser
 
-__all__ = ["ConsoleParser", "open_folder"]
-
 _LIMIT = 60
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _FOLDER, _PORT = "console_folder", "console_port"

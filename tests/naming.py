@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["named"]
-
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 

@@ -14,8 +14,6 @@ from toolcrib.discovery.evaluation import EVERYDAY, EvaluationCatalogue, ToolLin
 from toolcrib.discovery.protocols import LocalEmbedder
 from toolcrib.discovery.search.relevance import RelevanceClassifier
 
-__all__ = ["Cases", "own_cases", "public_cases"]
-
 GROUPS = 6
 """How many catalogues the servers that are learnt from make."""
 MOST = 500

@@ -18,8 +18,6 @@ from toolcrib.discovery.evaluation import LabelledQuery as Labelled
 from toolcrib.discovery.search.semantic.text import DocumentText
 from toolcrib.model import Tool
 
-__all__ = ["DATA", "QUESTIONS", "Corpus", "Entry", "Pair", "held_out", "read_lines"]
-
 DATA = Path(__file__).parents[2] / "shared" / "data"
 QUESTIONS = Path(__file__).parent / "questions"
 LISTS = ("scale_toolsdk", "scale_docker")

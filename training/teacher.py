@@ -10,8 +10,6 @@ from encoder import DEVICE, Encoder, Weights, encode, tokenizer, tokens
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["Material", "Recipe", "averaged", "tune"]
-
 OFTEN, OTHERWISE = {"metatool": 1.0, "apibench": 1.0, "own": 0.8, "bfcl": 3.0}, 2.0
 """How often a pair is shown in an epoch, by its source: less where there are many, or all are of one kind."""
 

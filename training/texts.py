@@ -9,8 +9,6 @@ from itertools import accumulate
 
 from corpus import Corpus
 
-__all__ = ["Texts"]
-
 LONGEST_SPAN = 24
 FEWEST = 3
 """How many words a text has that parts are taken of."""

@@ -21,8 +21,6 @@ from toolcrib.discovery import (
 from toolcrib.discovery.evaluation import LabelledSet, evaluate, finder_of
 from toolcrib.discovery.protocols import LocalEmbedder
 
-__all__ = ["report", "validate"]
-
 
 def validate(make: Callable[[], Searcher], sets: Sequence[LabelledSet]) -> dict[str, float]:
     """Return the NDCG@10 on each set, in percent, and the mean of those whose tools were never seen."""

@@ -20,15 +20,6 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from toolcrib.errors import UnsupportedPackageError
 
-__all__ = [
-    "MISSING_INTERNALS",
-    "SUPPORTED",
-    "SessionManagerBase",
-    "SessionTransport",
-    "check_version",
-    "connection_of",
-]
-
 _LOG = logging.getLogger("toolcrib.mcp")
 SUPPORTED = ">=2.3,<3"
 """The versions of the SDK whose public API is used here; `pyproject.toml` asks for the same."""

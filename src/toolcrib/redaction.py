@@ -20,25 +20,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from toolcrib.errors import Problem, ToolcribError
-from toolcrib.model.display import HIDDEN
 from toolcrib.model.plain import walk
 from toolcrib.places import HOME
-
-__all__ = [
-    "HIDDEN",
-    "KnownSecrets",
-    "address_secrets",
-    "error_text",
-    "hide_secrets",
-    "host_of",
-    "is_public",
-    "is_secret_name",
-    "is_setting",
-    "named_secrets",
-    "scrub",
-    "secret_forms",
-    "secrets_in",
-]
 
 _MAX_LENGTH = 2000
 _MAX_VALUES, _MAX_NAMED, _MAX_NAME = 10_000, 200, 500

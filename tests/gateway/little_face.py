@@ -13,8 +13,6 @@ from waiting import PATIENCE
 
 from toolcrib.gateway import CallingClient, Confirmation, Gateway
 
-__all__ = ["LittleFace", "serving"]
-
 
 def _tool(name: str) -> mcp_types.Tool:
     return mcp_types.Tool(name=name, description=f"Does {name}.", input_schema={"type": "object"})

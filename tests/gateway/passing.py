@@ -15,8 +15,6 @@ from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
 
-__all__ = ["ERAS", "ONE_ERA", "asked", "joined", "listed", "whole"]
-
 ERAS = {"stateless": "auto", "handshake": "legacy"}
 ONE_ERA = ["stateless", pytest.param("handshake", marks=pytest.mark.proof)]
 """What is tried in one era, and in proofs in the other too."""

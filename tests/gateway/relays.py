@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["ERAS", "RELAYS", "Relay"]
-
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 """The last revision of each era, and how the client of the SDK is told to speak it."""
 

@@ -17,16 +17,6 @@ from servers.launch import TOOLCRIB, closed_port, command, forker
 from servers.warm import COMMANDS, Forked
 from waiting import PATIENCE, wait_until
 
-__all__ = [
-    "ERAS",
-    "Place",
-    "Served",
-    "Stdio",
-    "called",
-    "connected",
-    "failed",
-]
-
 ERAS = {"stateless": "auto", "handshake": "legacy"}
 """How the client of the SDK is told in which era of the protocol to speak."""
 VERSIONS = {"stateless": "2026-07-28", "handshake": "2025-11-25"}

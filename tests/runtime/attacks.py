@@ -12,8 +12,6 @@ from runtime.workbench import SECRET, Ran
 
 from toolcrib.errors import CodeError, LimitExceededError, SandboxViolationError, ToolcribError
 
-__all__ = ["ATTACKS", "Attack", "Outcome"]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -12,8 +12,6 @@ from runtime.workbench import Bench
 from toolcrib.runtime import Sandbox
 from toolcrib.runtime.process.pool import PooledSandbox
 
-__all__ = ["BACKENDS", "HEAVY", "NEEDS", "Benches"]
-
 MODULE = "WASM_MODULE"
 """The variable that leads to the compiled module, once a fixture has made it."""
 

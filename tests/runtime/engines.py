@@ -20,8 +20,6 @@ from toolcrib.runtime.docker.image import build_from_host
 from toolcrib.runtime.owner import own_mark
 from toolcrib.runtime.wasm.module import build_module, compiled
 
-__all__ = ["dockerd", "running", "wasm_module"]
-
 ENGINE = "TOOLCRIB_TEST_ENGINE"
 """The variable that names the socket of another engine, such as `unix:///run/podman/podman.sock`."""
 FLAGS = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=overlay2")

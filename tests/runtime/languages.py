@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any, Literal
 
-__all__ = ["PROGRAMS", "SAMPLE", "Program", "Verdict"]
-
 Verdict = Literal["runs", "unsupported", "crashes"]
 """`unsupported`: the error says that the language of the sandbox lacks it; `crashes`: its stack is too small."""
 

@@ -13,8 +13,6 @@ from toolcrib.execution import Runner, RunResult
 from toolcrib.execution.mcp import McpServers
 from toolcrib.model import Tool
 
-__all__ = ["Shop", "opened"]
-
 
 @dataclass
 class Shop:

@@ -15,8 +15,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from waiting import PATIENCE
 
-__all__ = ["WebApi", "served"]
-
 
 class Pair(BaseModel):
     a: int

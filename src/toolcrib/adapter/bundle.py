@@ -11,8 +11,6 @@ from toolcrib.errors import ConversionError
 from toolcrib.model.plain import copy_json
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Bundle"]
-
 
 class Bundle:
     """The conversions of one `convert_many`."""

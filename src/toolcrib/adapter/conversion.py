@@ -11,8 +11,6 @@ from toolcrib.adapter.wire import CallFormat, PayloadError, WireCall
 from toolcrib.errors import ConversionError
 from toolcrib.model.plain import copy_json, measure
 
-__all__ = ["Conversion", "ToolCall", "plain_payload"]
-
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

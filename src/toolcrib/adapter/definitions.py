@@ -14,23 +14,6 @@ from toolcrib.model.docs import ToolExample
 from toolcrib.model.plain import measure, parse_json
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = [
-    "FIELDS",
-    "canonical",
-    "check_flags",
-    "convert_input",
-    "convert_schema",
-    "description_of",
-    "note_lost",
-    "one_of",
-    "read_definition",
-    "read_examples",
-    "read_feature",
-    "read_options",
-    "refuse_foreign",
-    "write_head",
-]
-
 O = TypeVar("O")  # noqa: E741
 
 FIELDS: Final[Mapping[str, str]] = {

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["FeatureLossWarning", "Losses", "Part", "step"]
-
 Part = Literal["definition", "input", "output"]
 _ORDER = {"definition": 0, "input": 1, "output": 2}
 

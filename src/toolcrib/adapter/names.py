@@ -9,8 +9,6 @@ from operator import attrgetter
 
 from toolcrib.model.canonical import CanonicalTool
 
-__all__ = ["NameRule", "id_text", "unique_names"]
-
 _HASH = 8
 
 

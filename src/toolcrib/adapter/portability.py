@@ -11,8 +11,6 @@ from toolcrib.adapter.rules.check import violations
 from toolcrib.errors import ConversionError, Problem
 from toolcrib.model.canonical import CanonicalTool
 
-__all__ = ["TARGETS", "Report", "portability"]
-
 TARGETS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "mcp": ("mcp", {}),
     "openai": ("openai", {}),

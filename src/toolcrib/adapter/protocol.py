@@ -9,8 +9,6 @@ from toolcrib.adapter.names import NameRule
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.docs import ToolExample
 
-__all__ = ["Adapter", "ConversionOptions", "SchemaFeature", "SessionTarget", "Target", "Translator"]
-
 Target = Literal["a2a", "anthropic", "gemini", "mcp", "openai"]
 """The built-in formats of tool definitions."""
 SessionTarget = Literal["anthropic", "gemini", "openai"]

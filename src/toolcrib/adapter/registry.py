@@ -21,8 +21,6 @@ from toolcrib.errors import ConversionError
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.suggest import choose
 
-__all__ = ["ENTRY_POINTS", "AdapterRegistry", "default_registry"]
-
 ENTRY_POINTS: Final = "toolcrib.adapters"
 """The group under which a distribution offers an adapter: a class or a function that returns one."""
 _FEATURES: Final = frozenset(SchemaFeature)

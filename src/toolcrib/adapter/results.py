@@ -8,9 +8,6 @@ from toolcrib.errors import ToolcribError, ValidationError
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.results import RunResult
 
-__all__ = ["ResultError", "ToolOutput", "block_text", "read_outcome"]
-
-
 _MCP_KEYS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
 _MCP_BLOCKS: Final = ("text", "image", "audio", "resource", "resource_link")
 

@@ -7,8 +7,6 @@ from typing import Any
 from toolcrib.adapter.conversion import plain_payload
 from toolcrib.errors import ConversionError
 
-__all__ = ["Turn", "TurnFormat", "turn_format"]
-
 
 @dataclass(frozen=True, slots=True)
 class Turn:

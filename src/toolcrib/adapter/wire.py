@@ -7,9 +7,6 @@ from typing import Any, Final, Protocol
 from toolcrib.adapter.results import ToolOutput
 from toolcrib.model.plain import parse_json
 
-__all__ = ["CallFormat", "PayloadError", "WireCall", "need_id", "read_arguments", "read_id"]
-
-
 _LARGEST_ID: Final = 1 << 64
 _JSON_NAMES: Final = {
     type(None): "null",

@@ -2,6 +2,4 @@
 
 from toolcrib.cli import main
 
-__all__: list[str] = []
-
 main()

@@ -11,8 +11,6 @@ import toolcrib
 from toolcrib.cli.exits import exit_code, ignore_broken_pipe, report
 from toolcrib.cli.state import State, shared
 
-__all__ = ["ALIASES", "LAZY", "SECTIONS", "Verbs", "app"]
-
 SECTIONS: dict[str, dict[str, str]] = {
     "Find tools": {
         "search": "Find the tools that fit a question.",

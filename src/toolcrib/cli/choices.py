@@ -8,8 +8,6 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["OneOf", "VerbGroup"]
-
 
 class VerbGroup(click.Group):
     """Verbs of one subject, such as `policy check` and `policy explain`; alone it shows its help."""

@@ -14,8 +14,6 @@ import click
 from toolcrib.errors import ToolcribError
 from toolcrib.places import catalogue_file, find_config, user_config
 
-__all__ = ["BASH", "server_names", "tool_ids", "toolset_names"]
-
 _BUSY = 0.2
 """Seconds that another process may take to write the catalogue."""
 _ORIGINS = "SELECT id FROM texts WHERE collection = 'origins'"

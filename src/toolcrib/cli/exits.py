@@ -19,19 +19,6 @@ from toolcrib.errors import (
     explain,
 )
 
-__all__ = [
-    "EXITS",
-    "NOT_FOUND",
-    "UNAVAILABLE",
-    "USAGE",
-    "FailedError",
-    "NotFoundError",
-    "error_payload",
-    "exit_code",
-    "ignore_broken_pipe",
-    "report",
-]
-
 FAILED, USAGE, NOT_FOUND, UNAVAILABLE, REFUSED = 1, 2, 3, 4, 5
 EXITS = {
     0: "ok",

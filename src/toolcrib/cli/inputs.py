@@ -10,8 +10,6 @@ import click
 
 from toolcrib.cli.resident.terminal import REMOTE
 
-__all__ = ["read_args", "read_document", "read_file", "read_pairs"]
-
 _STDIN = "-"
 
 

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["INTERRUPTED", "leave_at_once", "leave_in_order"]
-
 INTERRUPTED = 130
 
 

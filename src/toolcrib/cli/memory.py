@@ -9,8 +9,6 @@ import anyio
 
 from toolcrib.concurrency.background import Background
 
-__all__ = ["freezing_survivors", "memory_upkeep"]
-
 _FULL = 2
 """The generation whose collection looks through everything."""
 _LONG_COLLECTION = 0.03

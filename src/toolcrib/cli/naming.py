@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.execution.mcp import ServerStatus
 
-__all__ = ["not_there", "note_absent", "resolve_ids", "tell_absent", "why_failed"]
-
 _KINDS = ("mcp", "local", "provider")
 _STATES = {
     "starting": "has not answered yet",

@@ -14,20 +14,6 @@ from toolcrib.cli.resident.terminal import REMOTE
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "bar",
-    "clean",
-    "heading",
-    "is_terminal",
-    "note",
-    "progress",
-    "shortened",
-    "show_json",
-    "show_table",
-    "show_text",
-    "waiting",
-]
-
 _BAR = 10
 _ECHOED = 80
 Advance = Callable[[float, float | None, str | None], None]
@@ -51,7 +37,7 @@ def _without(text: str, instead: Callable[[re.Match[str]], str]) -> str:
     """Return text with something else for what nobody sees in it; tools of others may say such things."""
     if text.isascii() and text.isprintable():
         return text
-    from toolcrib.redaction import HIDDEN  # noqa: PLC0415 - not needed to ask for help
+    from toolcrib.model.display import HIDDEN  # noqa: PLC0415 - not needed to ask for help
 
     return HIDDEN.sub(instead, text)
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
     from toolcrib.execution import Principal
 
-__all__ = ["YES", "State", "common", "local_principal", "shared", "this_command", "wait_for"]
-
 T = TypeVar("T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NOTHING = (

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
-__all__ = ["Background", "Loop", "given_up_after", "is_being_cancelled", "result_of", "yield_to_cancellation"]
-
 T = TypeVar("T")
 _KEPT: set["asyncio.Task[None]"] = set()
 """The event loop holds its tasks weakly: a task that nobody holds may vanish while it runs."""

@@ -6,8 +6,6 @@ from math import inf
 
 import anyio
 
-__all__ = ["Backoff"]
-
 
 class Backoff:
     """Pauses that grow by a factor, up to the longest, less a random part of up to `jitter` of each.

@@ -10,8 +10,6 @@ import anyio
 from toolcrib.errors import Problem, ValidationError
 from toolcrib.errors.base import shown
 
-__all__ = ["LONGEST_PAUSE", "PausableDeadline", "checked_timeout"]
-
 LONGEST_PAUSE = 600.0
 """Seconds that a deadline is stopped for at most: whoever never answers must not hold a call for good."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import anyio
 
-__all__ = ["FairSlots", "Member", "group_of", "share_of_one"]
-
 _KEPT_FREE = 4
 """One of so many slots, and at least one of several, is kept free for the others by each owner."""
 

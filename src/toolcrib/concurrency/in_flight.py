@@ -2,8 +2,6 @@
 
 import anyio
 
-__all__ = ["InFlight"]
-
 
 class InFlight:
     """Counts those within its `with` blocks.

@@ -13,8 +13,6 @@ from anyio import to_thread
 from anyio.from_thread import BlockingPortal, check_cancelled
 from anyio.lowlevel import checkpoint_if_cancelled
 
-__all__ = ["LoopEndedError", "LoopThread", "in_thread", "stop_if_given_up"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ import anyio
 from anyio import from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-__all__ = ["Busy", "OwnedThreads", "Threads"]
-
 _Given = TypeVarTuple("_Given")
 _Result = TypeVar("_Result")
 _Work = tuple["Future[Any]", Callable[[], Any]]

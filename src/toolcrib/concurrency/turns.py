@@ -5,8 +5,6 @@ from time import perf_counter
 
 from anyio.lowlevel import checkpoint
 
-__all__ = ["LoopTurn", "dense_pieces_in_parts"]
-
 _TURN = 0.002
 """How many seconds of work one turn of the event loop may take."""
 _FEW = 64

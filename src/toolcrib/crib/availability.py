@@ -18,8 +18,6 @@ from toolcrib.execution import LocalHandlers
 from toolcrib.model import LocalTool, Resolver, Tool, ToolId
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["UNKNOWN", "AvailabilityResolver", "Ref", "Why", "id_of"]
-
 Ref = str | ToolId | Tool | Callable[..., Any]
 """What a verb takes for a tool: its id, the tool, or the function that `add` was given or has returned."""
 UNKNOWN = (InvalidToolIdError, InvalidConstraintError, ToolNotFoundError, BackendUnavailableError)

@@ -18,16 +18,6 @@ from toolcrib.runtime import ExecuteRequest, ExecuteResult, Runtime, Sandbox
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import named_tools
 
-__all__ = [
-    "CODE",
-    "CodeGateway",
-    "CodeMode",
-    "CodeTools",
-    "CribCatalogue",
-    "Named",
-    "Sandboxes",
-]
-
 CODE = Principal(client="code")
 """Who calls where code does, and nobody says who runs it."""
 Named = Ref | Summary | Result

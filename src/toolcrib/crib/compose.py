@@ -39,20 +39,6 @@ from toolcrib.runtime import Sandbox
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter
 
-__all__ = [
-    "Hooks",
-    "can_do_without",
-    "issuers_of",
-    "make_embedder",
-    "make_index",
-    "make_middleware",
-    "make_observers",
-    "make_rules",
-    "must_write",
-    "open_audit",
-    "open_store",
-]
-
 _LOG = logging.getLogger("toolcrib.crib.search")
 
 

@@ -35,8 +35,6 @@ from toolcrib.execution.policy import Grants
 from toolcrib.execution.resource_names import canonical_address
 from toolcrib.model.suggest import nearest
 
-__all__ = ["ViewContent"]
-
 _TURN = 200
 """How many items the rules are asked about at once."""
 _MOMENT = 2.0

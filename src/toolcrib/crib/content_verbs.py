@@ -14,8 +14,6 @@ from toolcrib.execution.mcp import (
     ResourceTemplate,
 )
 
-__all__ = ["ContentVerbs"]
-
 
 class ContentVerbs(ABC):
     """The methods of a view for resources and prompts."""

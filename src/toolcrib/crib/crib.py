@@ -31,8 +31,6 @@ from toolcrib.runtime import Sandbox
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter
 
-__all__ = ["Crib"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -43,8 +43,6 @@ from toolcrib.runs.keeper import RunKeeper
 from toolcrib.runs.signing import Signer, checked_key, key_in
 from toolcrib.runtime import ExecuteRequest, ExecuteResult
 
-__all__ = ["DurableRuns", "RunVerbs", "runs_path"]
-
 T = TypeVar("T", bound=Record)
 _THREADS = 4
 """How many durable runs wait for the store at once; the others wait for a thread."""

@@ -50,8 +50,6 @@ from toolcrib.execution.mcp.content import ServerContent
 from toolcrib.execution.policy import all_of
 from toolcrib.model import DefaultValidator, McpBackend, Resolver, SchemaValidator, Tool, ToolBackend, ToolId
 
-__all__ = ["Engine"]
-
 _LOG = logging.getLogger("toolcrib.crib")
 _CATALOGUE_LOG = logging.getLogger("toolcrib.crib.catalogue")
 """What the command shows too."""

@@ -10,8 +10,6 @@ from toolcrib.model import Tool, ToolId
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter, AdapterRegistry, Conversion
 
-__all__ = ["convert", "make_formats"]
-
 
 def make_formats(adapters: "Sequence[Adapter]") -> "AdapterRegistry":
     """Return the formats of tool definitions, these adapters in place of those of the same names."""

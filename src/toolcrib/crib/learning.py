@@ -13,8 +13,6 @@ from toolcrib.errors import BackendUnavailableError, ToolcribError, ToolNotFound
 from toolcrib.execution import Outcome
 from toolcrib.execution.principal import Principal
 
-__all__ = ["Learning", "ShapeLearning"]
-
 _LOG = logging.getLogger("toolcrib.crib")
 _PAUSE = 5.0
 """Seconds between two writes of the counts."""

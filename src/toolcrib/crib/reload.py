@@ -7,8 +7,6 @@ from toolcrib.crib.sources.origins import enabled
 from toolcrib.execution.mcp import ServerConfig
 from toolcrib.model.record import Record
 
-__all__ = ["Reload", "differences", "layers", "left_for_later", "replaced"]
-
 
 class Reload(Record):
     """What came of reading a configuration again."""

@@ -18,8 +18,6 @@ from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.schema.references import parse_pointer
 from toolcrib.runtime import ExecuteResult
 
-__all__ = ["SavedTools"]
-
 _LOG = logging.getLogger("toolcrib.crib")
 _COLLECTION = "saved_tools"
 """Where a store keeps them, by id."""

@@ -21,8 +21,6 @@ from toolcrib.execution.policy import Grants, Rules
 from toolcrib.model import Resolver, Tool, ToolId
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["EnginePart", "ScopedEngine", "scope_of"]
-
 _FOREIGN = frozenset({"backend=mcp", "backend=provider"})
 """The facets of tools whose tags are somebody else's words."""
 _NO_FILE = "settings"

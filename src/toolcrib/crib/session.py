@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from toolcrib.adapter import Conversion, FeatureLossWarning
     from toolcrib.execution import RunResult
 
-__all__ = ["SyncToolSession", "ToolSession"]
-
 
 class ToolSession:
     """The tools that a model is given, and the way its calls take; `Crib.session` makes it.

@@ -51,8 +51,6 @@ from toolcrib.runtime import ExecuteResult, Limits, ProfileName, Sandbox, Sandbo
 if TYPE_CHECKING:
     from toolcrib.adapter import Adapter, Conversion, ConversionOptions, SessionTarget, Target
 
-__all__ = ["SyncCrib"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")

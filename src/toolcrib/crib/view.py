@@ -47,8 +47,6 @@ from toolcrib.runtime.records import (
 if TYPE_CHECKING:
     from toolcrib.adapter import Conversion, ConversionOptions, SessionTarget, Target
 
-__all__ = ["SharedState", "View"]
-
 _SEEN = 64
 """Of how many principals the views are kept."""
 _LARGE = 10_000

@@ -13,8 +13,6 @@ from toolcrib.discovery.store import Store
 from toolcrib.errors import Problem, ToolNotFoundError, ValidationError
 from toolcrib.model import ToolBackend, ToolDoc, ToolExample, ToolId
 
-__all__ = ["Discovery", "ListOptions", "SearchOptions"]
-
 _COLONS = 2
 """How many of them an id with a version has."""
 

@@ -14,24 +14,6 @@ from toolcrib.discovery.keys import key_of
 from toolcrib.discovery.records import MAX_SHORT_DESCRIPTION_LEN, Document, Summary
 from toolcrib.model.tool import Tool
 
-__all__ = [
-    "aliases",
-    "category",
-    "cut",
-    "document_of",
-    "examples_of",
-    "input_modes",
-    "is_deprecated",
-    "modes",
-    "output_modes",
-    "own_summary",
-    "security_summary",
-    "short",
-    "summarize",
-    "summary_text",
-    "title_of",
-]
-
 T = TypeVar("T")
 
 _MAX_LISTED = 50

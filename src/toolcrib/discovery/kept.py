@@ -6,8 +6,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from toolcrib.errors import InvalidToolError, StoreError
 
-__all__ = ["TextCollection", "Texts"]
-
 T = TypeVar("T")
 
 

@@ -2,8 +2,6 @@
 
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["is_exact", "key_of", "namespace_of", "without_version"]
-
 _COLONS = 2
 """How many of them an id with a version has."""
 

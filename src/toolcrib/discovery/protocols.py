@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from toolcrib.discovery.records import ScoreType
 from toolcrib.model import Tool
 
-__all__ = ["Derived", "Embedder", "Hit", "Indexed", "LocalEmbedder", "Ranking", "Searcher"]
-
 
 class Indexed(Protocol):
     """A tool as the index hands it to a searcher; reading `tool` may have to parse it first."""

@@ -8,8 +8,6 @@ from pydantic import Field
 from toolcrib.model.display import MAX_ROWS, brief, one_line, table
 from toolcrib.model.record import Record
 
-__all__ = ["MAX_SHORT_DESCRIPTION_LEN", "Document", "Page", "Result", "ScoreType", "SearchDoc", "Summary"]
-
 MAX_SHORT_DESCRIPTION_LEN = 120
 """How many characters of a description a summary shows."""
 

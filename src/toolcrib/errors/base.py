@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MAX_MESSAGE", "MAX_PROBLEMS", "Problem", "ToolcribError", "counted", "either", "shown"]
-
 MAX_MESSAGE = 500
 """How many characters the message of a problem has."""
 MAX_PROBLEMS = 32

@@ -15,8 +15,6 @@ from toolcrib.execution.records import Request
 from toolcrib.execution.rule import Effect, Rule, hints_of, plain_id, vouches_for_tags
 from toolcrib.model.tool import Tool, ToolAnnotations
 
-__all__ = ["CedarPolicy"]
-
 _FAILED = re.compile(r"policy `([^`]+)`")
 """The policy that could not be evaluated, as Cedar names it in an error."""
 _KEPT = 1_024

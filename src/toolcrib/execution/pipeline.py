@@ -39,23 +39,6 @@ from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text
 
-__all__ = [
-    "READ_FROM_TEXT",
-    "CallState",
-    "Finish",
-    "ProviderRoutes",
-    "ask_policy",
-    "ask_validator",
-    "begin",
-    "check_arguments",
-    "declined",
-    "not_ready",
-    "read_arguments",
-    "stream_events",
-    "tell",
-    "with_defaults",
-]
-
 _LOG = logging.getLogger("toolcrib")
 Finish = Callable[[Outcome], None]
 _DECLINED: ContextVar[PolicyDeniedError | None] = ContextVar("toolcrib_declined", default=None)

@@ -20,16 +20,6 @@ from toolcrib.execution.rule import Effect, Rule, hints_of, vouches_for_tags
 from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.tool import Tool
 
-__all__ = [
-    "Approver",
-    "Decision",
-    "Grants",
-    "Rules",
-    "all_of",
-    "approving",
-    "refusal_by",
-]
-
 Approver = Callable[[Request, Rule], Any]
 """Says whether somebody agreed to a request that a rule wants a person asked about, sync or async: True, or a
 text that says why not."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from toolcrib.concurrency.fair_slots import Member
 
-__all__ = ["LOCAL", "TOKENS", "Issuers", "Principal", "local_user", "slot_owner"]
-
 TOKENS, LOCAL = "tokens", "local"
 """The issuers of named tokens of a gateway, and of the user of this machine."""
 _SELF_NAMED = "mcp"

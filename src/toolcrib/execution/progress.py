@@ -8,8 +8,6 @@ from typing import Any
 
 from toolcrib.execution.records import Update
 
-__all__ = ["Progress", "Reporter", "notify"]
-
 _LOG = logging.getLogger("toolcrib")
 Progress = Callable[[float, float | None, str | None], Any]
 """Called with how far a call has come, of how much, and a word about it; sync or async."""

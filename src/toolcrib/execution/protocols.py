@@ -9,8 +9,6 @@ from toolcrib.execution.records import Answer, Call, Outcome, Request
 from toolcrib.model.backend import ToolBackend
 from toolcrib.model.tool import Tool
 
-__all__ = ["Executor", "Middleware", "Next", "Observer", "Policy", "ProviderExecutor", "Selector"]
-
 
 @runtime_checkable
 class Executor(Protocol):

@@ -14,8 +14,6 @@ from toolcrib.model.backend import AnyBackend, ToolBackend
 from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
 
-__all__ = ["Answer", "Call", "Emit", "Outcome", "Request", "StreamEvent", "Update"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

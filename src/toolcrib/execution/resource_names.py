@@ -12,15 +12,6 @@ from urllib.parse import unquote
 
 from pydantic_core import Url
 
-__all__ = [
-    "ROUTE",
-    "canonical_address",
-    "content_pattern",
-    "needed_readings",
-    "other_readings",
-    "plain_address",
-]
-
 ROUTE = "toolcrib://servers/"
 """The address of a resource behind a gateway begins so; its server and the address there follow."""
 _DECODINGS = 3

@@ -17,8 +17,6 @@ from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool, ToolAnnotations, normalize_tags
 
-__all__ = ["Effect", "Rule", "hints_of", "is_destructive", "plain_id", "vouches_for_tags"]
-
 Effect = Literal["allow", "ask", "deny"]
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 _TAG = "tag:"

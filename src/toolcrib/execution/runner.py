@@ -70,8 +70,6 @@ from toolcrib.model.schema.validator import DefaultValidator, SchemaValidator
 from toolcrib.model.toolid import ToolId
 from toolcrib.redaction import error_text
 
-__all__ = ["DEFAULT_TIMEOUT", "Runner"]
-
 Prepare = Callable[[str | ToolId], Awaitable[None]]
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call may take where nobody says otherwise."""

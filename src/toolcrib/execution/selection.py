@@ -11,8 +11,6 @@ from toolcrib.model.backend import BackendKind, LocalBackend, McpBackend, Provid
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text
 
-__all__ = ["by_kind", "candidates", "label", "may_go_on"]
-
 _ORDER: dict[BackendKind, int] = {"local": 0, "provider": 1, "mcp": 2}
 _OPTION = {"local": "local=", "mcp": "mcp=", "provider": "providers="}
 _MOST = 100

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from toolcrib.errors import Problem
 
-__all__ = ["Expansion", "has_variables"]
-
 _OPENED = re.compile(r"\$(\$?)\{(?:([^{}]*)\})?")
 """`${...}`, or a `${` that is never closed; with a second `$` before it the text is meant as it stands."""
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)

@@ -5,8 +5,6 @@ from typing import Literal, Self, cast
 
 from toolcrib.crib.config.gateway import SURFACES
 
-__all__ = ["EndpointAddress", "Surface"]
-
 Surface = Literal["all", "meta"]
 """What an address shows that says so itself: the tools themselves, or those that find and run them."""
 _ROOT = "/mcp"

@@ -41,8 +41,6 @@ from toolcrib.gateway.passing import PassOn, pass_on, wire
 from toolcrib.gateway.tasks.handlers import TaskHandlers
 from toolcrib.mcp_internals import connection_of
 
-__all__ = ["McpEndpoint"]
-
 _LOG = logging.getLogger("toolcrib.gateway")
 _PATIENCE = 300.0
 """For how many seconds a person may think about a question."""

@@ -20,8 +20,6 @@ from toolcrib.gateway.endpoint import McpEndpoint
 from toolcrib.gateway.frontend import Frontend, FrontendOf
 from toolcrib.gateway.results import KeptResults
 
-__all__ = ["Endpoints", "Frontends"]
-
 Frontends = Callable[[View, GatewaySettings, KeptResults], Frontend]
 """Makes what clients see of a view."""
 _Shown = tuple[GatewaySettings, ToolsetSettings | None, object]

@@ -12,20 +12,6 @@ from toolcrib.model import RunResult
 if TYPE_CHECKING:
     import mcp_types
 
-__all__ = [
-    "CallingClient",
-    "Confirmation",
-    "ConfirmationResult",
-    "Frontend",
-    "FrontendOf",
-    "InputNeeded",
-    "SettlingFrontend",
-    "StartedTask",
-    "TaskFrontend",
-    "ToolDefinition",
-    "ToolResult",
-]
-
 ToolDefinition: TypeAlias = "mcp_types.Tool | Mapping[str, Any]"
 """A tool as it is listed: of the SDK's type, or as MCP writes it, which is passed on as it is."""
 ToolResult: TypeAlias = "mcp_types.CallToolResult | dict[str, Any]"

@@ -10,6 +10,7 @@ from anyio import to_thread
 
 from toolcrib.concurrency.background import Background
 from toolcrib.crib import Config, Crib, GatewaySettings, Reload, Settings, View, load
+from toolcrib.crib.config.gateway import is_loopback, token_of
 from toolcrib.discovery import Embedder, Searcher, Store, StoreStatus
 from toolcrib.errors import ConfigError, CribStateError, Problem, ToolcribError
 from toolcrib.execution import Middleware, Observer, Policy, Principal
@@ -26,7 +27,7 @@ from toolcrib.gateway.endpoints import Endpoints, Frontends
 from toolcrib.gateway.frontend import Frontend
 from toolcrib.gateway.health import Health
 from toolcrib.gateway.http.connect import LoginPages
-from toolcrib.gateway.http.rules import AccessRules, is_loopback, token_of
+from toolcrib.gateway.http.rules import AccessRules
 from toolcrib.gateway.limits import ClientLimits
 from toolcrib.gateway.meta import MetaTools
 from toolcrib.gateway.metrics import Metrics
@@ -42,8 +43,6 @@ from toolcrib.runtime import Sandbox
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp_types import JSONRPCMessage
-
-__all__ = ["Gateway", "reload_summary"]
 
 _LOG = logging.getLogger("toolcrib.gateway")
 _AT_START = frozenset({"host", "port", "watch", "request_bytes", "request_timeout", "sessions"})

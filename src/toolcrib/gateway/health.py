@@ -9,8 +9,6 @@ from toolcrib.execution import Principal
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.execution.trace import AuditStatus
 
-__all__ = ["Health"]
-
 _WELL = frozenset({"stopped", "starting", "ready", "disabled"})
 """States of a server that can serve its next call, or need not."""
 

@@ -14,8 +14,6 @@ from pydantic_core import to_json
 from toolcrib.gateway.identity.principals import Account, account_of, principal_of
 from toolcrib.mcp_internals import connection_of
 
-__all__ = ["MAX_ABOUT", "MAX_IN_FLIGHT", "MAX_STREAMS", "ByteBudget", "ClientLimits", "share_of"]
-
 MAX_ABOUT = 64 * 1024
 """How many bytes a message may have that is kept as long as its session or subscription."""
 MAX_IN_FLIGHT = 100

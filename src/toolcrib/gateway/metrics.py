@@ -16,8 +16,6 @@ from toolcrib.execution.principal import Principal
 from toolcrib.execution.records import Outcome
 from toolcrib.gateway.health import Health
 
-__all__ = ["Metrics"]
-
 _OUTCOMES: Mapping[str, str] = {
     "execution_failed": "tool_error",
     "validation_output": "tool_error",

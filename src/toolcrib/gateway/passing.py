@@ -12,8 +12,6 @@ from pydantic import BaseModel
 
 from toolcrib.mcp_internals import connection_of
 
-__all__ = ["PassOn", "foreign_meta", "pass_on", "wire"]
-
 _STATELESS = "2026-07-28"
 """The revision of the stateless era."""
 _Context = ServerRequestContext[Any, Any]

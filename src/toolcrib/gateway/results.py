@@ -16,20 +16,6 @@ from pydantic_core import to_json
 from toolcrib.execution import Principal
 from toolcrib.gateway.identity.principals import PRINCIPAL, Account, account_of, reader_of
 
-__all__ = [
-    "PREFIX",
-    "KeptResult",
-    "KeptResults",
-    "block_data",
-    "encoded",
-    "encoded_in_turns",
-    "link_to",
-    "preview_of",
-    "sendable",
-    "size_of",
-    "truncated",
-]
-
 PREFIX = "toolcrib://results/"
 """How the addresses of kept results begin."""
 _MAX_BYTES = 64 * 2**20

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskStatus
 
-__all__ = ["Stop", "stop_signals", "until_urged"]
-
 
 class Stop:
     """Whether to stop: `asked` once, and `urged` when asked again."""

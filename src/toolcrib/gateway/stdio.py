@@ -17,8 +17,6 @@ from pydantic import ValidationError as PydanticError
 from toolcrib.execution.mcp.gateways import CLIENT_NAME
 from toolcrib.gateway.signals import Stop, until_urged
 
-__all__ = ["is_toolcrib", "serve_streams", "taken_over"]
-
 _CHUNK = 64 * 1024
 _ATOMIC = 4096
 """How many bytes a pipe that has room takes without waiting."""

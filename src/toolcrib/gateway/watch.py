@@ -7,8 +7,6 @@ from os import PathLike
 
 import anyio
 
-__all__ = ["Mark", "mark_of", "watch"]
-
 _LOG = logging.getLogger("toolcrib.gateway")
 _EVERY = 1.0
 """How often to look, in seconds."""

@@ -9,8 +9,6 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from toolcrib.errors import InvalidBackendError, Problem, ToolcribError
 from toolcrib.model.record import Record
 
-__all__ = ["AnyBackend", "BackendKind", "LocalBackend", "McpBackend", "ProviderBackend", "ToolBackend"]
-
 BackendKind = Literal["mcp", "provider", "local"]
 
 _Name = Annotated[str, Field(min_length=1)]

@@ -5,8 +5,6 @@ from pydantic import Field
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["CanonicalProvider", "CanonicalTool"]
-
 
 class CanonicalTool(Record):
     """A tool definition that belongs to no provider; its schemas are verbatim JSON."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from toolcrib.model.plain import is_large
 
-__all__ = ["HIDDEN", "MAX_JSON", "MAX_ROWS", "brief", "brief_json", "one_line", "table", "visible"]
-
 HIDDEN = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # steer a terminal; a carriage return lets a line be written over

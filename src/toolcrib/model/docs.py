@@ -6,8 +6,6 @@ from toolcrib.model.display import MAX_JSON, brief, brief_json, one_line, table
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.tool import Tool, ToolAnnotations
 
-__all__ = ["ObservedOutput", "SchemaInfo", "ToolDoc", "ToolExample"]
-
 
 class ToolExample(Record):
     """One call of a tool, shown to whoever must make the next one."""

@@ -4,8 +4,6 @@ import inspect
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["Docstring", "read_docstring"]
-
 _ARGS = frozenset(
     {"args", "arguments", "parameters", "params", "keyword arguments", "other parameters", "keyword args"}
 )

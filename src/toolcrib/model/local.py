@@ -23,17 +23,6 @@ from toolcrib.model.record import problems_of
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool, ToolAnnotations
 
-__all__ = [
-    "Context",
-    "LocalTool",
-    "LogLevel",
-    "ToolOptions",
-    "check_options",
-    "is_context",
-    "replaced",
-    "tool",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -13,24 +13,6 @@ from typing import Any, NoReturn
 
 from toolcrib.errors import Problem, ValidationError
 
-__all__ = [
-    "MAX_CHARS",
-    "MAX_DEPTH",
-    "MAX_INT",
-    "MAX_NODES",
-    "MAX_TEXT",
-    "MIN_INT",
-    "copy_json",
-    "count_size",
-    "count_wide",
-    "is_large",
-    "longest_key",
-    "measure",
-    "parse_json",
-    "pointer",
-    "walk",
-]
-
 MAX_DEPTH = 64
 """How many containers deep a value may be."""
 MAX_NODES = 500_000

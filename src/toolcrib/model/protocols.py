@@ -7,8 +7,6 @@ from toolcrib.model.backend import ToolBackend
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["AnsweredCall", "Journal", "Resolver", "ToolGateway"]
-
 
 @runtime_checkable
 class Resolver(Protocol):

@@ -14,8 +14,6 @@ from toolcrib.errors import InvalidToolError, Problem, ToolcribError, Validation
 from toolcrib.errors.base import MAX_MESSAGE, MAX_PROBLEMS
 from toolcrib.model.plain import copy_json, measure, parse_json, pointer
 
-__all__ = ["Json", "JsonObject", "OpenRecord", "Record", "Text", "problems_of"]
-
 _MAX_DEPTH = 256
 """How deep the JSON in a record may be: what Python itself can still compare, print and write."""
 _WORDING = {

@@ -8,8 +8,6 @@ from toolcrib.model.display import MAX_JSON, brief, brief_json, table
 from toolcrib.model.record import Record
 from toolcrib.model.tool import Tool
 
-__all__ = ["RunResult", "ToolCallRecord"]
-
 
 class RunResult(Record):
     """One successful run of one tool."""

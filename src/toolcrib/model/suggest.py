@@ -4,8 +4,6 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from itertools import islice
 
-__all__ = ["choose", "did_you_mean", "nearest", "there_are"]
-
 _MAX_LENGTH = 40
 _MAX_SCANNED = 2_000
 _MAX_COMPARED = 50

@@ -2,8 +2,6 @@
 
 from string import ascii_letters, digits, punctuation
 
-__all__ = ["estimated_tokens"]
-
 _LETTERS, _DIGITS, _SIGNS = ascii_letters.encode(), digits.encode(), punctuation.encode()
 _ALL, _HIGH = bytes(range(256)), bytes(range(128, 256))
 _WORDS = bytes(each if each in _LETTERS else 32 for each in _ALL)

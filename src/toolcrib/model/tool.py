@@ -26,8 +26,6 @@ from toolcrib.model.schema.source import read_schema
 from toolcrib.model.toolid import ToolId, name_fault
 from toolcrib.version import Version
 
-__all__ = ["MAX_TAGS", "MAX_TAG_LENGTH", "Icon", "Tool", "ToolAnnotations", "normalize_tags"]
-
 MAX_TAGS = 20
 """How many tags a tool keeps."""
 MAX_TAG_LENGTH = 64

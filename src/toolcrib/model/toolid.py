@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from toolcrib.errors import InvalidToolIdError, InvalidVersionError
 from toolcrib.version import Version
 
-__all__ = ["MAX_NAME_LENGTH", "ToolId", "name_fault"]
-
 MAX_NAME_LENGTH = 128
 """How many characters a name or a namespace may have."""
 _MAX_COLONS = 2

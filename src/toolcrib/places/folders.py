@@ -10,20 +10,6 @@ from typing import Any, Literal
 
 from toolcrib.errors import ConfigError, Problem, StoreError
 
-__all__ = [
-    "HOME",
-    "anchored",
-    "audit_key",
-    "catalogue_file",
-    "data_folder",
-    "home_folder",
-    "path_fault",
-    "platform_folder",
-    "runs_file",
-    "runs_key",
-    "runtime_folder",
-]
-
 HOME = "TOOLCRIB_HOME"
 """The variable that names another folder than the platform's."""
 _APP = "toolcrib"

@@ -9,8 +9,6 @@ from pathlib import Path
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.places.folders import HOME, anchored, platform_folder
 
-__all__ = ["config_folder", "find_config", "project_config", "user_config"]
-
 _HERE = ("toolcrib.toml", "mcp.json", ".mcp.json")
 _USERS = ("toolcrib.toml", "mcp.json")
 _APP = "toolcrib"

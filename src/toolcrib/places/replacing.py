@@ -8,8 +8,6 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-__all__ = ["SCRATCH", "locked", "replace_file"]
-
 SCRATCH = "toolcrib-"
 """In the names of files that are being written: `.NAME.toolcrib-…`."""
 _TIME = 10.0

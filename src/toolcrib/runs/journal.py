@@ -32,8 +32,6 @@ from toolcrib.redaction import error_text
 from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import NewCall, RunStore, StoredRun
 
-__all__ = ["Answered", "RunJournal"]
-
 MAX_STATE = 32 << 20
 """How many bytes a run may take that is written down with each call."""
 _MOMENT = 0.001

@@ -30,8 +30,6 @@ from toolcrib.runs.signing import Signer
 from toolcrib.runs.store import OPEN, RunStore, StoredRun
 from toolcrib.runtime.owner import is_gone, own_mark
 
-__all__ = ["ResumedRun", "RunKeeper"]
-
 _LOG = logging.getLogger("toolcrib.runs")
 _Given = TypeVarTuple("_Given")
 _Result = TypeVar("_Result")

@@ -8,8 +8,6 @@ from typing import Any
 from toolcrib.errors import StoreError
 from toolcrib.runs.store import NOTHING, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
 
-__all__ = ["MemoryRunStore"]
-
 
 class MemoryRunStore:
     """Keeps runs for as long as it lives; the contract is that of `RunStore`."""

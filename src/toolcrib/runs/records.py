@@ -6,8 +6,6 @@ from pydantic import Field
 
 from toolcrib.model.record import Record
 
-__all__ = ["RunKind", "RunRecord", "RunState"]
-
 RunKind = Literal["code", "chain"]
 RunState = Literal["running", "suspended", "done", "failed"]
 

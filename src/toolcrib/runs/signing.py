@@ -8,8 +8,6 @@ from pathlib import Path
 
 from toolcrib.errors import ConfigError, Problem, SnapshotError
 
-__all__ = ["Signer", "key_in"]
-
 _SIZE = 32
 _SHORTEST = 32
 """How many characters a key has at least."""

@@ -14,8 +14,6 @@ from toolcrib.discovery.store.sqlite import prepare
 from toolcrib.errors import StoreError
 from toolcrib.runs.store import NOTHING, OPEN, Lease, NewCall, StoredCall, StoredRun, lease_error
 
-__all__ = ["SqliteRunStore"]
-
 _STEPS: tuple[tuple[str, ...], ...] = (
     (
         """

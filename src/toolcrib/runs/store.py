@@ -7,8 +7,6 @@ from typing import Protocol, runtime_checkable
 
 from toolcrib.errors import StoreError
 
-__all__ = ["NOTHING", "OPEN", "Lease", "NewCall", "RunStore", "StoredCall", "StoredRun", "lease_error"]
-
 OPEN = "open"
 """The status of a run that has not ended; the others are `done` and `failed`."""
 

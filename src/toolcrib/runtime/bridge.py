@@ -32,8 +32,6 @@ from toolcrib.runtime.plain import VALUE_BYTES, bound, found_tools, plain, read_
 from toolcrib.runtime.records import Limits
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-__all__ = ["Bridge", "GuestNames"]
-
 _MAX_PARALLEL = 64
 """How many calls of one guest run at once; the others wait their turn."""
 _PATIENCE = 1.0

@@ -9,8 +9,6 @@ from toolcrib.model.suggest import choose
 from toolcrib.runtime.protocols import Sandbox
 from toolcrib.runtime.records import BackendInfo, SecurityProfile
 
-__all__ = ["DEFAULT", "ENTRY_POINTS", "UNSAFE", "backends", "check_profile", "kinds", "make_sandbox"]
-
 ENTRY_POINTS: Final = "toolcrib.sandboxes"
 """The group under which a distribution offers a sandbox: a class that is made without arguments."""
 DEFAULT: Final = "monty"

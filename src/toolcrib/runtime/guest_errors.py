@@ -15,8 +15,6 @@ from toolcrib.errors import (
 )
 from toolcrib.redaction import error_text, scrub
 
-__all__ = ["ELSEWHERE", "GuestError", "as_guest_error", "lacks"]
-
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (ToolNotFoundError, "LookupError"),
     (InvalidChainError, "ValueError"),

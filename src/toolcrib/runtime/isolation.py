@@ -14,20 +14,6 @@ from types import ModuleType
 
 from toolcrib.errors import RuntimeUnavailableError
 
-__all__ = [
-    "FILTER_REMEDY",
-    "GUEST_UID",
-    "INTERPRETER",
-    "PATIENCE",
-    "WORKER",
-    "Bubblewrap",
-    "SyscallPolicy",
-    "bind_read_only",
-    "compile_filter",
-    "find_filter",
-    "try_command",
-]
-
 GUEST_UID = 65534
 """The user that guests run as where we are root: nobody."""
 PATIENCE = 20.0

@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-__all__ = ["is_gone", "own_mark"]
-
 
 def own_mark() -> str | None:
     """Return what distinguishes this process from all others; None where processes cannot be listed.

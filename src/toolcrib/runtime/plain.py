@@ -9,8 +9,6 @@ from toolcrib.model.record import Record
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.records import Limits
 
-__all__ = ["MAX_ARGUMENTS", "VALUE_BYTES", "bound", "found_tools", "plain", "read_arguments", "room_for"]
-
 MAX_ARGUMENTS = 1 << 20
 """How many characters the arguments of one call may hold."""
 _MAX_VALUES = 50_000

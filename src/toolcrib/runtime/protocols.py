@@ -10,8 +10,6 @@ from toolcrib.model.protocols import Journal
 from toolcrib.runtime.bridge import Bridge
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Output, SecurityProfile
 
-__all__ = ["Catalogue", "Job", "Sandbox"]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

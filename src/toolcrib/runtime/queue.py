@@ -8,8 +8,6 @@ from time import monotonic
 from toolcrib.concurrency.fair_slots import FairSlots, group_of, share_of_one
 from toolcrib.errors import RuntimeUnavailableError
 
-__all__ = ["RunQueue"]
-
 _MAX_OF_ONE, _MAX_WAITING = 32, 256
 """How many runs of one caller with a name may wait, and of all of them."""
 _SMOOTHING = 0.2

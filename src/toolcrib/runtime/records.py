@@ -16,21 +16,6 @@ from toolcrib.model.display import brief
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import choose
 
-__all__ = [
-    "MAX_CODE",
-    "BackendInfo",
-    "ExecuteRequest",
-    "ExecuteResult",
-    "Limits",
-    "LimitsEnforced",
-    "Output",
-    "ProfileName",
-    "Readiness",
-    "SandboxKind",
-    "SecurityProfile",
-    "Stream",
-]
-
 MAX_CODE = 1 << 20
 """How many characters of code are run at all."""
 Readiness = Literal["prod", "beta", "stub"]

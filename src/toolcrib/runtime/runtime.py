@@ -36,8 +36,6 @@ from toolcrib.runtime.records import BackendInfo, ExecuteRequest, ExecuteResult,
 from toolcrib.runtime.stubs import render
 from toolcrib.runtime.surface import EmptyCatalogue, Surface
 
-__all__ = ["Attempt", "Prepare", "Runtime"]
-
 _FEW = 8
 """How many tools are written down between two turns of the event loop."""
 Failure = CodeError | LimitExceededError | SandboxViolationError

@@ -15,8 +15,6 @@ from toolcrib.runtime.stubs.guest import FUNCTIONS
 from toolcrib.runtime.stubs.naming import TOP_RESERVED, names_of
 from toolcrib.runtime.stubs.signature import parameters
 
-__all__ = ["EmptyCatalogue", "Surface", "mentioned", "named_tools"]
-
 _MENTION = re.compile(r"(?<![\w.])([A-Za-z_]\w*+)(?:[ \t]*+\.\s*+([A-Za-z_]\w*+))?", re.ASCII)
 _IMPORT = re.compile(r"^[ \t]*+import[ \t]++(\w++)[ \t]*+(?:$|[;,#])", re.MULTILINE | re.ASCII)
 _UNDEFINED = re.compile(r"\bname '(\w+)' is not defined$", re.MULTILINE)

@@ -18,8 +18,6 @@ from toolcrib.runtime.process.wall import interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
 
-__all__ = ["UnsafeSandbox", "UnsafeSandboxWarning"]
-
 _ADDRESSES = 512 << 20
 _CLOSING_TIME = 30.0
 

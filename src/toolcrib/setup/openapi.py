@@ -22,9 +22,8 @@ from toolcrib.execution.provider.openapi.security import read_schemes
 from toolcrib.execution.variables import has_variables
 from toolcrib.places import replace_file
 from toolcrib.redaction import host_of
-from toolcrib.setup.editing.servers import Edit, api_place, document_of, edit_servers, find_server
-
-__all__ = ["ApiDocument", "ApiEntry", "add_api", "has_suffix", "is_url", "names_document", "read_api"]
+from toolcrib.setup.editing.edit import Edit
+from toolcrib.setup.editing.servers import api_place, document_of, edit_servers, find_server
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 _NAMES = frozenset({"openapi", "swagger", "api-docs"})

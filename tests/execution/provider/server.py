@@ -37,8 +37,6 @@ from fastapi.security import (
 from pydantic import BaseModel, Field
 from waiting import PATIENCE, wait_until
 
-__all__ = ["KEY", "Talk", "app", "serving", "talking"]
-
 KEY = "k3y-that-nobody-may-see"
 
 

@@ -13,10 +13,6 @@ from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
 
-__all__ = [
-    "HEADERS", "HELLO", "TIMES", "call", "connected", "everything", "opened", "site", "stateless", "streamed",
-]  # fmt: skip
-
 TIMES = (0.2, 2.0, 10.0)
 """Seconds that a request may take, where one must be in time and another late: the least that lets the first."""
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}

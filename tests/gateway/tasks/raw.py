@@ -7,8 +7,6 @@ from typing import Any
 import httpx
 from waiting import PATIENCE, until
 
-__all__ = ["KNOWS", "TASKS", "RawClient", "RefusedError"]
-
 TASKS = "io.modelcontextprotocol/tasks"
 ERA = "2026-07-28"
 KNOWS: dict[str, Any] = {"extensions": {TASKS: {}}}

@@ -2,8 +2,6 @@
 
 import pytest
 
-__all__ = ["like_cpython"]
-
 _TEXT = """
 (module
   (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))

@@ -29,15 +29,6 @@ from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.plain import copy_json
 from toolcrib.model.toolid import ToolId
 
-__all__ = [
-    "A2AAdapter",
-    "A2AOptions",
-    "read_requirements",
-    "read_texts",
-    "skill_id",
-    "write_requirements",
-]
-
 OPEN: Final[Mapping[str, Any]] = {"type": "object"}
 """What a skill says about arguments: that they are an object."""
 _REQUIRED: Final = frozenset({"id", "name", "description", "tags"})

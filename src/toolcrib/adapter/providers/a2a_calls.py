@@ -12,8 +12,6 @@ from toolcrib.adapter.results import ToolOutput, block_text
 from toolcrib.adapter.wire import PayloadError, WireCall
 from toolcrib.model.plain import parse_json
 
-__all__ = ["A2ACalls", "read_message"]
-
 _NO_ARGUMENTS: Final = "send the arguments as a JSON object in a part of the message, {'data': {...}}"
 _BYTES: Final = frozenset({"audio", "image", "resource"})
 

@@ -19,8 +19,6 @@ from toolcrib.errors import ConversionError
 from toolcrib.model.canonical import CanonicalProvider, CanonicalTool
 from toolcrib.model.plain import copy_json, pointer
 
-__all__ = ["SCHEMAS_URI", "CardConversion", "card_from_provider", "provider_from_card", "write_scheme"]
-
 SCHEMAS_URI: Final = "urn:toolcrib:tool-schemas:1"
 """The extension of a card that says the schemas of its skills: `params.skills` has them by skill id."""
 

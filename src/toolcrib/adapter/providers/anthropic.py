@@ -31,8 +31,6 @@ from toolcrib.model.docs import ToolExample
 from toolcrib.model.plain import copy_json
 from toolcrib.model.schema.validator import DefaultValidator
 
-__all__ = ["AnthropicAdapter", "AnthropicOptions"]
-
 _NATIVE: Final = ("cache_control", "defer_loading", "allowed_callers", "eager_input_streaming", "type")
 _VALIDATOR: Final = DefaultValidator()
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})

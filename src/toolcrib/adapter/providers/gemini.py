@@ -27,8 +27,6 @@ from toolcrib.adapter.wire import PayloadError, WireCall, read_arguments, read_i
 from toolcrib.errors import ConversionError
 from toolcrib.model.canonical import CanonicalTool
 
-__all__ = ["GeminiAdapter", "GeminiOptions"]
-
 _KEYS: Final = {
     "json-schema": ("parametersJsonSchema", "responseJsonSchema"),
     "openapi": ("parameters", "response"),

@@ -27,8 +27,6 @@ from toolcrib.model.local import LocalTool
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.tool import Tool
 
-__all__ = ["McpAdapter"]
-
 _OUTER: Final = frozenset({"name", "inputSchema", "outputSchema"})
 _OUTER_FIELDS: Final = frozenset({"name", "input_schema", "output_schema"})
 _IN_META: Final[Mapping[str, str]] = {

@@ -30,8 +30,6 @@ from toolcrib.errors import ConversionError
 from toolcrib.model.canonical import CanonicalTool
 from toolcrib.model.plain import copy_json
 
-__all__ = ["OpenAIAdapter", "OpenAIOptions"]
-
 _MAX_DESCRIPTION = 1024
 _NATIVE: Final = ("defer_loading", "allowed_callers", "async")
 _STRICT: Final = frozenset({"strict"})

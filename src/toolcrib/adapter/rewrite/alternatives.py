@@ -8,8 +8,6 @@ from typing import Any
 from toolcrib.errors import InvalidSchemaError, ValidationError
 from toolcrib.model.schema.validator import DefaultValidator
 
-__all__ = ["Alternatives", "FitsAlternative"]
-
 _URI = "toolcrib:original"
 
 

@@ -11,8 +11,6 @@ from toolcrib.adapter.rewrite.scalars import limit_values
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
 
-__all__ = ["rewrite_array"]
-
 _USED: Final = frozenset({"type", "items", "prefixItems", "enum", "const"})
 _USED_IN_TUPLE: Final = _USED | {"minItems", "maxItems"}
 

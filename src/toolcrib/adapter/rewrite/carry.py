@@ -12,8 +12,6 @@ from toolcrib.model.plain import copy_json
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Walk
 
-__all__ = ["carry", "widen_exclusive"]
-
 _IN_PLACE: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas"})
 """The keywords whose subschemas look at the same value."""
 

@@ -15,23 +15,6 @@ from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.source import identity
 from toolcrib.model.plain import measure, parse_json
 
-__all__ = [
-    "COMPACT",
-    "ArrayCodec",
-    "Codec",
-    "CodecError",
-    "EnumCodec",
-    "JsonTextCodec",
-    "Known",
-    "NullableCodec",
-    "RefCodec",
-    "WrapCodec",
-    "decode",
-    "encode",
-    "to_text",
-]
-
-
 Known = dict[tuple[int, int], Any]
 """What was decided about parts of the value being decoded."""
 COMPACT: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -9,16 +9,6 @@ from toolcrib.adapter.rewrite.source import ANNOTATIONS
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
 
-__all__ = [
-    "CONDITIONAL",
-    "hoist",
-    "is_object_with_choices",
-    "merge_all",
-    "only_adds",
-    "resolved",
-    "rewrite_all",
-]
-
 CONDITIONAL: Final = frozenset({"if", "then", "else", "not", "dependentSchemas"})
 """What holds for some values and not for others."""
 _COMBINING: Final = ("anyOf", "oneOf", "allOf", "if", "then", "else", "not", "dependentSchemas")

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from toolcrib.adapter.rewrite.codec import COMPACT, to_text
 
-__all__ = ["MAX_HINT", "add_text", "describe", "hint"]
-
 MAX_HINT: Final = 600
 """How much of a schema is quoted in a description, in characters."""
 _MAX_NOTE: Final = 300

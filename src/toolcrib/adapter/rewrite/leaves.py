@@ -11,8 +11,6 @@ from toolcrib.adapter.rewrite.source import SCALARS
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Walk
 
-__all__ = ["rewrite_leaf", "widen_leaf"]
-
 _NULLABLE: Final = [[kind, "null"] for kind in ("string", "boolean", "number", "integer")]
 _FEW_VALUES: Final = 100
 _TYPE_ALONE: Final = 1

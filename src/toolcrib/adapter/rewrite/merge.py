@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from toolcrib.adapter.rewrite.source import identity
 
-__all__ = ["are_disjoint", "merge"]
-
 _FIRST_WINS: Final = frozenset({"description", "title", "default", "examples", "$comment", "$schema", "$id"})
 _LARGEST: Final = frozenset(
     {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"}

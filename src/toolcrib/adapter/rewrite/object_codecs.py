@@ -7,8 +7,6 @@ from typing import Any
 from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.codec import Codec, CodecError, Known, decode, encode
 
-__all__ = ["Field", "MapCodec", "ObjectCodec", "TupleCodec"]
-
 Field = tuple[str, Codec | None, bool]
 """A property in the converted object: its name there, its codec, and whether null stands for its absence."""
 

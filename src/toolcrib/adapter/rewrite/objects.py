@@ -13,8 +13,6 @@ from toolcrib.adapter.rewrite.scalars import limit_values
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
 
-__all__ = ["USED", "Keys", "rewrite_object"]
-
 USED: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "patternProperties", "enum", "const"}
 )

@@ -11,8 +11,6 @@ from toolcrib.adapter.rewrite.source import ANNOTATIONS, TYPES
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
 
-__all__ = ["References"]
-
 _DEFINITION: Final = re.compile(r"#/(\$defs|definitions)/([^/]+)")
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 ROOT: Final = "#"

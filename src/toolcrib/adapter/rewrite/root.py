@@ -13,8 +13,6 @@ from toolcrib.adapter.rewrite.source import DEFINITIONS
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Found, Walk
 
-__all__ = ["WRAPPED", "rewrite_root"]
-
 WRAPPED: Final = "arguments"
 """The property that holds a root which is no plain object."""
 _COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf", "if", "then", "else", "not", "enum", "const"})

@@ -9,8 +9,6 @@ from toolcrib.model.plain import copy_json
 if TYPE_CHECKING:
     from toolcrib.adapter.rewrite.walk import Walk
 
-__all__ = ["rewrite_scalar"]
-
 _MANY_VALUES: Final = 250
 """How many values an enum may have without a bound on their characters."""
 _USED: Final = frozenset({"type", "enum", "const"})

@@ -9,24 +9,6 @@ from toolcrib.adapter.loss import step
 from toolcrib.errors.base import shown
 from toolcrib.model.schema.references import LocalReferences
 
-__all__ = [
-    "ANNOTATIONS",
-    "ARRAY_WORDS",
-    "DEFINITIONS",
-    "MANY_SCHEMAS",
-    "MAP_OF_SCHEMAS",
-    "OBJECT_WORDS",
-    "ONE_SCHEMA",
-    "ONLY_FOR",
-    "SCALARS",
-    "TYPES",
-    "Source",
-    "identity",
-    "is_of",
-    "kinds_of",
-    "type_of",
-]
-
 ONE_SCHEMA: Final = frozenset(
     {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"}
     | {"unevaluatedItems", "unevaluatedProperties", "contentSchema", "additionalItems"}

@@ -35,8 +35,6 @@ from toolcrib.adapter.rewrite.codec import (
     encode,
 )
 
-__all__ = ["Branch", "UnionCodec", "hides", "rewrite_union", "split_types"]
-
 _CHOICES: Final = ("anyOf", "oneOf")
 _ANNOTATIONS: Final = ANNOTATIONS | {"nullable"}
 _ASSERTING: Final = (

@@ -6,8 +6,6 @@ from typing import Any
 from toolcrib.adapter.loss import step
 from toolcrib.adapter.rewrite.source import MANY_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
 
-__all__ = ["used_keywords"]
-
 
 def used_keywords(schema: Any) -> Iterator[tuple[str, str]]:
     """Yield every keyword of a schema with the path of its subschema; names of properties are none.

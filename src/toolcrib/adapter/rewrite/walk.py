@@ -28,8 +28,6 @@ from toolcrib.adapter.rewrite.source import (
 from toolcrib.adapter.rules import SchemaRules
 from toolcrib.model.plain import copy_json
 
-__all__ = ["MAX_DEPTH", "MAX_SUBSCHEMAS", "Found", "SchemaTooLargeError", "Walk"]
-
 MAX_SUBSCHEMAS: Final = 20_000
 """How many subschemas a conversion may visit, those behind references included."""
 MAX_SPENT: Final = 200_000

@@ -13,8 +13,6 @@ from toolcrib.errors import Problem
 from toolcrib.errors.base import MAX_PROBLEMS, either, shown
 from toolcrib.model.plain import pointer
 
-__all__ = ["oversizes", "violations"]
-
 _COMBINATIONS: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "if", "not", "oneOf"})
 _TYPED: Final = frozenset({"$ref", "anyOf", "const", "enum", "type"})
 _PLAIN_REFERENCE: Final = regex(r"#(?:/(?:\$defs|definitions)/[^/]+)?")

@@ -7,8 +7,6 @@ from urllib.parse import unquote
 
 from toolcrib.model.plain import pointer
 
-__all__ = ["DEFINITIONS", "LISTS", "MAPS", "REFERENCES", "SINGLES", "Place", "Places", "types_of"]
-
 SINGLES: Final = frozenset(
     {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"}
     | {"propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}

@@ -4,19 +4,6 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal
 
-__all__ = [
-    "ANTHROPIC",
-    "ANTHROPIC_STRICT",
-    "GEMINI_JSON_SCHEMA",
-    "GEMINI_OPENAPI",
-    "MCP",
-    "OPENAI",
-    "OPENAI_STRICT",
-    "RULES",
-    "SchemaRules",
-    "StrictLimits",
-]
-
 _CHECKED: Final = frozenset({"format", "pattern", "minItems", "nullable"})
 _STRUCTURAL: Final = frozenset(
     {"properties", "additionalProperties", "items", "prefixItems", "anyOf", "oneOf", "allOf", "$defs"}

@@ -9,8 +9,6 @@ from toolcrib.adapter.rules.positions import LISTS, MAPS, REFERENCES, SINGLES, t
 from toolcrib.adapter.rules.tables import SchemaRules
 from toolcrib.errors.base import either, shown
 
-__all__ = ["TYPES", "has_shape", "sketch", "value_faults"]
-
 TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 _BACKTRACKING: Final = re.compile(

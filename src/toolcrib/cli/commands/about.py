@@ -9,8 +9,6 @@ from toolcrib.cli.completing import BASH
 from toolcrib.cli.screen import show_json
 from toolcrib.cli.state import State, common
 
-__all__ = ["completion", "version"]
-
 
 @click.command()
 @common

@@ -13,8 +13,6 @@ from toolcrib.cli.screen import note, show_json, show_table, show_text
 from toolcrib.cli.state import State, common
 from toolcrib.errors.base import counted
 
-__all__ = ["audit"]
-
 _MAX_SHOWN = 20
 _FILES = click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, dir_okay=False))
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.execution.chain import ChainResult, Plan, PlannedStep, StepResult
 
-__all__ = ["chain", "show_chain"]
-
 
 @click.command()
 @click.argument("file", metavar="FILE")

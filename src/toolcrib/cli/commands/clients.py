@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolcrib.setup.installing.clients import Client, Scope
     from toolcrib.setup.installing.imports import Found, Merge
 
-__all__ = ["export", "import_", "install"]
-
 _CLIENTS = "The clients are claude, claude-desktop, cursor, vscode, windsurf, gemini, codex, zed and cline."
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 

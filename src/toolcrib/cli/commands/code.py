@@ -24,8 +24,6 @@ _BEGIN = (
     " which has runs of its own"
 )
 
-__all__ = ["code", "resume", "runs", "sandbox", "saved"]
-
 
 @click.command()
 @click.argument("file", metavar="[FILE]", required=False)

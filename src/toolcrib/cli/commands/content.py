@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.execution.mcp import ResourceContents
 
-__all__ = ["prompt", "prompts", "read", "resources"]
-
 
 @click.command()
 @shared

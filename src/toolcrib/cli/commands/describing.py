@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from toolcrib.discovery import DetailName
     from toolcrib.model import Tool, ToolDoc
 
-__all__ = ["describe"]
-
 _HINTS = {
     "read_only_hint": ("only reads", "changes something"),
     "destructive_hint": ("may destroy something", "destroys nothing"),

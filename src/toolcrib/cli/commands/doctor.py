@@ -12,8 +12,6 @@ from toolcrib.errors.base import counted
 if TYPE_CHECKING:
     from toolcrib.setup.doctor.findings import Diagnosis, Finding
 
-__all__ = ["doctor"]
-
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "ok": ("✓", "green")}
 _LAST_WORDS = 12
 """How many lines of a server's standard error are shown."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolcrib.crib import View
     from toolcrib.discovery import Page, Result, Summary
 
-__all__ = ["list_", "search"]
-
 _NAMED = 8
 _NONE_ALLOWED = "no tools that the rules let you use; whoever keeps them can change that"
 _MIRRORED = frozenset({"summary"})

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolcrib.model import Tool
     from toolcrib.setup.lint import LintFinding
 
-__all__ = ["lint"]
-
 _PATIENCE = 10.0
 """Seconds that servers have to list their tools."""
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}

@@ -11,8 +11,6 @@ from toolcrib.cli.state import State, shared, wait_for
 if TYPE_CHECKING:
     from toolcrib.setup.measuring import Measured, Measurement
 
-__all__ = ["eval_"]
-
 _HEADERS = ("searcher", "questions", "tools", "hit@1", "recall@5", "mrr", "ndcg@10", "turned away", "ms")
 
 

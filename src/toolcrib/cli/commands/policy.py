@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolcrib.execution.principal import Issuers
     from toolcrib.model import Tool
 
-__all__ = ["policy"]
-
 _TOOL = "gen_ai.tool.name"
 _NO_RULES = "there are no rules: everybody may run everything; rules are [[policy]] tables"
 _CEDAR = "policies in Cedar are checked when the configuration is read"

@@ -19,8 +19,6 @@ from toolcrib.cli.resident.address import Address, ask, writable_folder
 from toolcrib.cli.screen import clean, show_json, waiting
 from toolcrib.cli.state import State, common, wait_for
 
-__all__ = ["down", "up"]
-
 _PATIENCE = 60.0
 """For how many seconds a gateway may take to start or to stop, beside its servers and its calls."""
 _EVERY = 0.02

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolcrib.execution import StreamEvent
     from toolcrib.model import RunResult
 
-__all__ = ["DURABLE", "TIMEOUT", "run", "show_value"]
-
 TIMEOUT = click.FloatRange(0, 86_400, min_open=True)
 DURABLE = click.option(
     "--durable", is_flag=True, help="Write each call down, so that `toolcrib resume` can go on after a crash."

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from toolcrib.setup.editing.edit import Edit
     from toolcrib.setup.openapi import ApiDocument
 
-__all__ = ["add", "carry_out", "login", "login_facts", "logout", "own_file", "remove", "tell_notes", "until"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Asked:

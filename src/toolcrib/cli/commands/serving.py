@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from toolcrib.crib import GatewaySettings
     from toolcrib.gateway import Gateway
 
-__all__ = ["serve"]
-
 _LEVELS = ("debug", "info", "warning", "error")
 _STDIO = """\
 toolcrib serves MCP on standard input and output, for a client that starts it:

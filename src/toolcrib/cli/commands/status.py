@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
     from toolcrib.execution.mcp import ServerStatus
 
-__all__ = ["status"]
-
 _NAMED, _REASON = 3, 120
 _PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
 """What is true of a server only while it runs."""

@@ -17,8 +17,6 @@ from toolcrib.cli.state import State, common
 if TYPE_CHECKING:
     from toolcrib.crib.config.gateway import GatewaySettings, TokenSettings
 
-__all__ = ["token"]
-
 _PLACE = ("gateway", "tokens")
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolcrib.adapter import Conversion
     from toolcrib.crib import View
 
-__all__ = ["convert", "stubs"]
-
 _OWN = frozenset({"backend", "namespace", "tags", "version"})
 """Fields that toolcrib adds to a tool, which no provider is expected to have."""
 _SHOWN = 20

@@ -19,8 +19,6 @@ from typing import Any
 import toolcrib
 from toolcrib.places import data_folder, runtime_folder
 
-__all__ = ["HELLO", "Address", "ask", "peer_is_ours", "writable_folder"]
-
 _MAX_PATH = 100
 """The longest path that a socket can be bound to on every system is 103 bytes."""
 _MAX_CONFIG = 4 * 2**20

@@ -21,8 +21,6 @@ from toolcrib.cli.resident.address import Address
 from toolcrib.errors import ToolcribError
 from toolcrib.places import find_config
 
-__all__ = ["relay"]
-
 _VERBS = frozenset(
     {
         *("chain", "code", "convert", "describe", "exec", "list", "prompt", "prompts", "read", "resources"),

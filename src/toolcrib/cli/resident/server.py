@@ -34,8 +34,6 @@ from toolcrib.errors import ServerUnavailableError, ToolcribError
 if TYPE_CHECKING:
     from toolcrib.gateway import Gateway
 
-__all__ = ["AlreadyRunningError", "Resident", "resident"]
-
 T = TypeVar("T")
 _LOG = logging.getLogger("toolcrib.gateway")
 _REQUEST_TIMEOUT = 10.0

@@ -8,8 +8,6 @@ from typing import Any, TextIO
 
 from toolcrib.cli.resident.terminal import REMOTE
 
-__all__ = ["RemoteStream", "routed"]
-
 
 class RemoteStream(io.TextIOBase):
     """An output of a process that asks."""

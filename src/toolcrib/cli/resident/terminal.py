@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 if TYPE_CHECKING:
     from toolcrib.crib import Crib
 
-__all__ = ["REMOTE", "RemoteTerminal"]
-
 T = TypeVar("T")
 
 

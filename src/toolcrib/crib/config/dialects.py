@@ -23,8 +23,6 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import Problem
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["RawConfig", "carried_name", "named_servers", "read_client", "read_python"]
-
 _LOG = logging.getLogger("toolcrib.crib")
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".gemini", ".roo"})
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")

@@ -20,8 +20,6 @@ from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.places import anchored, path_fault
 
-__all__ = ["Config", "load", "load_text", "own_cwd"]
-
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
 _MAPPING, _FILE = NO_FILE, "configuration file"

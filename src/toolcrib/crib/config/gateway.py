@@ -17,19 +17,6 @@ from toolcrib.errors import ConfigError, InvalidToolIdError, Problem
 from toolcrib.execution.variables import Expansion
 from toolcrib.model import ToolId
 
-__all__ = [
-    "SURFACES",
-    "AuthSettings",
-    "Expose",
-    "GatewaySettings",
-    "Hint",
-    "TokenSettings",
-    "ToolsetSettings",
-    "is_loopback",
-    "own_names",
-    "token_of",
-]
-
 Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
 """What a tool may say of itself."""
 Expose = Literal["meta", "auto", "all"]

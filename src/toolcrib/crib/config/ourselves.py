@@ -5,8 +5,6 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 
-__all__ = ["own_arguments"]
-
 _OURS = re.compile(r"toolcrib(?:\.exe)?(?:\[[\w,]*\])?(?:[=@<>~!].*)?", re.IGNORECASE)
 _MODULE = re.compile(r"toolcrib(?:\.cli(?:\.__main__)?)?")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|py", re.IGNORECASE)

@@ -11,8 +11,6 @@ from typing import Any
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.model.plain import parse_json
 
-__all__ = ["BOM", "MAX_BYTES", "file_refusal", "is_toml", "parse", "parse_jsonc", "read_text"]
-
 MAX_BYTES = 4 * 2**20
 """How large a configuration file may be."""
 _MAX_DOTS = 10**7

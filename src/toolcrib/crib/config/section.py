@@ -13,8 +13,6 @@ from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import choose
 from toolcrib.places import path_fault
 
-__all__ = ["INTERNAL", "Count", "FilePath", "Seconds", "Section", "Text", "advised"]
-
 INTERNAL = frozenset({"source", "others", "text"})
 """What only the reader of files sets."""
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

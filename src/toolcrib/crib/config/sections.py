@@ -5,22 +5,6 @@ from typing import Any
 
 from toolcrib.execution.mcp.config import ServerConfig
 
-__all__ = [
-    "INHERIT",
-    "OPENCODE",
-    "OURS",
-    "SERVER_KEYS",
-    "THEIRS",
-    "Place",
-    "at",
-    "is_server",
-    "places_in",
-    "plain_server",
-    "section_of",
-    "servers_in",
-    "split_inherit",
-]
-
 Place = tuple[str, ...]
 """Keys, from the top of a document to an object of servers by name."""
 OURS = "toolcrib"

@@ -20,21 +20,6 @@ from toolcrib.redaction import host_of
 from toolcrib.runtime.choice import DEFAULT
 from toolcrib.runtime.records import ExecuteRequest, Limits, SecurityProfile
 
-__all__ = [
-    "MEMORY",
-    "NO_FILE",
-    "AuditSettings",
-    "CacheSettings",
-    "CedarSettings",
-    "CodeSettings",
-    "LimitSettings",
-    "OpenApiSettings",
-    "RetrySettings",
-    "RunSettings",
-    "SearchSettings",
-    "Settings",
-]
-
 MEMORY = "memory"
 """What `store` says where the catalogue is not to be kept."""
 NO_FILE = "configuration"

@@ -24,8 +24,6 @@ from toolcrib.execution.provider import OpenApiProvider
 from toolcrib.execution.variables import Expansion
 from toolcrib.redaction import host_of
 
-__all__ = ["Apis"]
-
 _CLOSING_TIME = 5.0
 
 

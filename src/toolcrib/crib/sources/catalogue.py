@@ -14,8 +14,6 @@ from toolcrib.errors import InvalidBackendError, InvalidSchemaError, ToolNotFoun
 from toolcrib.execution.mcp import ServerStatus
 from toolcrib.model import Tool, ToolBackend
 
-__all__ = ["CatalogueWriter", "StoredSource", "keep_only", "missed_before"]
-
 _LOG = logging.getLogger("toolcrib.crib")
 _IDENTITIES = "origins"
 """The collection that says of what server or API a store keeps the tools."""

@@ -30,8 +30,6 @@ from toolcrib.execution.mcp.config import ChangeKind
 from toolcrib.execution.mcp.content import RECORDS, ContentKind, ServerContent
 from toolcrib.execution.mcp.freshness import UNKNOWN, Freshness
 
-__all__ = ["LIST_MAX_AGE", "ContentLists", "Fetch", "KeptLists", "Source", "drop_lists", "load_lists"]
-
 LIST_MAX_AGE = 60.0
 """For how many seconds a list is taken to be so, unless its server says something else."""
 _MAX_LISTS, _MAX_ITEMS = 1_000, 100_000

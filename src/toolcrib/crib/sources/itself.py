@@ -11,8 +11,6 @@ from toolcrib.execution.mcp import ServerConfig
 from toolcrib.execution.mcp.transport.environment import server_environment
 from toolcrib.places import find_config
 
-__all__ = ["DEEPEST", "DEPTH", "deeper", "depth_of", "is_itself", "itself_off"]
-
 DEPTH = "TOOLCRIB_DEPTH"
 """The variable that tells a server within how many others it is started."""
 DEEPEST = 5

@@ -15,8 +15,6 @@ from toolcrib.crib.sources.priority import PriorityLimiter
 from toolcrib.errors import ConfigError, ServerUnavailableError, ToolcribError
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["ToolLister"]
-
 _LOG = logging.getLogger("toolcrib.crib")
 _GRACE = 1.0
 """For how many seconds longer its answer is waited for: one that is late says so itself, and why."""

@@ -13,8 +13,6 @@ from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.model import Tool
 from toolcrib.model.record import Record
 
-__all__ = ["Absence", "Origin", "Tools", "enabled", "names_of", "server_origins", "shared_identities"]
-
 Tools = tuple[Tool, ...]
 
 

@@ -4,8 +4,6 @@ from collections.abc import Hashable
 
 import anyio
 
-__all__ = ["PriorityLimiter"]
-
 
 class PriorityLimiter:
     """Lets those who join have their turn in the order they came, so many at once.

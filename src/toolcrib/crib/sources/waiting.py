@@ -10,8 +10,6 @@ from toolcrib.model import Resolver, ToolId
 from toolcrib.runtime.stubs import identifier
 from toolcrib.runtime.surface import mentioned
 
-__all__ = ["Sources", "Waiting"]
-
 
 class Sources(Protocol):
     """The servers and APIs that calls may wait for: all of an engine, or those of a part of it."""

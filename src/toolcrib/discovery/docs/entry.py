@@ -12,16 +12,6 @@ from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.model.docs import ToolDoc, ToolExample
 from toolcrib.model.record import Record, Text
 
-__all__ = [
-    "MAX_ARGS_DEPTH",
-    "MAX_ARGS_SIZE",
-    "MAX_EXAMPLE_DESCRIPTION",
-    "MAX_NOTES",
-    "MAX_RESULT_HINT",
-    "MAX_SUMMARY",
-    "DocEntry",
-]
-
 MAX_SUMMARY = 200
 """At how many characters the summary of a tool is cut."""
 MAX_NOTES = 2000

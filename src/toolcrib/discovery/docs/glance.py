@@ -11,8 +11,6 @@ from toolcrib.model.docs import SchemaInfo
 from toolcrib.model.plain import copy_json, count_size, measure
 from toolcrib.model.schema.references import LocalReferences
 
-__all__ = ["LocalReferences", "Phrases", "Required", "schema_info"]
-
 _MAX_DEPTH = 256
 _MAX_HOPS = 16
 _MAX_PLACES = 16

@@ -11,17 +11,6 @@ from toolcrib.errors import Problem, ValidationError
 from toolcrib.model.plain import measure
 from toolcrib.model.record import Record
 
-__all__ = [
-    "KINDS",
-    "MAX_DEPTH",
-    "MAX_NAMES",
-    "MAX_OBSERVED",
-    "MAX_WEIGHT",
-    "ObservedShape",
-    "Shape",
-    "shape_schema",
-]
-
 MAX_DEPTH: Final = 6
 """How many levels of objects and arrays are distinguished."""
 MAX_NAMES: Final = 100

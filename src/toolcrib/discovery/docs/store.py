@@ -22,8 +22,6 @@ from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["DetailLevel", "DetailName", "DocStore", "Learnt"]
-
 _MAX_GLANCES = 2048
 _MAX_SUGGESTIONS = 3
 DetailName = Literal["summary", "schema", "full"]

@@ -9,8 +9,6 @@ from toolcrib.discovery.evaluation.measure import Progress, percentile, sample_o
 from toolcrib.discovery.evaluation.metrics import auc
 from toolcrib.model.record import Record
 
-__all__ = ["Separation", "missing_auc", "off_topic_auc", "separate"]
-
 _KEPT = 5
 """The percentage of answerable questions that a threshold may turn away."""
 _LIMIT = 10

@@ -15,16 +15,6 @@ from toolcrib.model import DefaultValidator, Tool
 from toolcrib.model.record import JsonObject, Record, Text
 from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
 
-__all__ = [
-    "EvaluationCatalogue",
-    "ToolLine",
-    "admissible_names",
-    "compiles",
-    "distinct",
-    "loses_words",
-    "repair_schema",
-]
-
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 _DIGEST = 8
 _NAMELESS = "tool"

@@ -1,7 +1,5 @@
 """Questions of everyday talk that no catalogue of tools is normally there to answer."""
 
-__all__ = ["EVERYDAY"]
-
 EVERYDAY: tuple[str, ...] = (
     # greetings and small talk
     "hi there",

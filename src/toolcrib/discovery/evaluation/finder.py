@@ -8,8 +8,6 @@ from typing import Any, Protocol, runtime_checkable
 from toolcrib.discovery.protocols import Hit
 from toolcrib.errors import ToolNotFoundError
 
-__all__ = ["Finder", "IndexFinder", "IndexLike", "Removable", "finder_of"]
-
 
 @runtime_checkable
 class Finder(Protocol):

@@ -13,8 +13,6 @@ from toolcrib.errors import InvalidToolError, Problem
 from toolcrib.errors.base import MAX_PROBLEMS, shown
 from toolcrib.model.record import Record, Text
 
-__all__ = ["LabelledQuery", "LabelledSet", "load_queries", "load_set", "load_tools"]
-
 _Line = TypeVar("_Line", bound=Record)
 _MAX_MESSAGE = 500
 

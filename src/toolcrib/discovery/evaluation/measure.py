@@ -22,19 +22,6 @@ from toolcrib.discovery.evaluation.metrics import (
 )
 from toolcrib.model.record import Record
 
-__all__ = [
-    "Cost",
-    "EvaluationReport",
-    "Progress",
-    "QueryResult",
-    "ask",
-    "cost_of",
-    "evaluate",
-    "percentile",
-    "resident_bytes",
-    "sample_of",
-]
-
 Progress = Callable[[int, int], None]
 """Called with how many are done, of how many."""
 _FEW = 5

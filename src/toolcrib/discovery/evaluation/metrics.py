@@ -7,8 +7,6 @@ from statistics import fmean
 
 from toolcrib.model.record import Record
 
-__all__ = ["Bin", "Calibration", "auc", "calibrate", "hit_at_1", "ndcg_at", "recall_at", "reciprocal_rank"]
-
 _BINS = 10
 
 

@@ -28,18 +28,6 @@ from toolcrib.model import (
 from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
 
-__all__ = [
-    "MAX_LIMIT",
-    "AnyTool",
-    "check_asked",
-    "check_count",
-    "check_parts",
-    "check_texts",
-    "compile_schemas",
-    "pairs",
-    "read_pair",
-]
-
 AnyTool = Tool | LocalTool[..., Any] | BaseModel
 """What can be registered: our own record, a function made a tool, or the MCP SDK's `Tool`."""
 MAX_LIMIT = 1_000

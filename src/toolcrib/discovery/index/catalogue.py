@@ -10,8 +10,6 @@ from toolcrib.discovery.index.lookup import Lookup
 from toolcrib.discovery.index.names import Named, Names
 from toolcrib.discovery.keys import is_exact, without_version
 
-__all__ = ["EntryTable", "Selection", "Selections"]
-
 _FEW = 1_000
 """Up to how many ids are put in their places one by one; more are sorted in."""
 _ADMISSIONS = 64

@@ -10,8 +10,6 @@ from typing import Literal
 from toolcrib.errors import Problem, ValidationError
 from toolcrib.model import ToolBackend
 
-__all__ = ["Change", "ChangeKind", "Listeners"]
-
 ChangeKind = Literal["registered", "updated", "backend_added", "backend_removed", "removed"]
 
 _LOG = logging.getLogger("toolcrib.discovery")

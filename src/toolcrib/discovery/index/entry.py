@@ -17,8 +17,6 @@ from toolcrib.errors import InvalidToolError, StoreError
 from toolcrib.model import Tool, ToolBackend
 from toolcrib.model.backend import AnyBackend
 
-__all__ = ["Entry", "changed_fields", "readable"]
-
 _BACKENDS: TypeAdapter[tuple[AnyBackend, ...]] = TypeAdapter(tuple[AnyBackend, ...])
 
 

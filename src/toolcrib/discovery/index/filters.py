@@ -14,25 +14,6 @@ from toolcrib.errors import Problem, ValidationError
 from toolcrib.model import Tool, ToolBackend, normalize_tags
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = [
-    "ADMITTED",
-    "DEPRECATED",
-    "ID",
-    "NAMESPACE",
-    "NONE_OF",
-    "Admission",
-    "Filter",
-    "FilterOptions",
-    "backend_facets",
-    "combined",
-    "filter_text",
-    "hint_name",
-    "hints_among",
-    "read_filter",
-    "tags_of",
-    "tool_facets",
-]
-
 _HINTS = {
     "read_only_hint": "readOnlyHint",
     "destructive_hint": "destructiveHint",

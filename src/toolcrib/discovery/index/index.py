@@ -31,8 +31,6 @@ from toolcrib.discovery.store import Store
 from toolcrib.errors import InvalidBackendError, StoreError, ToolcribError
 from toolcrib.model import DefaultValidator, SchemaValidator, Tool, ToolBackend, ToolId
 
-__all__ = ["Batch", "Index"]
-
 _MAX_NAMED = 10
 """How many refused tools a note names."""
 

@@ -8,8 +8,6 @@ from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.index.filters import Filter
 from toolcrib.discovery.index.names import Named
 
-__all__ = ["Lookup"]
-
 
 class Lookup(ABC):
     """Entries by id, in order, by name and by facet; whoever asks holds the lock of the index."""

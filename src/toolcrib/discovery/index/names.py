@@ -7,8 +7,6 @@ from typing import Protocol
 from toolcrib.discovery.index.entry import Entry
 from toolcrib.discovery.search.text import split_identifier
 
-__all__ = ["ALIAS", "Names"]
-
 ALIAS = 2
 """How directly an alias names a tool; its id does at 0, and its name at 1."""
 

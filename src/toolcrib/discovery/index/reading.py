@@ -22,8 +22,6 @@ from toolcrib.discovery.records import Page, Result, Summary
 from toolcrib.errors import InvalidCursorError, InvalidToolIdError
 from toolcrib.model import Tool, ToolBackend, ToolId
 
-__all__ = ["Asked", "IndexReader", "ListState", "Search", "SharedReads"]
-
 _DEPTH = 500
 """How many hits are looked at for those that are sure enough; more, where half of these still hold some."""
 _DEEPER = 4

@@ -10,8 +10,6 @@ from toolcrib.errors import InvalidToolIdError, InvalidVersionError, ToolNotFoun
 from toolcrib.model import ToolId
 from toolcrib.version import Constraint, Version
 
-__all__ = ["latest", "not_found", "versions_of"]
-
 _MAX_PARTS = 3
 _SCANNED = 2_000
 _COMPARED = 60

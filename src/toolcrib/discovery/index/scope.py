@@ -12,8 +12,6 @@ from toolcrib.discovery.keys import is_exact, key_of, namespace_of, without_vers
 from toolcrib.errors import InvalidToolIdError, Problem, ToolcribError, ValidationError
 from toolcrib.model.record import Record
 
-__all__ = ["Scope"]
-
 
 class Scope(Record):
     """The tools that every given condition admits; an absent condition admits all.

@@ -15,8 +15,6 @@ from toolcrib.discovery.index.scope import Scope
 from toolcrib.errors import Problem, ValidationError
 from toolcrib.errors.base import counted
 
-__all__ = ["FilteredLookup", "IndexView"]
-
 Subscribe = Callable[[Callable[[Change], object]], Callable[[], None]]
 
 

@@ -12,19 +12,6 @@ from toolcrib.discovery.records import Page, Result
 from toolcrib.model.record import Record
 from toolcrib.model.suggest import nearest
 
-__all__ = [
-    "JUDGED",
-    "LOW_CONFIDENCE",
-    "NoMatch",
-    "adjust_confidence",
-    "alike",
-    "by_meaning",
-    "by_words",
-    "by_words_and_meaning",
-    "doubt",
-    "order_confidences",
-]
-
 LOW_CONFIDENCE = 0.05
 """Below this, of the best result, nothing fits.
 

@@ -31,8 +31,6 @@ from toolcrib.discovery.search.semantic.documents import DocumentVectors
 from toolcrib.discovery.search.semantic.marks import adjust_cosine
 from toolcrib.errors import EmbeddingError, Problem, StoreError, ValidationError
 
-__all__ = ["FLOOR", "Blend", "Candidates", "HybridSearcher", "Sample", "default_searcher"]
-
 FLOOR = 0.1
 """The cosine below which a tool that shares no word with the question is not returned at all."""
 

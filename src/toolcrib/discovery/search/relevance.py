@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from toolcrib.errors import EmbeddingError
 
-__all__ = ["JUDGE", "Features", "RelevanceClassifier", "read_judge"]
-
 JUDGE = "judge.npz"
 """The file in the folder of a model."""
 _MOST_COVERED = 1.5

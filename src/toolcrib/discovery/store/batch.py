@@ -6,8 +6,6 @@ from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
 from toolcrib.errors.base import shown
 
-__all__ = ["MAX_COUNT", "checked_counts", "checked_ids", "checked_texts", "checked_tools", "checked_values"]
-
 MAX_COUNT = 2**31 - 1
 """The largest count that a store takes at once."""
 

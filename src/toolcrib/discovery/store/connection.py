@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from toolcrib.errors import StoreError
 
-__all__ = ["CLOSED", "connect", "explained", "is_damage", "set_aside", "transaction"]
-
 CLOSED = "it is closed; open it again"
 _DAMAGED = "it is damaged; put back a copy, or move the file away, so that the catalogue is built anew"
 _REASONS = {

@@ -16,8 +16,6 @@ from toolcrib.discovery.store.batch import (
 from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
 
-__all__ = ["MemoryStore"]
-
 _PATH = "memory"
 Item = TypeVar("Item")
 

@@ -4,8 +4,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
-__all__ = ["Store", "StoredTool"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredTool:

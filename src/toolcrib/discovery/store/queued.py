@@ -24,8 +24,6 @@ from toolcrib.discovery.store.protocol import Store, StoredTool
 from toolcrib.errors import StoreError
 from toolcrib.model.record import Record
 
-__all__ = ["QueuedStore", "StoreStatus"]
-
 _LOG = logging.getLogger("toolcrib.crib.catalogue")
 _MAX_BYTES = 128 << 20
 """How many bytes may wait before a further change is given up; the last one that fits may be of any size."""

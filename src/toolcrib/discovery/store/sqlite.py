@@ -22,8 +22,6 @@ from toolcrib.discovery.store.connection import CLOSED, connect, explained, tran
 from toolcrib.discovery.store.protocol import StoredTool
 from toolcrib.errors import StoreError
 
-__all__ = ["APPLICATION_ID", "STEPS", "Snapshot", "SqliteStore", "prepare"]
-
 _BLOCK = 512
 """How many rows are fetched at once: closing waits for no more than these."""
 _VARIABLES = 500

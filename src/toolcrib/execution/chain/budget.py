@@ -8,8 +8,6 @@ from pydantic_core import to_json
 from toolcrib.errors import LimitExceededError
 from toolcrib.execution.chain.steps import ChainLimits
 
-__all__ = ["ResultBudget", "json_size"]
-
 _BATCH = 2_000
 """How many values, or thousands of characters, are counted between two turns of the event loop."""
 _SLICE = 1 << 18

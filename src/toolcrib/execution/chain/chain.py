@@ -20,8 +20,6 @@ from toolcrib.execution.chain.templates import (
 )
 from toolcrib.model.plain import parse_json
 
-__all__ = ["Chain", "StepNode", "Steps", "beside", "invalid", "read_chain"]
-
 _DEFAULT_CONCURRENCY = 8
 _LARGE = 5_000
 """How many values steps have that are read and checked in a thread, and not in the event loop."""

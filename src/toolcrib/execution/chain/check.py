@@ -20,8 +20,6 @@ from toolcrib.model.schema.validator import SchemaValidator
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 
-__all__ = ["Literals", "Sources", "TemplateChecker", "check_chain"]
-
 Sources = Callable[[Reference], Sequence[Shape | NoValue]]
 """Returns what a reference may lead to, one of these."""
 _LOOKS, _LOOKS_PER_STEP = 10_000, 50

@@ -16,8 +16,6 @@ from toolcrib.execution.chain.references import LeadsNowhereError, Reference, Re
 from toolcrib.execution.chain.templates import Template, fill, read_template, references_in
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Condition", "read_condition"]
-
 _WORDS = ("$ref", "all", "any", "equals", "exists", "not")
 _MAX_DEPTH = 32
 _PAIR = 2

@@ -7,8 +7,6 @@ from toolcrib.errors.base import shown
 from toolcrib.execution.chain.schemas import SchemaPart, finite, types
 from toolcrib.execution.chain.shapes import Each, Fits, ListOf, NoValue, Null, Shape, a, member_of
 
-__all__ = ["Accepts", "Conflicts"]
-
 _MAX_DEPTH = 8
 _MAX_COMPARED = 100
 

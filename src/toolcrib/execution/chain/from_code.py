@@ -10,8 +10,6 @@ from toolcrib.execution.chain.steps import ChainStep
 from toolcrib.model.plain import pointer
 from toolcrib.model.results import ToolCallRecord
 
-__all__ = ["constants", "read_steps", "with_constants"]
-
 _MEANINGS = {"$ref", "$literal"}
 _CALLERS = {"run_tool"}
 _NO_STEP = {"search_tools", "describe_tool", "run_chain"}

@@ -8,8 +8,6 @@ from toolcrib.model.protocols import Resolver
 from toolcrib.model.record import Record
 from toolcrib.model.tool import ToolAnnotations
 
-__all__ = ["Plan", "PlannedStep", "plan_chain"]
-
 
 class PlannedStep(Record):
     """What one step would do."""

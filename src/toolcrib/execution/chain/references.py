@@ -10,8 +10,6 @@ from toolcrib.model.plain import pointer
 from toolcrib.model.schema.references import parse_pointer
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["ABSENT", "Known", "LeadsNowhereError", "Reference", "ReferenceScope", "StepNames"]
-
 ABSENT: Final = object()
 """Stands where a value would, of a step that has not run."""
 _LISTED = 8

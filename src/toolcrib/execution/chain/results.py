@@ -13,8 +13,6 @@ from toolcrib.model.display import brief
 from toolcrib.model.plain import copy_json
 from toolcrib.model.record import Record
 
-__all__ = ["ChainResult", "StepResult"]
-
 
 class StepResult(Record):
     """What one step gave, or why it gave nothing."""

@@ -33,8 +33,6 @@ from toolcrib.execution.progress import notify
 from toolcrib.model.plain import MAX_NODES, copy_json
 from toolcrib.model.results import RunResult
 
-__all__ = ["Around", "ChainProgress", "RunTool", "run_chain"]
-
 RunTool = Callable[[str, dict[str, Any], float | None], Awaitable[RunResult]]
 """Runs one tool with arguments, which it may only read, within so many seconds; raises a `ToolcribError`."""
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 from toolcrib.model.plain import walk
 from toolcrib.model.schema.references import LocalReferences
 
-__all__ = ["ALL_TYPES", "Budget", "Schema", "SchemaPart", "SpentError", "finite", "type_of", "types"]
-
 ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """The types of JSON values, where a number is an integer or has a fraction."""
 _NAMED = {"number": frozenset({"integer", "fraction"})} | {name: frozenset({name}) for name in ALL_TYPES}

@@ -7,8 +7,6 @@ from toolcrib.errors.base import shown
 from toolcrib.execution.chain.schemas import SchemaPart, types
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["ANYTHING", "Each", "Fits", "ListOf", "NoValue", "Null", "Shape", "a", "member_of"]
-
 _ARTICLES = {
     "null": "null",
     "integer": "an integer",

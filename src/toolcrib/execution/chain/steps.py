@@ -25,8 +25,6 @@ from toolcrib.model.record import Json, JsonObject, Record
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.toolid import ToolId, name_fault
 
-__all__ = ["MAX_CONCURRENCY", "MAX_NESTING", "PLACE", "ChainLimits", "ChainStep", "Spelling", "read_step"]
-
 MAX_CONCURRENCY = 64
 """The most that one step may ask to run at a time."""
 MAX_NESTING = 8

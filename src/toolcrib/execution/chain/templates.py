@@ -8,8 +8,6 @@ from toolcrib.errors import Problem
 from toolcrib.execution.chain.references import Reference, ReferenceScope, StepNames
 from toolcrib.model.plain import pointer
 
-__all__ = ["ArrayTemplate", "ObjectTemplate", "Template", "fill", "made_by", "read_template", "references_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class ObjectTemplate:

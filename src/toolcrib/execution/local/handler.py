@@ -12,8 +12,6 @@ from toolcrib.model.local import Context, LocalTool, is_context
 from toolcrib.model.plain import copy_json
 from toolcrib.model.tool import Tool
 
-__all__ = ["Handler"]
-
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 

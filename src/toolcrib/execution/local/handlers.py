@@ -29,8 +29,6 @@ from toolcrib.model.plain import MAX_CHARS, MAX_NODES, copy_json, is_large, meas
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.redaction import error_text, scrub
 
-__all__ = ["Chunks", "LocalHandlers", "RunningCall", "as_json"]
-
 _LEVELS: tuple[str, ...] = get_args(LogLevel)
 _CLEANING_TIME = 5.0
 """How long a generator may take to clean up after it was left."""

@@ -38,8 +38,6 @@ from toolcrib.execution.records import Answer, Call
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["Raw", "dispatch", "exchange", "read_answer", "send_call", "unsent"]
-
 _OF_A_TURN = frozenset({"inputResponses", "requestState"})
 """The parameters that answer one turn of a server, and belong to no other."""
 _MAX_TURNS = 10

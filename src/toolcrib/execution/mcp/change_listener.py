@@ -23,8 +23,6 @@ from toolcrib.execution.mcp.config import ChangeKind, ContentChange, OnContent
 from toolcrib.execution.mcp.connection import Connection
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["MAX_WATCHED", "ChangeListener"]
-
 MAX_WATCHED = 1_000
 """How many resources of one server are watched at once."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0

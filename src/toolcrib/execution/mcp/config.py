@@ -39,18 +39,6 @@ from toolcrib.redaction import (
     named_secrets,
 )
 
-__all__ = [
-    "ChangeKind",
-    "ContentChange",
-    "OnContent",
-    "OnInput",
-    "OnTools",
-    "Patterns",
-    "ServerConfig",
-    "Transport",
-    "named_config",
-]
-
 Transport = Literal["stdio", "http", "sse"]
 
 _SPELLINGS: dict[str, Transport] = {

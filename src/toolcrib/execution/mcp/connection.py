@@ -43,8 +43,6 @@ from toolcrib.execution.oauth.bearer import bearer_auth
 from toolcrib.execution.oauth.persons import Person
 from toolcrib.redaction import KnownSecrets
 
-__all__ = ["Connection", "ConnectionListeners", "Start", "Streams", "agree", "open_link", "transport_to"]
-
 Streams = AbstractAsyncContextManager[TransportStreams]
 """What a transport is: entered, it gives the streams."""
 _CLIENT = types.Implementation(name=CLIENT_NAME, version=toolcrib.__version__)

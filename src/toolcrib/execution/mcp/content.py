@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from toolcrib.execution.mcp.servers import McpServers
     from toolcrib.execution.mcp.upstream import Upstream
 
-__all__ = [
-    "RECORDS",
-    "Completion",
-    "ContentKind",
-    "Prompt",
-    "PromptArgument",
-    "PromptResult",
-    "Resource",
-    "ResourceContents",
-    "ResourceTemplate",
-    "ServerContent",
-]
-
 T = TypeVar("T", bound=OpenRecord)
 _MAX_ITEMS = 10_000
 """How many resources, templates or prompts of one server are listed."""

@@ -27,30 +27,6 @@ from toolcrib.execution.oauth.persons import login_reason
 from toolcrib.execution.records import Call
 from toolcrib.redaction import KnownSecrets
 
-__all__ = [
-    "LOGIN",
-    "NotAuthorizedError",
-    "call_failure",
-    "failure_facts",
-    "hung_up",
-    "is_closed",
-    "is_exhausted",
-    "is_lost_session",
-    "is_unreachable",
-    "marked",
-    "missing_scopes",
-    "needs_login",
-    "never_sent",
-    "place",
-    "reason_of",
-    "reason_of_status",
-    "reason_of_type",
-    "refusal_facts",
-    "refuses_handshake",
-    "transport_facts",
-    "was_answered",
-]
-
 _MAX_REASON = 2_000
 _DID_NOT_RUN = frozenset({400, 401, 403, 404, 405, 406, 413, 415, 429})
 """Statuses of a request that was refused before anything was done about it."""

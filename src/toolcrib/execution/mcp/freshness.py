@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeGuard
 
-__all__ = ["UNKNOWN", "Freshness", "together"]
-
 _LONGEST = 365 * 24 * 3600.0
 """How many seconds a list may be kept at most, whatever its server says."""
 

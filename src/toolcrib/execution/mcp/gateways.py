@@ -10,16 +10,6 @@ list its own tools again, under longer names each time, so it leaves that server
 
 from typing import Any, Final
 
-__all__ = [
-    "CLIENT_NAME",
-    "DECLARED",
-    "EXPOSE_ALL",
-    "EXPOSE_HEADER",
-    "GatewayLoopError",
-    "declaration",
-    "declared_gateways",
-]
-
 CLIENT_NAME = "toolcrib"
 """The name that a toolcrib gives itself as a client."""
 EXPOSE_HEADER: Final = "toolcrib-expose"

@@ -13,8 +13,6 @@ from toolcrib.execution.principal import Principal
 if TYPE_CHECKING:
     from toolcrib.execution.mcp.upstream import Upstream
 
-__all__ = ["PersonalUpstreams", "connect", "person_key"]
-
 _MOST = 256
 """How many persons have connections at once."""
 

@@ -23,21 +23,6 @@ from toolcrib.errors import ToolExecutionError
 from toolcrib.execution.mcp.config import OnInput
 from toolcrib.execution.records import Call, Emit, Update
 
-__all__ = [
-    "APPS",
-    "CLIENT",
-    "LOG_LEVELS",
-    "TASKS",
-    "CallClient",
-    "LogUpdate",
-    "PageNotifier",
-    "RelayedCall",
-    "RunningCalls",
-    "Updates",
-    "log_update",
-    "progress_update",
-]
-
 LOG_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 """The levels of log messages, the most verbose first."""
 _DEFAULT_LEVEL = "info"

@@ -8,8 +8,6 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from toolcrib.model.plain import parse_json, walk
 
-__all__ = ["TASK", "describe_failure", "result_size", "result_value", "task_ttl_ms"]
-
 TASK = "task"
 """The type of a result that is the handle of a task."""
 _MAX_TTL_MS = 24 * 60 * 60 * 1000

@@ -13,8 +13,6 @@ from toolcrib.errors.base import counted
 from toolcrib.model.display import one_line, table
 from toolcrib.model.record import Record
 
-__all__ = ["Breaker", "ServerHealth", "ServerState", "ServerStatus", "ServerTable"]
-
 _LONGEST_REST = 2.0
 """Seconds that a server is left alone at most which starts, but dies of what it is asked."""
 ServerState = Literal["stopped", "starting", "ready", "failed", "closed", "disabled"]

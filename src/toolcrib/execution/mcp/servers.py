@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from toolcrib.execution.mcp.tool_watcher import ToolListWatcher
     from toolcrib.execution.mcp.upstream import Upstream
 
-__all__ = ["DRAIN_TIME", "McpServers"]
-
 _LOG = logging.getLogger(__name__)
 _CLOSING = "toolcrib is closing"
 _STOP_WATCHING = 5.0

@@ -26,16 +26,6 @@ from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH, name_fault
 from toolcrib.version import Version
 
-__all__ = [
-    "OWN_NAME",
-    "ToolListWatcher",
-    "ToolListing",
-    "all_definitions",
-    "mend_name",
-    "own_name",
-    "read_definitions",
-]
-
 _MAX_PAGES = 1_000
 _MAX_TOOLS = 100_000
 _MAX_SIZE = 256 * 2**20

@@ -51,8 +51,6 @@ from toolcrib.execution.principal import Principal, slot_owner
 from toolcrib.execution.variables import has_variables
 from toolcrib.redaction import KnownSecrets, host_of
 
-__all__ = ["Upstream"]
-
 _PATIENCE = 60.0
 """Seconds that a server has to answer a request beside calls, unless its settings say otherwise."""
 _STOP_GRACE = 5.0

@@ -20,8 +20,6 @@ from toolcrib.execution.records import Answer, Call
 from toolcrib.model.plain import measure
 from toolcrib.model.toolid import ToolId
 
-__all__ = ["FROM_CACHE", "Cache", "FrozenAnswer", "Shelf", "digest", "freeze"]
-
 FROM_CACHE = "from the cache"
 """The note on an answer that no backend was asked for."""
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -11,8 +11,6 @@ from toolcrib.execution.protocols import Middleware, Next
 from toolcrib.execution.records import Call
 from toolcrib.execution.selection import label
 
-__all__ = ["Key", "by_backend", "compose", "require"]
-
 Key = Callable[[Call], Hashable]
 """Says which calls share a limit."""
 

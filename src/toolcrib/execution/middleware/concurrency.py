@@ -12,8 +12,6 @@ from toolcrib.execution.principal import slot_owner
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
 
-__all__ = ["ConcurrencyLimit"]
-
 
 class _Room:
     """The places of one backend, and how many calls are in them or wait for one."""

@@ -15,8 +15,6 @@ from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call
 from toolcrib.execution.selection import label
 
-__all__ = ["Bucket", "RateLimit"]
-
 _TICK = 1e-6
 """Seconds that each clock can tell apart, so that no wait is rounded to nothing."""
 

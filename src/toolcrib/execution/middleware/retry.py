@@ -13,8 +13,6 @@ from toolcrib.execution.middleware.compose import require
 from toolcrib.execution.protocols import Next
 from toolcrib.execution.records import Answer, Call, Emit, Update
 
-__all__ = ["Retry"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:

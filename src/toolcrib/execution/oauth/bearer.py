@@ -16,8 +16,6 @@ from toolcrib.execution.oauth.tokens import RefusedError, ServerTokens
 from toolcrib.execution.oauth.vault import LoginVault
 from toolcrib.redaction import KnownSecrets
 
-__all__ = ["BearerAuth", "bearer_auth"]
-
 _UNAUTHORIZED = 401
 _OWN = "log in with an account of your own"
 _LOOK_AGAIN = 1.0

@@ -9,8 +9,6 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-__all__ = ["CALLBACK_PATH", "Callback", "CallbackAnswer", "listening", "state_of"]
-
 CALLBACK_PATH = "/callback"
 _HOST = "127.0.0.1"
 _MAX_REQUEST = 16 * 1024

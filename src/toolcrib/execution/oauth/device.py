@@ -21,8 +21,6 @@ from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.tokens import RefusedError, request_token, with_tokens
 from toolcrib.execution.oauth.vault import StoredLogin
 
-__all__ = ["device_login"]
-
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL, _SLOWER, _LONGEST = 5.0, 5.0, 60.0
 """Seconds between two questions, as the RFC has them, and how many a server may ask for."""

@@ -28,25 +28,6 @@ from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import StoredLogin
 from toolcrib.execution.provider.addresses import private_kinds
 
-__all__ = [
-    "AUTHORITY_METADATA",
-    "CLIENT_NAME",
-    "DEVICE_ENDPOINT",
-    "REGISTRATION",
-    "SERVER",
-    "SERVER_METADATA",
-    "TOKEN_ENDPOINT",
-    "AuthorizationServer",
-    "check_endpoint",
-    "client_login",
-    "discover",
-    "fetch_json",
-    "fetch_response",
-    "naming_endpoint",
-    "oauth_client",
-    "probe_request",
-]
-
 ANSWER_TIME = 8.0
 """Seconds that an endpoint has for its whole answer, so that a login to one that hangs fails within ten."""
 SERVER = "the server itself"

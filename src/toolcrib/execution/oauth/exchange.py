@@ -21,8 +21,6 @@ from toolcrib.execution.oauth.tokens import (
 )
 from toolcrib.execution.oauth.vault import StoredLogin
 
-__all__ = ["ExchangedTokens"]
-
 _GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a kind
 _JWT = "urn:ietf:params:oauth:token-type:jwt"

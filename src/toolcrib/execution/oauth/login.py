@@ -46,8 +46,6 @@ from toolcrib.execution.oauth.tokens import RefusedError, ServerTokens, with_cli
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["Show", "log_in", "log_out"]
-
 Show = Callable[[str, str | None], None]
 """Shows a person where to go with a browser, and the code to enter there, if there is one."""
 _WITHIN = 300.0

@@ -10,8 +10,6 @@ from toolcrib.execution.principal import Principal, local_user
 if TYPE_CHECKING:
     from toolcrib.execution.oauth.vault import Owner, StoredLogin
 
-__all__ = ["SUBJECT_TOKEN", "Person", "SubjectToken", "login_command", "login_owner", "login_reason"]
-
 _COMMAND = re.compile(r"toolcrib login [\w.-]+")
 _OPERATOR = "only the operator of this gateway can log in"
 

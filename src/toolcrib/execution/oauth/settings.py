@@ -8,8 +8,6 @@ from pydantic_core import PydanticCustomError
 from toolcrib.errors import ConfigError, Problem, ToolcribError
 from toolcrib.model.record import Record
 
-__all__ = ["AuthConfig", "AuthMode"]
-
 AuthMode = Literal["shared", "per_user", "exchange", "client_credentials"]
 
 

@@ -29,16 +29,6 @@ from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, Owner, StoredLogin, login_id
 from toolcrib.places import locked
 
-__all__ = [
-    "RefusedError",
-    "ServerTokens",
-    "is_due",
-    "machine_login",
-    "request_token",
-    "with_client",
-    "with_tokens",
-]
-
 _AHEAD, _SHARE = 60.0, 0.1
 """How many seconds before its end a token is refreshed, and which part of its lifetime that is at most."""
 _WITHIN = 20.0

@@ -24,8 +24,6 @@ from toolcrib.errors import InvalidToolError, VaultError
 from toolcrib.model.record import Record
 from toolcrib.places import data_folder, locked, replace_file
 
-__all__ = ["KEY_VARIABLE", "LoginVault", "Owner", "StoredLogin", "login_id"]
-
 Owner = tuple[str, str]
 """The issuer and the subject of the person that a login belongs to."""
 

@@ -17,8 +17,6 @@ from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.tokens import RefusedError, request_token, with_tokens
 from toolcrib.execution.oauth.vault import Owner, StoredLogin
 
-__all__ = ["BegunLogin", "begin_login", "finish_login"]
-
 
 @dataclass(frozen=True, slots=True)
 class BegunLogin:

@@ -12,8 +12,6 @@ import anyio
 
 from toolcrib.errors import ConfigError, Problem
 
-__all__ = ["AddressRefusedError", "Addresses", "Lookup", "is_odd_number", "look_up", "private_kinds"]
-
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host, in the order to try them; raises `OSError` where it has none."""
 

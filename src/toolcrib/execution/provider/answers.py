@@ -14,8 +14,6 @@ from toolcrib.execution.provider.events import StreamDecoder, TextParts, parse_j
 from toolcrib.execution.provider.inflate import Inflater, UnreadableError
 from toolcrib.execution.records import Emit, Update
 
-__all__ = ["Response", "read_failure", "read_value", "reason_of"]
-
 _MAX_FAILURE_BYTES = 64 * 1024
 _MAX_REASON = 500
 _NO_CONTENT = frozenset({204, 205})

@@ -24,8 +24,6 @@ from toolcrib.execution.provider.encoding import (
 from toolcrib.execution.provider.plan import Body, Parameter, Part, RequestPlan
 from toolcrib.model.plain import pointer
 
-__all__ = ["FORBIDDEN_HEADERS", "Outgoing", "assemble", "is_token", "write_body"]
-
 FORBIDDEN_HEADERS = frozenset(
     {
         "accept",

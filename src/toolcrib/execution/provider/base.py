@@ -17,8 +17,6 @@ from toolcrib.model.suggest import did_you_mean
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import name_fault
 
-__all__ = ["PATH_SAFE", "WebProvider", "check_base", "config_error"]
-
 PATH_SAFE = "/:@!$&'()*+,;=~%"
 """What stands in a path unescaped, where it was written by whoever describes the API."""
 

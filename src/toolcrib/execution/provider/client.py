@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from toolcrib.execution.provider.network import GuardedTransport
 
-__all__ = ["HttpClient", "HttpOptions"]
-
 _SUCCESS, _REDIRECTS = range(200, 300), range(300, 400)
 _TOO_MANY, _BAD_GATEWAY, _UNAVAILABLE, _GATEWAY_TIMEOUT = 429, 502, 503, 504
 _OPEN_HEADERS = frozenset(

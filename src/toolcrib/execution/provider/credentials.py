@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from toolcrib.redaction import secret_forms
 
-__all__ = ["Credentials", "Scheme", "Secret", "Veil", "hide", "reveal"]
-
 Secret = str | tuple[str, str] | Callable[[], str | Awaitable[str]]
 """A key or token; a user and a password; or what gives either when a call needs it, such as a fresh token."""
 _SHORTEST_HIDDEN = 6

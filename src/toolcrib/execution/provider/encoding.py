@@ -12,8 +12,6 @@ from urllib.parse import quote
 
 from toolcrib.execution.provider.plan import Parameter, Style
 
-__all__ = ["UnfitError", "cookie_text", "header_text", "path_text", "plain_text", "query_pairs", "to_json"]
-
 _SEPARATORS: dict[Style, str] = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
 _RESERVED_KEPT = "/:?@!$'()*,;"
 """The reserved signs that a query can hold without ending a value."""

@@ -16,8 +16,6 @@ from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.tool import Tool, ToolAnnotations
 
-__all__ = ["Endpoint", "HttpProvider"]
-
 _ARGUMENT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _STRAY = re.compile(r"[{}]")
 _BODILESS = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})

@@ -9,8 +9,6 @@ from typing import Any, NoReturn, Protocol
 
 from toolcrib.model.plain import walk
 
-__all__ = ["EventParts", "LineParts", "StreamDecoder", "TextParts", "parse_json_value", "parts_of"]
-
 _LINES = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines",
      "application/json-lines", "application/jsonlines", "application/json-seq", "application/stream+json"}

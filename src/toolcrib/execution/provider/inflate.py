@@ -3,8 +3,6 @@
 import zlib
 from collections.abc import Iterator
 
-__all__ = ["ACCEPTED", "Inflater", "UnreadableError"]
-
 ACCEPTED = "gzip, deflate"
 """The compressions that a server is offered."""
 _PIECE = 64 * 1024

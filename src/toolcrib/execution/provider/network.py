@@ -16,8 +16,6 @@ import httpx
 from toolcrib.concurrency.fair_slots import FairSlots
 from toolcrib.execution.provider.addresses import Addresses
 
-__all__ = ["GuardedTransport"]
-
 _ERRORS = (
     httpcore.NetworkError,
     httpcore.ProtocolError,

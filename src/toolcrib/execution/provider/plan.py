@@ -6,18 +6,6 @@ from typing import Literal
 
 from toolcrib.model.tool import ToolAnnotations
 
-__all__ = [
-    "Body",
-    "BodyKind",
-    "Parameter",
-    "Part",
-    "Place",
-    "RequestPlan",
-    "Style",
-    "annotations_of",
-    "is_idempotent",
-]
-
 Place = Literal["path", "query", "header", "cookie"]
 Style = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
 BodyKind = Literal["json", "form", "multipart", "text", "bytes"]

@@ -34,8 +34,6 @@ from toolcrib.execution.trace.levels import ProtocolLevel, ToolLevel, TransportL
 from toolcrib.model.plain import copy_json, measure
 from toolcrib.model.record import Record
 
-__all__ = ["Audit", "AuditRecord", "Redact", "args_of", "json_size", "json_text", "result_of"]
-
 _DEPTH = 32
 _HIDDEN = "(hidden)"
 _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -15,8 +15,6 @@ from toolcrib.execution.records import Answer, Call
 from toolcrib.execution.trace.chained import ChainedLines, Sign
 from toolcrib.model.record import Record
 
-__all__ = ["AuditFile", "AuditStatus", "LostRecords"]
-
 _LOG = logging.getLogger("toolcrib.audit")
 _CAPACITY = 10_000
 """How many records may wait to be written."""

@@ -27,16 +27,6 @@ from typing import Any
 from toolcrib.execution.trace.files import JsonLines, serialize_record
 from toolcrib.model.record import Record
 
-__all__ = [
-    "FIRST",
-    "ChainReport",
-    "ChainedLines",
-    "Checkpoint",
-    "chained_line",
-    "read_chain",
-    "rotated_files",
-]
-
 _LOG = logging.getLogger("toolcrib.audit")
 FIRST = "0" * 64
 """The digest that the first line names as the one before it."""

@@ -9,8 +9,6 @@ from typing import TextIO
 from toolcrib.errors import StoreError
 from toolcrib.model.record import Record
 
-__all__ = ["JsonLines", "serialize_record"]
-
 
 class JsonLines:
     """A sink that appends one line per record, safe to share between threads.

@@ -15,8 +15,6 @@ from toolcrib.errors import (
 from toolcrib.execution.middleware.cache import FROM_CACHE
 from toolcrib.execution.records import Outcome
 
-__all__ = ["Levels", "ProtocolLevel", "ToolLevel", "TransportLevel", "code_of", "levels_of", "rpc_code"]
-
 TransportLevel = Literal["ok", "unreachable", "timeout", "cancelled", "none"]
 ProtocolLevel = Literal["ok", "refused", "invalid", "none"]
 ToolLevel = Literal["ok", "error", "none"]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["OpenTelemetry", "available"]
-
 
 @cache
 def available() -> bool:

@@ -8,8 +8,6 @@ from pathlib import Path
 from toolcrib.errors import ConfigError, MissingExtraError, Problem
 from toolcrib.execution.trace.chained import Sign, Verify
 
-__all__ = ["public_key", "signer", "verifier"]
-
 
 def signer(path: Path) -> Sign:
     """Return what signs with the key of a file, which is made where there is none.

@@ -17,8 +17,6 @@ from toolcrib.execution.trace.audit import args_of, json_text, result_of
 from toolcrib.execution.trace.levels import code_of, rpc_code
 from toolcrib.model.toolid import MAX_NAME_LENGTH
 
-__all__ = ["Spans"]
-
 _OPERATION = "execute_tool"
 _UNKNOWN = "_OTHER"
 """What a measurement calls a tool that nobody knows, whose name could be anything."""

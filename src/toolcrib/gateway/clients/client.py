@@ -37,15 +37,6 @@ from toolcrib.gateway.frontend import Confirmation, ConfirmationResult, InputNee
 from toolcrib.gateway.identity.principals import account_of, principal_of
 from toolcrib.mcp_internals import connection_of
 
-__all__ = [
-    "CURRENT",
-    "Ask",
-    "RequestClient",
-    "relay_input",
-    "result_of",
-    "set_log_level",
-]
-
 _LOG = logging.getLogger("toolcrib.gateway")
 _FIELD = "confirm"
 _Asked = mcp_types.InputRequest

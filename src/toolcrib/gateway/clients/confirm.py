@@ -30,8 +30,6 @@ from toolcrib.gateway.frontend import CallingClient, Confirmation, ConfirmationR
 from toolcrib.model import RunResult, Tool
 from toolcrib.model.display import visible
 
-__all__ = ["MAX_QUESTION", "ConfirmedCalls", "policy", "progress_sender"]
-
 MAX_QUESTION = 32_000
 """How many characters a question may have; what takes more is refused, since nothing may be left out."""
 _SHORT = 400

@@ -10,8 +10,6 @@ from toolcrib.errors import LimitExceededError
 from toolcrib.gateway.identity.principals import Account
 from toolcrib.gateway.limits import share_of
 
-__all__ = ["ConfirmationTokens"]
-
 _TTL = 600.0
 """For how many seconds a token is valid, by default."""
 _MAX_USED = 100_000

@@ -20,8 +20,6 @@ from toolcrib.gateway.identity.principals import account_of
 from toolcrib.gateway.limits import share_of
 from toolcrib.gateway.passing import wire
 
-__all__ = ["COMPOSED", "MAX_HELD", "HeldCall", "HeldCalls"]
-
 T = TypeVar("T")
 COMPOSED = frozenset({"execute_code", "run_chain"})
 """Tools that make several calls: what they have done must not be done again, so they are held in any case."""

@@ -15,19 +15,6 @@ from toolcrib.errors import LimitExceededError, explain
 from toolcrib.execution.mcp.relays import PageNotifier
 from toolcrib.mcp_internals import connection_of
 
-__all__ = [
-    "UNSAFE_PAGE",
-    "can_fill_forms",
-    "is_able",
-    "is_safe_page",
-    "limit_error",
-    "missing",
-    "page_notifier",
-    "passed_error",
-    "result_of",
-    "without_context",
-]
-
 _NOTIFY_TIMEOUT = 5.0
 """Within how many seconds a client must take a notification."""
 _PAGE_DONE = "notifications/elicitation/complete"

@@ -18,8 +18,6 @@ from toolcrib.gateway.clients.client import CURRENT, RequestClient
 from toolcrib.gateway.http.connect import LoginLink
 from toolcrib.gateway.identity.principals import PRINCIPAL
 
-__all__ = ["LoginRequests"]
-
 _PATIENCE = 300.0
 """Seconds that a person has for a login while the call waits."""
 _KEY = "login"

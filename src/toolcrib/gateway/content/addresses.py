@@ -22,22 +22,6 @@ from toolcrib.execution.resource_names import ROUTE
 from toolcrib.gateway.direct.naming import sole_source
 from toolcrib.model import Tool
 
-__all__ = [
-    "addressed",
-    "is_page",
-    "named_pages",
-    "page_address",
-    "page_server",
-    "place_blocks",
-    "place_item",
-    "place_messages",
-    "place_meta",
-    "place_result",
-    "route",
-    "routed",
-    "split_page",
-]
-
 _OWN = "toolcrib://"
 """How the addresses begin that this gateway gives."""
 _PAGE = re.compile(r"(ui://)(.*)", re.IGNORECASE | re.DOTALL)

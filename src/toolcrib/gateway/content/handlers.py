@@ -47,8 +47,6 @@ from toolcrib.gateway.passing import foreign_meta
 from toolcrib.gateway.results import PREFIX, KeptResults
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["ContentHandlers", "Declared", "answered"]
-
 _TEMPLATE = {
     "name": "result",
     "uriTemplate": f"{PREFIX}{{id}}",

@@ -10,8 +10,6 @@ from mcp.shared.exceptions import MCPError
 from toolcrib.errors import InvalidCursorError
 from toolcrib.gateway.identity.principals import bind_cursor, check_cursor
 
-__all__ = ["page", "written"]
-
 _PAGE = 1000
 """How many tools, resources or prompts one page of a list has."""
 _Item = TypeVar("_Item")

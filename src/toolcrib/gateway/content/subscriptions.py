@@ -20,8 +20,6 @@ from toolcrib.gateway.content.handlers import ContentHandlers
 from toolcrib.gateway.identity.principals import PRINCIPAL, account_of
 from toolcrib.gateway.limits import share_of
 
-__all__ = ["ChangeBus", "Subscriptions"]
-
 Concerns = Callable[[Principal | None], bool]
 _LISTS: dict[str, tuple[ServerEvent, Callable[[Connection], Awaitable[None]]]] = {
     "resources": (ResourcesListChanged(), Connection.send_resource_list_changed),

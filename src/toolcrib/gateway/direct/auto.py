@@ -13,8 +13,6 @@ from toolcrib.gateway.results import KeptResults, encoded
 from toolcrib.model import RunResult
 from toolcrib.model.tokens import estimated_tokens
 
-__all__ = ["AutoTools"]
-
 _FEW = (
     "The tools themselves are listed while they are few; should they become many, search_tools, "
     "describe_tool and run_tool are listed instead, which find, explain and run them."

@@ -13,8 +13,6 @@ from toolcrib.gateway.content.addresses import place_meta
 from toolcrib.gateway.direct.naming import hashed_name, public_name, sole_source
 from toolcrib.model import McpBackend, Tool, ToolId
 
-__all__ = ["DirectListing", "Listing", "definition_of"]
-
 _INTERNAL = frozenset({"name", "namespace", "backend"})
 _OURS = _INTERNAL | {"version", "tags"}
 """What MCP does not have of a tool that no server has listed."""

@@ -5,8 +5,6 @@ from hashlib import sha256
 
 from toolcrib.crib import Settings
 
-__all__ = ["MAX_LENGTH", "hashed_name", "public_name", "sole_source", "split_name"]
-
 MAX_LENGTH = 64
 """How many characters a name may have: as many as model providers take."""
 _JOINT = "__"

@@ -34,8 +34,6 @@ from toolcrib.gateway.results import (
 from toolcrib.model import McpBackend, RunResult, ToolId
 from toolcrib.model.tokens import estimated_tokens
 
-__all__ = ["ERROR", "NOTES", "DirectTools"]
-
 ERROR = "toolcrib/error"
 """Under which name a failure says in its `_meta` what is known of it: `code`, `retryable` and more."""
 NOTES = "toolcrib/notes"

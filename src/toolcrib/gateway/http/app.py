@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from toolcrib.execution.mcp import ServerStatus
     from toolcrib.execution.trace import AuditStatus
 
-__all__ = ["HttpApp", "Served"]
-
 _SESSION, _EXPOSE = b"mcp-session-id", EXPOSE_HEADER.encode()
 
 

@@ -7,24 +7,6 @@ from typing import Any
 from mcp_types import CONNECTION_CLOSED
 from pydantic_core import from_json
 
-__all__ = [
-    "CLOSE",
-    "PING",
-    "STREAM",
-    "TOO_LARGE",
-    "App",
-    "Headers",
-    "Message",
-    "Receive",
-    "ResponseSender",
-    "Scope",
-    "Send",
-    "error",
-    "event",
-    "reply",
-    "send_bytes",
-]
-
 Scope = dict[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

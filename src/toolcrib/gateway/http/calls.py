@@ -32,8 +32,6 @@ from starlette.requests import Request
 
 from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, event, reply, send_bytes
 
-__all__ = ["SessionCall", "answer_call"]
-
 _AT_ONCE = 0.02
 """Seconds within which most calls end; nobody watches over those."""
 

@@ -31,8 +31,6 @@ from toolcrib.execution.oauth.web_login import BegunLogin, begin_login, finish_l
 from toolcrib.gateway.http.asgi import Headers, Scope, Send, send_bytes
 from toolcrib.redaction import error_text, host_of
 
-__all__ = ["CONNECT", "LoginLink", "LoginPages", "PersonLogin"]
-
 CONNECT = "/connect/"
 _LOG = logging.getLogger("toolcrib.gateway")
 _CALLBACK = "callback"

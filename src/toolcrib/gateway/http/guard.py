@@ -27,8 +27,6 @@ from toolcrib.gateway.identity.identities import METADATA, Refusal
 from toolcrib.gateway.identity.principals import OpenRequest, known_user
 from toolcrib.gateway.limits import ByteBudget
 
-__all__ = ["Guard"]
-
 _OPEN = frozenset({"/health", "/ready"})
 """What may be asked without a token, beside the places below."""
 _OPEN_BELOW = (METADATA, CONNECT)

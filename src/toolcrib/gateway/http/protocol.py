@@ -20,8 +20,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from toolcrib.crib import GatewaySettings
 from toolcrib.gateway.http.asgi import TOO_LARGE
 
-__all__ = ["HEADER_BYTES", "Bounded", "CoalescingTransport", "bounded"]
-
 HEADER_BYTES = 32 * 1024
 """How long the headers of a request may be."""
 _HEADER_SECONDS = 10.0

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
-from toolcrib.crib.config.gateway import GatewaySettings, is_loopback, own_names, token_of
+from toolcrib.crib.config.gateway import GatewaySettings, own_names
 from toolcrib.gateway.identity.identities import Identities
-
-__all__ = ["AccessRules", "is_loopback", "token_of"]
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/@?#\s]+))(?::(\d{1,5}))?")

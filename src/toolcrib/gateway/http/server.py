@@ -19,8 +19,6 @@ from toolcrib.gateway.http.guard import Guard
 from toolcrib.gateway.http.protocol import Bounded, bounded
 from toolcrib.gateway.signals import Stop, until_urged
 
-__all__ = ["address_of", "listen", "serve"]
-
 _LOG = logging.getLogger("toolcrib.gateway")
 _BACKLOG = 128
 """How many connections wait to be accepted; all that wait are accepted at once, so they need descriptors."""

@@ -49,8 +49,6 @@ from toolcrib.gateway.http.asgi import PING, STREAM, Headers, Receive, Send, rep
 from toolcrib.gateway.http.calls import SessionCall, answer_call
 from toolcrib.mcp_internals import SessionManagerBase, SessionTransport
 
-__all__ = ["SessionManager"]
-
 _INITIALIZE, _CANCELLED = "initialize", "notifications/cancelled"
 _VERSION = MCP_PROTOCOL_VERSION_HEADER.encode()
 _SESSION = MCP_SESSION_ID_HEADER.encode()

@@ -18,8 +18,6 @@ from toolcrib.execution.principal import TOKENS
 from toolcrib.gateway.addresses import EndpointAddress
 from toolcrib.gateway.identity.keys import SigningKeys
 
-__all__ = ["METADATA", "Identities", "Refusal"]
-
 METADATA = "/.well-known/oauth-protected-resource"
 """Where clients find out where to log in (RFC 9728)."""
 _MAX_TOKEN = 16 * 1024

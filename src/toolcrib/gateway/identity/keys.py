@@ -19,8 +19,6 @@ from toolcrib.errors import ServerUnavailableError
 from toolcrib.execution import Principal
 from toolcrib.redaction import error_text
 
-__all__ = ["SigningKeys"]
-
 _LOG = logging.getLogger("toolcrib.gateway")
 _MAX_AGE = 3600.0
 """For how many seconds keys are used before they are fetched again."""

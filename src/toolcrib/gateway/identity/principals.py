@@ -21,22 +21,7 @@ from toolcrib.execution import Principal
 from toolcrib.execution.oauth.persons import SUBJECT_TOKEN
 from toolcrib.execution.principal import local_user
 from toolcrib.gateway.addresses import EndpointAddress
-from toolcrib.redaction import HIDDEN
-
-__all__ = [
-    "PRINCIPAL",
-    "Account",
-    "OpenRequest",
-    "account_of",
-    "authenticated_principal",
-    "bind_cursor",
-    "check_cursor",
-    "known_user",
-    "mark_subscription",
-    "principal_of",
-    "reader_of",
-    "request_of",
-]
+from toolcrib.model.display import HIDDEN
 
 Account = tuple[str, str]
 """An issuer, and a subject that it vouches for."""

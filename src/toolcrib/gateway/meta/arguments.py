@@ -11,8 +11,6 @@ from toolcrib.model import DefaultValidator
 from toolcrib.model.plain import parse_json, pointer
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Arguments"]
-
 _MEANT = {
     **dict.fromkeys(("arguments", "params", "parameters", "input", "inputs", "tool_args"), "args"),
     **dict.fromkeys(("id", "name", "tool", "toolId", "tool_name", "toolName", "ref"), "tool_id"),

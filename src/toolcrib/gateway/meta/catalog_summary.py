@@ -10,8 +10,6 @@ from toolcrib.errors import ToolNotFoundError
 from toolcrib.execution.rule import is_destructive
 from toolcrib.model import Tool
 
-__all__ = ["CatalogSnapshot", "CatalogSummary"]
-
 _MAX_TEXT = 600
 _SAMPLED = 6
 _MAX_SAMPLE = 70

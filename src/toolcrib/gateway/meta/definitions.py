@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from toolcrib.model import Tool
 
-__all__ = ["CODES", "DEFINITIONS", "MAX_EXAMPLES", "MAX_LIMIT", "OUTPUTS", "Definition"]
-
 MAX_LIMIT = 100
 """How many tools one page may have."""
 MAX_EXAMPLES = 5

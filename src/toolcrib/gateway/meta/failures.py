@@ -22,8 +22,6 @@ from toolcrib.gateway.results import encoded, sendable
 from toolcrib.model import ToolCallRecord
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["failure"]
-
 _LOG = logging.getLogger("toolcrib")
 _MAX_OUTPUT = 4_000
 _MAX_CALLS = 100

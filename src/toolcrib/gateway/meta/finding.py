@@ -14,8 +14,6 @@ from toolcrib.gateway.meta.reply import MetaCall, Reply, ResultLimiter
 from toolcrib.model import McpBackend, Tool
 from toolcrib.model.suggest import choose
 
-__all__ = ["FindHandlers"]
-
 _KINDS = ("mcp", "provider", "local")
 """What runs tools."""
 _NAMED = 3

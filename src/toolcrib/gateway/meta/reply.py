@@ -18,8 +18,6 @@ from toolcrib.gateway.results import (
     truncated,
 )
 
-__all__ = ["MetaCall", "Part", "Reply", "ResultLimiter"]
-
 Part = tuple[dict[str, Any], str, Any]
 """A value that a smaller reply lacks: the object in it that it belongs to, its name there, and itself."""
 

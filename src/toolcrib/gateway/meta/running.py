@@ -28,8 +28,6 @@ from toolcrib.model import McpBackend, RunResult, Tool, ToolBackend, ToolCallRec
 from toolcrib.runtime.stubs.naming import identifier
 from toolcrib.runtime.surface import mentioned
 
-__all__ = ["RunHandlers", "calls_in_chain", "calls_in_code", "mentioned_in"]
-
 _MS = 1000
 _DIGITS = 3
 _ID = re.compile(r"[\w.-]++(?::[\w.-]++)?+", re.ASCII)

@@ -14,8 +14,6 @@ from toolcrib.errors import ToolcribError
 from toolcrib.model import Tool
 from toolcrib.model.tokens import estimated_tokens
 
-__all__ = ["Receipt", "TokenUsage", "tool_tokens"]
-
 _LOG = logging.getLogger("toolcrib")
 _FIRST = 25
 """From how many definitions the tokens of all are estimated before any is counted."""

@@ -30,17 +30,6 @@ from toolcrib.model.tokens import estimated_tokens
 from toolcrib.runtime import GUIDE
 from toolcrib.runtime.choice import UNSAFE, check_profile, make_sandbox
 
-__all__ = [
-    "TOKENS",
-    "MetaTools",
-    "described",
-    "no_such_tool",
-    "published",
-    "result",
-    "tokens_of",
-    "why_no_code",
-]
-
 TOKENS = "toolcrib/tokens"
 """Under which name a result says in its `_meta` what it and the tools cost in tokens."""
 _NAMED = 40

@@ -26,8 +26,6 @@ from toolcrib.gateway.tasks.own import OwnTask
 from toolcrib.gateway.tasks.table import TaskTable, new_id
 from toolcrib.model import RunResult
 
-__all__ = ["TaskHandlers"]
-
 _RELAYED = 1_000, 10_000
 """How many tasks of servers a principal may have, and all together."""
 _OWN = 50, 500

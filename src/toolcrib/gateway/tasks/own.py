@@ -12,8 +12,6 @@ from toolcrib.gateway.clients.held_calls import HeldCall
 from toolcrib.gateway.passing import wire
 from toolcrib.gateway.tasks.table import new_id
 
-__all__ = ["OwnTask"]
-
 _LIFETIME = 60 * 60.0
 """For how many seconds a task can be asked about, at least."""
 _AFTERWARDS = 15 * 60.0

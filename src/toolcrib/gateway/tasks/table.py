@@ -10,8 +10,6 @@ from toolcrib.execution import Principal
 from toolcrib.gateway.identity.principals import Account, account_of
 from toolcrib.gateway.limits import share_of
 
-__all__ = ["KeptTask", "TaskTable", "new_id"]
-
 _PAUSE = 1.0
 """For how many seconds expired tasks may stay, so that not every request looks through all."""
 

@@ -20,8 +20,6 @@ from toolcrib.model.argschema.records import (
 from toolcrib.model.plain import pointer
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["ValueChecker", "problem_at"]
-
 _MAX_STEPS = 40_000_000
 """What one checker may spend, about a second: the steps of patterns, and of looking for properties."""
 _STEPS_PER_PROPERTY = 4

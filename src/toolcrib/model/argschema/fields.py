@@ -22,8 +22,6 @@ from toolcrib.model.schema.engine import MAX_PATTERN_BYTES, linear_pattern_size,
 from toolcrib.model.schema.pattern import read_pattern
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["PropertyReader"]
-
 _ITEM_FIELDS: Final = frozenset(
     {"type", "description", "minLength", "maxLength", "minimum", "maximum", "enum"}
     | {"title", "default", "example", "examples", "$comment"}  # these never say anything of a value

@@ -11,8 +11,6 @@ from toolcrib.model.argschema.records import TYPES, quoted
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
 from toolcrib.model.plain import copy_json, measure, parse_json
 
-__all__ = ["is_argument_map", "light_field", "parse_arg_schema"]
-
 Shape = Literal["auto", "map", "json-schema"]
 
 _MAX_VALUES = 20_000

@@ -8,20 +8,6 @@ import jsonschema_rs
 
 from toolcrib.model.plain import walk
 
-__all__ = [
-    "ACCEPTED",
-    "TYPES",
-    "ArgSchemaProperty",
-    "ArgType",
-    "CompiledPattern",
-    "Members",
-    "Place",
-    "form_of",
-    "label",
-    "number_text",
-    "quoted",
-]
-
 ArgType = Literal["string", "integer", "float", "number", "boolean", "enum", "array", "object"]
 TYPES: Final[tuple[ArgType, ...]] = get_args(ArgType)
 ACCEPTED: Final[dict[ArgType, frozenset[type]]] = {

@@ -7,8 +7,6 @@ from toolcrib.errors import Problem
 from toolcrib.model.argschema.records import ACCEPTED, ArgSchemaProperty, ArgType, Members, form_of
 from toolcrib.model.plain import copy_json, measure, parse_json
 
-__all__ = ["SCHEMA_VERSION", "ArgSchema"]
-
 SCHEMA_VERSION: Final = "2025-10-09"
 """The date of the schema this package implements."""
 _NOTHING: Final[dict[str, Any]] = {"not": {}}

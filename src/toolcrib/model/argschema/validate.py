@@ -13,8 +13,6 @@ from toolcrib.model.argschema.schema import ArgSchema
 from toolcrib.model.plain import MAX_NODES, copy_json, measure
 from toolcrib.model.schema.references import parse_pointer
 
-__all__ = ["apply_defaults", "validate_args"]
-
 _LONGEST_INDEX = len(str(MAX_NODES))
 _MAX_FILLED = 2_000_000
 """How many properties are looked at, and values added, to fill in defaults."""

@@ -16,8 +16,6 @@ from toolcrib.model.schema.meter import MAX_STEPS
 from toolcrib.model.schema.weight import Node
 from toolcrib.model.suggest import nearest
 
-__all__ = ["CompiledSchema", "check_against", "plain_schema"]
-
 _MAX_LISTED = 10_000
 """Above this many looks, or for larger values, the engine would spend its time on writing errors."""
 _MAX_KEY = 10_000

@@ -14,8 +14,6 @@ from toolcrib.model.plain import MAX_DEPTH
 from toolcrib.model.schema.meter import MAX_STEPS, Meter, too_much
 from toolcrib.model.schema.weight import Node
 
-__all__ = ["ENDLESS", "Edges", "SchemaCost", "assess", "edges", "ordered", "returns"]
-
 ENDLESS = 1 << 62
 Edges = Callable[[Node], list[Node]]
 _MAX_FRAMES = 300

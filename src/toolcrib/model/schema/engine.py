@@ -15,20 +15,6 @@ from toolcrib.errors import (
 from toolcrib.model.plain import walk
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = [
-    "MAX_PATTERN_BYTES",
-    "META_SCHEMAS",
-    "ROOT_URI",
-    "Dialect",
-    "Documents",
-    "Schema",
-    "dialect_of",
-    "engine_for",
-    "linear_pattern_size",
-    "meta_engine",
-    "pattern_engine",
-]
-
 DRAFT_2020_12: Final = "https://json-schema.org/draft/2020-12/schema"
 DRAFT_7: Final = "http://json-schema.org/draft-07/schema"
 ROOT_URI: Final = "json-schema:///"

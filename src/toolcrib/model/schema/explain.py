@@ -11,8 +11,6 @@ from toolcrib.errors.base import MAX_MESSAGE, MAX_PROBLEMS
 from toolcrib.model.plain import pointer
 from toolcrib.model.suggest import did_you_mean, nearest
 
-__all__ = ["TYPES", "explain", "show"]
-
 _MAX_PATH = 1_000
 _MAX_OF_NEAREST = 3
 _MAX_SHOWN = 60

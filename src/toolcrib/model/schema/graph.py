@@ -20,8 +20,6 @@ from toolcrib.model.schema.engine import (
 )
 from toolcrib.model.schema.weight import Node, Scale, as_list, as_map
 
-__all__ = ["MAX_SCHEMA_NODES", "Node", "build_graph"]
-
 MAX_SCHEMA_NODES = 20_000
 """How many values a schema, or the subschemas it reaches, may hold."""
 _DRAFT_7 = 7

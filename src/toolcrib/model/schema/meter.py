@@ -10,8 +10,6 @@ from toolcrib.model.plain import count_size, count_wide
 from toolcrib.model.schema.pattern import MAX_BACKTRACKING_TEXT
 from toolcrib.model.schema.weight import Node
 
-__all__ = ["MAX_STEPS", "Meter", "too_much"]
-
 MAX_STEPS = 25_000_000
 """The steps one validation may take: about half a second."""
 _MAX_LOOKS = 200_000

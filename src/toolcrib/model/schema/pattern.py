@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["MAX_BACKTRACKING_TEXT", "Pattern", "read_pattern"]
-
 MAX_BACKTRACKING_TEXT = 1_000
 """The longest text, in characters, that a pattern with look-around or back-references is tried on."""
 _MAX_LENGTH = 8_192

@@ -12,8 +12,6 @@ from urllib.parse import unquote
 
 from toolcrib.model.plain import walk
 
-__all__ = ["LocalReferences", "lookup", "parse_pointer"]
-
 _MISSING: Final = object()
 _REFERENCES = ("$ref", "$dynamicRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")

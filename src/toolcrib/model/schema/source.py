@@ -8,8 +8,6 @@ from pydantic import PydanticUserError, TypeAdapter
 from toolcrib.errors import InvalidSchemaError
 from toolcrib.model.plain import copy_json, parse_json
 
-__all__ = ["read_schema", "schema_of"]
-
 
 def schema_of(kind: Any) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a pydantic model, a dataclass, or any type annotation.

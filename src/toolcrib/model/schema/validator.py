@@ -16,8 +16,6 @@ from toolcrib.model.schema.engine import Documents
 from toolcrib.model.schema.source import read_schema
 from toolcrib.model.tool import Tool
 
-__all__ = ["DefaultValidator", "SchemaValidator"]
-
 Definition = Tool | CanonicalTool | BaseModel
 """A tool, in the canonical form too, or as another library has it, such as the MCP SDK's `Tool`."""
 _MAX_COMPILED = 8_192

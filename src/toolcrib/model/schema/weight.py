@@ -9,8 +9,6 @@ from toolcrib.errors import SchemaTooComplexError
 from toolcrib.model.schema.engine import MAX_PATTERN_BYTES, linear_pattern_size, pattern_engine
 from toolcrib.model.schema.pattern import Pattern, read_pattern
 
-__all__ = ["Node", "Scale", "as_list", "as_map"]
-
 _NUMERIC = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "enum", "const")
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _LISTED = ("required", "dependentRequired", "patternProperties")

@@ -23,8 +23,6 @@ from toolcrib.runtime.check.sessions import CheckerSessions, CheckSkipped
 from toolcrib.runtime.check.vocabulary import read_stub
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-__all__ = ["Checker"]
-
 _ENGINES: tuple[Engine, ...] = get_args(Engine)
 _LOG = logging.getLogger("toolcrib.runtime")
 _DEADLINE = 5.0

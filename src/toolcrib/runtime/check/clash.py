@@ -8,8 +8,6 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
-__all__ = ["arms", "clash", "plainly"]
-
 _HEAD = re.compile(r"([A-Za-z_][\w.]*)(?:\[(.*)\])?\Z", re.DOTALL)
 _LITERAL = re.compile(r"""b?"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^,\s"']++""")
 _KINDS = {

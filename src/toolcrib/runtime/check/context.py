@@ -10,8 +10,6 @@ from typing import Literal
 
 from toolcrib.runtime.check.vocabulary import Vocabulary
 
-__all__ = ["CheckContext", "CodeProblem", "Diagnostic", "Engine", "GuestSource"]
-
 _MAX_PARSED = 50_000
 _MAX_LINE = 2_000
 _OUT = "__out"

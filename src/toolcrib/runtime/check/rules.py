@@ -15,8 +15,6 @@ from toolcrib.runtime.check.clash import arms, clash, plainly
 from toolcrib.runtime.check.context import CheckContext, CodeProblem, Diagnostic
 from toolcrib.runtime.guest_errors import lacks
 
-__all__ = ["judge"]
-
 FORGOTTEN = "did you forget await?"
 """What most often is the matter with a coroutine."""
 

@@ -17,8 +17,6 @@ from typing import Any
 from toolcrib.runtime.check.context import Diagnostic
 from toolcrib.runtime.stubs.guest import FUNCTIONS, GUEST
 
-__all__ = ["CheckSkipped", "CheckerSessions", "resident"]
-
 _SENTINEL = "__toolcrib_checked__"
 _GUEST, _ANYTHING = "toolcrib_guest", "toolcrib_anything"
 _ANY = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"

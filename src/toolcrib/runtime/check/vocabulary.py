@@ -8,8 +8,6 @@ from functools import lru_cache
 from toolcrib.runtime.stubs.guest import GUEST
 from toolcrib.runtime.stubs.types import OPEN
 
-__all__ = ["Vocabulary", "read_stub"]
-
 _OPEN_CALL = re.compile(rf'^(\w+) = TypedDict\("\w+", {{  # {re.escape(OPEN)}$', re.MULTILINE)
 _LONGEST_KEPT = 64 * 1024
 """Characters of the longest stub whose names are kept; callers choose which tools are in one."""

@@ -18,8 +18,6 @@ from toolcrib.runtime.docker.engine import BRIDGE, ContainerEngine, Exit, Image,
 from toolcrib.runtime.process.child import Guest, boot, guest_program
 from toolcrib.runtime.process.frames import Channel
 
-__all__ = ["Container", "start_container"]
-
 _CONNECT_TIME = 30.0
 _FLAGS = ("-I", "-S", "-B", "-u", "-X", "utf8")
 _SOCKET = "line"

@@ -16,19 +16,6 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.isolation import GUEST_UID
 from toolcrib.runtime.owner import is_gone, own_mark
 
-__all__ = [
-    "BRIDGE",
-    "HOME",
-    "IMAGE",
-    "OWNER",
-    "PROGRAM",
-    "ContainerEngine",
-    "Exit",
-    "Image",
-    "Size",
-    "find_engine",
-]
-
 IMAGE = "toolcrib-sandbox:latest"
 """The image that guests are made from, unless another is named."""
 PROGRAM, DIGEST, OWNER = "toolcrib.python", "toolcrib.digest", "toolcrib.owner"

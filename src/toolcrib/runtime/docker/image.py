@@ -20,8 +20,6 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.docker.engine import DIGEST, PROGRAM, ContainerEngine, Image
 from toolcrib.runtime.process.wall import interpreter
 
-__all__ = ["build_from_dockerfile", "build_from_host", "host_files", "write_archive"]
-
 _FOLDERS = ("dev", "etc", "proc", "run", "sys", "tmp", "usr/share/zoneinfo")
 _ZONES = Path("/usr/share/zoneinfo")
 _LEFT_OUT = {

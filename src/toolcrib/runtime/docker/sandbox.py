@@ -18,8 +18,6 @@ from toolcrib.runtime.process.sandbox import converse, process_limits
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Readiness
 
-__all__ = ["DockerSandbox", "GvisorSandbox"]
-
 _ADDRESSES = 512 << 20
 """How many addresses an interpreter reserves without using them."""
 _FILES, _STACK = 128, 8 << 20

@@ -14,8 +14,6 @@ from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.monty.values import read_call
 from toolcrib.runtime.protocols import Job
 
-__all__ = ["BRIDGE", "Calls", "as_builtin"]
-
 _LOG = logging.getLogger("toolcrib.runtime")
 _PATIENCE = 1.0
 """Seconds for which a run waits for its calls to end, once they are cancelled; then they are left."""

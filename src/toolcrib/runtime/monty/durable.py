@@ -26,8 +26,6 @@ from toolcrib.runtime.monty.values import MARK, read_call, with_value
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import Stream
 
-__all__ = ["Drive", "environment"]
-
 _SLEEP, _ASYNC_SLEEP = "system.sleep", "system.async_sleep"
 """What the engine calls for `time.sleep` and `asyncio.sleep`, and leaves to whoever drives it."""
 _OURS = {BRIDGE, _SLEEP, _ASYNC_SLEEP}

@@ -18,17 +18,6 @@ from toolcrib.runtime.monty.wall import MAX_MEMORY
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import Limits
 
-__all__ = [
-    "bounds",
-    "check_foreseen",
-    "failure",
-    "foreseen",
-    "in_value",
-    "is_unread",
-    "lacking",
-    "lacking_syntax",
-]
-
 _LIMITS: tuple[tuple[str, str], ...] = (
     (r"TimeoutError: (?:feed|turn) time limit exceeded: ", "cpu"),
     (r"MemoryError: memory limit exceeded: \d{1,30} bytes > \d{1,30} bytes$", "memory_bytes"),

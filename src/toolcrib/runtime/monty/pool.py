@@ -28,8 +28,6 @@ from toolcrib.runtime.monty.wall import worker_script
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import Output, Stream
 
-__all__ = ["Printed", "WorkerPool", "environment"]
-
 _GRACE = 0.5
 """Seconds after its limit at which a worker that does not end by itself is killed."""
 _PATIENCE = 10.0

@@ -18,8 +18,6 @@ from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced, Securi
 if TYPE_CHECKING:
     from toolcrib.runtime.monty.pool import WorkerPool
 
-__all__ = ["MontySandbox"]
-
 _BARE = (SecurityProfile.DEV, SecurityProfile.STANDARD)
 
 

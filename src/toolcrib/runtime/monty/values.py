@@ -14,8 +14,6 @@ from toolcrib.model.plain import MAX_DEPTH, measure
 from toolcrib.runtime.guest_errors import GuestError
 from toolcrib.runtime.plain import MAX_ARGUMENTS
 
-__all__ = ["EXPLAINING", "MARK", "RETURNED", "read_call", "read_value", "with_value"]
-
 RETURNED = "`return` outside of a function; leave the value in `__out`"
 _MAX_MESSAGE = 1000
 _MAX_VALUES = MAX_ARGUMENTS // 4

@@ -27,8 +27,6 @@ from toolcrib.runtime.isolation import (
 )
 from toolcrib.runtime.owner import is_gone, own_mark
 
-__all__ = ["MAX_MEMORY", "monty_binary", "wall_here", "worker_script"]
-
 MAX_MEMORY = 3 << 30
 """The largest limit of memory that is passed on; one above all of them bounds the worker from outside."""
 _ADDRESS_SPACE = 4 << 20

@@ -16,8 +16,6 @@ from typing import Self
 
 from toolcrib.runtime.owner import is_gone, own_mark
 
-__all__ = ["Cgroup", "Cgroups", "find_cgroups"]
-
 _PREFIX = "toolcrib"
 _NUMBERS = count(1)
 _FILES = {

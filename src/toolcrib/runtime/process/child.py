@@ -19,8 +19,6 @@ from toolcrib.runtime.process.cgroup import Cgroup
 from toolcrib.runtime.process.frames import Channel, FrameError, encode
 from toolcrib.runtime.records import Output, Stream
 
-__all__ = ["GUEST", "Child", "Guest", "boot", "guest_program", "spawn"]
-
 AnyGuest = TypeVar("AnyGuest", bound="Guest")
 
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")

@@ -21,8 +21,6 @@ from toolcrib.runtime.plain import MAX_ARGUMENTS
 from toolcrib.runtime.process.frames import Channel, FrameError, encode
 from toolcrib.runtime.records import Limits
 
-__all__ = ["MAX_CALL_BYTES", "MAX_IN_FLIGHT", "Conversation", "GuestGoneError"]
-
 MAX_IN_FLIGHT = 1024
 """How many calls a guest may have under way, most of them waiting their turn."""
 MAX_CALL_BYTES = MAX_ARGUMENTS + (64 << 10)

@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 import anyio
 import anyio.lowlevel
 
-__all__ = ["Channel", "Decoder", "FrameError", "encode"]
-
 _HEADER = 4
 _CHUNK = 1 << 18
 _LAST = b'{"done":'

@@ -17,8 +17,6 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.process.child import Guest
 from toolcrib.runtime.records import Limits
 
-__all__ = ["GuestPool", "PooledSandbox"]
-
 G = TypeVar("G", bound=Guest)
 S = TypeVar("S", bound=Hashable)
 

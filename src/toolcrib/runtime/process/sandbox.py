@@ -19,8 +19,6 @@ from toolcrib.runtime.process.wall import Wall, find_wall, interpreter
 from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
 
-__all__ = ["ProcessSandbox", "converse", "process_limits"]
-
 _INTERPRETER = 32 << 20
 """What an interpreter takes before it runs anything."""
 _ADDRESSES = 512 << 20

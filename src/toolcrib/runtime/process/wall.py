@@ -14,8 +14,6 @@ from toolcrib.errors import RuntimeUnavailableError
 from toolcrib.runtime.isolation import INTERPRETER, Bubblewrap, bind_read_only, compile_filter, try_command
 from toolcrib.runtime.process.cgroup import Cgroups, find_cgroups
 
-__all__ = ["HOME", "Wall", "find_wall", "interpreter"]
-
 HOME = "/tmp"  # noqa: S108 - the guest's own, which is empty and vanishes with it
 _SYSTEM = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
 _EXTRAS = ("/usr/share/zoneinfo",)

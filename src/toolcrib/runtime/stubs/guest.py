@@ -1,7 +1,5 @@
 """The stub of what every guest has beside its tools."""
 
-__all__ = ["FUNCTIONS", "GUEST", "GUIDE"]
-
 FUNCTIONS = ("search_tools", "describe_tool", "run_tool", "run_chain")
 """What every guest has beside its tools."""
 

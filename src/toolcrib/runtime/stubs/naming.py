@@ -7,8 +7,6 @@ from keyword import iskeyword, kwlist
 
 from toolcrib.runtime.stubs.guest import FUNCTIONS
 
-__all__ = ["TOP_RESERVED", "camel", "identifier", "names_of"]
-
 TOP_RESERVED = frozenset(
     {name for name in dir(builtins) if not name.startswith("_")}
     | set(kwlist)

@@ -12,8 +12,6 @@ from toolcrib.runtime.stubs.signature import signature
 from toolcrib.runtime.stubs.types import Detail, Types
 from toolcrib.version import Version
 
-__all__ = ["STEPS", "paths_of", "render"]
-
 STEPS = (
     Detail("full"),
     Detail("brief", docs=False, left_out="what arguments and fields mean"),

@@ -11,8 +11,6 @@ from typing import Any
 
 from toolcrib.model.schema.references import LocalReferences
 
-__all__ = ["Fields", "contents", "fields_of", "is_small", "parts_of", "resolve", "typed"]
-
 _MAX_HOPS = 16
 _MAX_PARTS = 24
 _MAX_MERGED = 4

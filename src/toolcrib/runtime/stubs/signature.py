@@ -12,8 +12,6 @@ from toolcrib.runtime.stubs.schema import Fields, fields_of
 from toolcrib.runtime.stubs.text import docstring, literal, one_line, paragraph
 from toolcrib.runtime.stubs.types import TypeReader, Types, facts
 
-__all__ = ["parameters", "signature"]
-
 _MAX_PARAMETERS = 100
 _MAX_NAME = 64
 _MAX_SUMMARY, _MAX_NOTE = 400, 120

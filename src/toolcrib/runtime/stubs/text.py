@@ -4,8 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["comment", "docstring", "literal", "one_line", "paragraph"]
-
 _MAX_READ = 4_000
 _MAX_LITERAL = 100
 

@@ -15,8 +15,6 @@ from toolcrib.runtime.stubs.naming import camel
 from toolcrib.runtime.stubs.schema import Fields, contents, fields_of, is_small, parts_of, resolve, typed
 from toolcrib.runtime.stubs.text import comment, docstring, literal, one_line
 
-__all__ = ["OPEN", "Detail", "TypeReader", "Types", "facts"]
-
 OPEN = "Other keys may be there."
 """The docstring of a TypedDict whose schema allows others."""
 

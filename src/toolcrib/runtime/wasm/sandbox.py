@@ -19,8 +19,6 @@ from toolcrib.runtime.protocols import Job
 from toolcrib.runtime.records import BackendInfo, Limits, LimitsEnforced
 from toolcrib.runtime.wasm.module import engine_version, find_module, library, packages
 
-__all__ = ["WasmSandbox"]
-
 _HERE = Path(__file__).parent
 _INTERPRETER = 32 << 20
 """Bytes that the interpreter in the module takes before it runs anything."""

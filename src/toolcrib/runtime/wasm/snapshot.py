@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from toolcrib.errors import RuntimeUnavailableError
 
-__all__ = ["STACK", "MemorySnapshot", "functions_of", "with_snapshot", "with_stack_export"]
-
 STACK = "stack"
 """The name by which `with_stack_export` exports the stack pointer."""
 _WRONG = "the module is no CPython 3.12 for WASI"

@@ -19,15 +19,6 @@ from toolcrib.model.suggest import did_you_mean, nearest
 from toolcrib.setup.doctor.findings import Finding, error, good, warning
 from toolcrib.setup.installing.clients import is_toolcrib
 
-__all__ = [
-    "check_extras",
-    "check_gateway",
-    "check_search",
-    "check_server",
-    "check_servers",
-    "check_toolset_names",
-]
-
 _INSTALLS = {
     "npx": "install Node.js, which brings npx",
     "npm": "install Node.js, which brings npm",

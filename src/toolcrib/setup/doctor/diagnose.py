@@ -35,17 +35,6 @@ from toolcrib.setup.doctor.config import (
 from toolcrib.setup.doctor.findings import Diagnosis, Finding, error, good, warning
 from toolcrib.setup.doctor.probe import Probe, probe, probe_apis
 
-__all__ = [
-    "Diagnosis",
-    "Finding",
-    "check_audit",
-    "check_catalogue",
-    "check_folder",
-    "check_python",
-    "check_sandboxes",
-    "diagnose",
-]
-
 _TAIL = 4 * 2**20
 """How many bytes at the end of an audit file are looked at."""
 _LOST = re.compile(rb'^\{"time":"([0-9T:.Z-]+)","lost":(\d+)\}$', re.MULTILINE)

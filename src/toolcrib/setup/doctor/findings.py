@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["Diagnosis", "Finding", "Severity", "error", "good", "warning"]
-
 Severity = Literal["error", "warning", "ok"]
 """An error keeps something from working; a warning may surprise; the rest is well."""
 _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "ok": 2}

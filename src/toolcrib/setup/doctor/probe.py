@@ -12,8 +12,6 @@ from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.model import Tool
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["Probe", "probe", "probe_apis"]
-
 _LISTING_TIME = 15.0
 """How many seconds a server may take for its tools once it is started."""
 

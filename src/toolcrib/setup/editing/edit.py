@@ -14,8 +14,6 @@ from toolcrib.crib.config.reading import file_refusal, read_text
 from toolcrib.places import SCRATCH, data_folder, locked, replace_file
 from toolcrib.setup.editing.secrets import without_secrets
 
-__all__ = ["Edit", "backups"]
-
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _LAST = "last"
 _LEFT_BEHIND = re.compile(rf"\..+\.{SCRATCH}[a-z0-9_]{{8}}")

@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["remove_json", "set_json"]
-
 _STRING = re.compile(r'"(?:\\.|[^"\\])*+"', re.DOTALL)
 _SKIPPED = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
 _REST_OF_LINE = re.compile(r"(?:[^\S\n]|/\*[^\n]*?\*/)*+(?://[^\n]*)?")

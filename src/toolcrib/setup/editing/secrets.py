@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["without_secrets"]
-
 _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*+"' + r"|'[^'\n]*+'")
 _PLAIN = 6
 """From how many characters on a value is found outside of quotes too."""

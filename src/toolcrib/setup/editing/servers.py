@@ -24,20 +24,6 @@ from toolcrib.setup.editing.edit import Edit
 from toolcrib.setup.editing.jsonc import remove_json, set_json
 from toolcrib.setup.editing.toml import remove_toml, set_toml
 
-__all__ = [
-    "ABSENT",
-    "Edit",
-    "Place",
-    "add_server",
-    "api_place",
-    "document_of",
-    "edit_servers",
-    "edit_text",
-    "find_server",
-    "own_entry",
-    "remove_server",
-]
-
 _GIT_TIME = 5.0
 ABSENT = "absent"
 """The keyword of the problem that a file has no such server."""

@@ -11,8 +11,6 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, InlineTable, Item, Key, Table, Whitespace
 
-__all__ = ["remove_toml", "set_toml"]
-
 _MAX_CHARACTERS = 2**17
 _MAX_WORK = 20_000
 """How much is parsed at most: for each key the square of its depth, which is what tomlkit takes."""

@@ -17,8 +17,6 @@ from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.execution.variables import has_variables
 from toolcrib.places import home_folder, platform_folder
 
-__all__ = ["CLIENTS", "ITSELF", "Client", "Scope", "is_toolcrib", "shape"]
-
 Scope = Literal["user", "project"]
 _Folders = Callable[[Mapping[str, str], str, Path | None], Path]
 _VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -13,21 +13,9 @@ from toolcrib.crib.config.reading import is_toml, read_text
 from toolcrib.crib.config.sections import Place, at, section_of, servers_in
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
-from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, find_server, own_entry
+from toolcrib.setup.editing.edit import Edit
+from toolcrib.setup.editing.servers import document_of, edit_servers, find_server, own_entry
 from toolcrib.setup.installing.clients import CLIENTS, ITSELF, Client, is_toolcrib
-
-__all__ = [
-    "ENVIRONMENT_NOTE",
-    "Found",
-    "Merge",
-    "lost_note",
-    "merge",
-    "read_servers",
-    "renamed",
-    "renamed_note",
-    "servers_of",
-    "written",
-]
 
 ENVIRONMENT_NOTE = (
     "gives its servers its whole environment, and toolcrib only a part of it: "

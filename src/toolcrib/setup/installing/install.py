@@ -16,10 +16,10 @@ from toolcrib.crib.config.settings import Settings
 from toolcrib.errors import ConfigError, Problem
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.places import HOME, anchored, find_config, project_config, user_config
-from toolcrib.setup.editing.edit import backups
-from toolcrib.setup.editing.servers import Edit, document_of, edit_servers, edit_text
+from toolcrib.setup.editing.edit import Edit, backups
+from toolcrib.setup.editing.servers import document_of, edit_servers, edit_text
 from toolcrib.setup.editing.toml import set_toml
-from toolcrib.setup.installing.clients import CLIENTS, ITSELF, Client, Scope, is_toolcrib, shape
+from toolcrib.setup.installing.clients import ITSELF, Client, Scope, is_toolcrib, shape
 from toolcrib.setup.installing.imports import (
     Found,
     Merge,
@@ -29,8 +29,6 @@ from toolcrib.setup.installing.imports import (
     renamed_note,
     servers_of,
 )
-
-__all__ = ["CLIENTS", "Export", "Installation", "export", "gateway_server", "install", "undo"]
 
 
 @dataclass(frozen=True, slots=True)

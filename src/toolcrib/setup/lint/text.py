@@ -7,9 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from toolcrib.redaction import HIDDEN
-
-__all__ = ["first_sentence", "hidden_characters", "identifiers", "instructions", "program_names", "steering"]
+from toolcrib.model.display import HIDDEN
 
 _JOINERS = frozenset("\u200c\u200d")
 _MARKS = frozenset("\u200e\u200f\u061c")

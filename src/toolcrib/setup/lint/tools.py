@@ -23,8 +23,6 @@ from toolcrib.setup.lint.text import (
     steering,
 )
 
-__all__ = ["MAX_FIRST_SENTENCE", "LintFinding", "Severity", "alike", "lint_tools", "same_names"]
-
 Severity = Literal["error", "warning", "info"]
 """An error is dangerous or does not work; a warning costs quality; the rest is good to know."""
 MAX_FIRST_SENTENCE = 80

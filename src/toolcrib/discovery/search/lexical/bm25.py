@@ -20,8 +20,6 @@ from toolcrib.discovery.search.lexical.question import ParsedQuery, read_questio
 from toolcrib.discovery.search.lexical.typos import Typos
 from toolcrib.discovery.search.text import DEPRECATED, MARKS, Analysis, analyse, search_doc
 
-__all__ = ["Analyses", "Bm25Searcher", "Look", "Scored", "Slots", "best", "score"]
-
 Score = TypeVar("Score", float, NDArray[np.float32])
 """One, or those of several tools."""
 _K1 = 1.2

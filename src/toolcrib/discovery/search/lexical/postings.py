@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Filing", "Postings", "PostingsPart"]
-
 Slots = NDArray[np.int32]
 Impacts = NDArray[np.float32]
 

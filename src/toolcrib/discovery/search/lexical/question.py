@@ -7,8 +7,6 @@ from itertools import islice
 
 from toolcrib.discovery.search.text import clauses, content_weights, fold, named_topics, question_terms, words
 
-__all__ = ["ParsedQuery", "read_question"]
-
 _MAX_PARTS = 12
 _MAX_CLAUSES = 100
 _MAX_WORDS = 400

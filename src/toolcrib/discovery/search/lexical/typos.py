@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery.search.text.stem import stem
 
-__all__ = ["Typos", "distance"]
-
 _SHORTEST = 4
 _LONGEST = 30
 _TWO_EDITS = 8

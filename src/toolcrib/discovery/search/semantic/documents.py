@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from toolcrib.discovery.search.semantic.vectors import Floats, Packed, Precision, Slots, VectorTable
 
-__all__ = ["DocumentVectors", "Method", "Near", "Neighbours", "VectorUpdate"]
-
 Method = Literal["exact", "graph"]
 
 _MIN_NEAR = 64

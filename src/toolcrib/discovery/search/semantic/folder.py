@@ -7,8 +7,6 @@ from pathlib import Path
 
 from toolcrib.errors import EmbeddingError
 
-__all__ = ["CHARACTERS_PER_TOKEN", "at_least", "key_of", "names_in", "whole"]
-
 CHARACTERS_PER_TOKEN = 32
 """How much text is read for each token that a model takes; hardly any has more characters than that."""
 

@@ -23,8 +23,6 @@ from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError, MissingExtraError
 
-__all__ = ["HttpEmbedder", "read_refusal", "read_vectors", "seconds_to_wait"]
-
 _MAX_ANSWER = 64 * 2**20
 _BUSY = frozenset({408, 425, 429})
 _DENIED = frozenset({401, 403})

@@ -12,8 +12,6 @@ from toolcrib.discovery.search.relevance import RelevanceClassifier
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError
 
-__all__ = ["JoinedEmbedder"]
-
 
 class JoinedEmbedder:
     """Embeds a text by two models, their vectors side by side.

@@ -14,8 +14,6 @@ from toolcrib.discovery.search.semantic.source import MAX_BATCH, CallerHooks, Ve
 from toolcrib.discovery.search.semantic.units import from_bytes
 from toolcrib.discovery.search.semantic.vectors import Packed, Precision
 
-__all__ = ["LiveVectors"]
-
 T = TypeVar("T")
 
 _STEP = 16

@@ -15,8 +15,6 @@ from toolcrib.discovery.protocols import Derived, Indexed
 from toolcrib.discovery.search.text.topics import DEPRECATED, content_weights, marks_of, named_topics
 from toolcrib.errors import StoreError
 
-__all__ = ["MarkIndex", "Marked", "adjust_cosine"]
-
 _KIND = "marks/1"
 """The number goes up when marks are made differently, so that none made the old way is used."""
 _BATCH = 5_000

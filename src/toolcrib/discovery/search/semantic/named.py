@@ -13,8 +13,6 @@ from toolcrib.discovery.search.semantic.static import StaticEmbedder
 from toolcrib.errors import EmbeddingError, ToolcribError
 from toolcrib.model.suggest import did_you_mean, there_are
 
-__all__ = ["BUILT_IN", "ENTRY_POINTS", "embedder_in", "load_embedder"]
-
 ENTRY_POINTS: Final = "toolcrib.embedders"
 """The group under which a distribution offers an embedder: a class or a function that returns one."""
 BUILT_IN: Final = "static"

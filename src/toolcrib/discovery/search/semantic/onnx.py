@@ -20,8 +20,6 @@ from toolcrib.discovery.search.semantic.text import clean
 from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.errors import EmbeddingError, MissingExtraError
 
-__all__ = ["OnnxEmbedder"]
-
 _FILES = _MODEL, _TOKENIZER = ("model.onnx", "tokenizer.json")
 _INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 _INTEGERS: Mapping[str, type[np.integer[Any]]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}

@@ -23,8 +23,6 @@ from toolcrib.discovery.search.semantic.text import MAX_QUERY, clean, document_t
 from toolcrib.discovery.search.semantic.vectors import Floats, Precision
 from toolcrib.errors import EmbeddingError
 
-__all__ = ["EmbeddingSearcher", "Progress"]
-
 T = TypeVar("T")
 Progress = Callable[[int, int], object]
 """Called with how many documents of how many have their vectors."""

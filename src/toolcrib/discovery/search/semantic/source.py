@@ -15,8 +15,6 @@ from toolcrib.discovery.search.semantic.units import is_vector, to_bytes, unit_v
 from toolcrib.discovery.search.semantic.vectors import Floats
 from toolcrib.errors import EmbeddingError, ToolcribError
 
-__all__ = ["MAX_BATCH", "CallerHooks", "TextOf", "VectorSource", "batched"]
-
 T = TypeVar("T")
 TextOf = Callable[[Indexed], str]
 

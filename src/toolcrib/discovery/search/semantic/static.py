@@ -19,8 +19,6 @@ from toolcrib.discovery.search.semantic.units import unit_vectors
 from toolcrib.discovery.search.semantic.wordpiece import WordPiece
 from toolcrib.errors import EmbeddingError
 
-__all__ = ["StaticEmbedder"]
-
 _VOCABULARY, _TABLE, _SCALES = _FILES = ("vocab.txt", "table.npy", "scales.npy")
 _LARGEST = 127
 _MOST = 0.4

@@ -10,8 +10,6 @@ from toolcrib.discovery.search.text.clauses import clauses
 from toolcrib.discovery.search.text.terms import STOP_WORDS
 from toolcrib.discovery.search.text.words import split_identifier
 
-__all__ = ["MAX_QUERY", "DocumentText", "clean", "document_text", "errands"]
-
 MAX_QUERY = 8_000
 """How many characters of a question are embedded; no model reads as many."""
 _FEWEST_ERRANDS, _MOST_ERRANDS = 3, 12

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from toolcrib.discovery.search.semantic.vectors import Floats
 from toolcrib.errors import EmbeddingError
 
-__all__ = ["MAX_DIMENSIONS", "from_bytes", "is_vector", "to_bytes", "unit_vectors"]
-
 MAX_DIMENSIONS = 16_384
 """How many numbers a vector may have."""
 _HALF = np.dtype("<f2")

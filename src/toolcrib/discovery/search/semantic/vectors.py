@@ -28,8 +28,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Packed", "Precision", "Slots", "VectorTable"]
-
 Precision: TypeAlias = Literal["int8", "int16"]
 Floats: TypeAlias = NDArray[np.float32]
 Slots: TypeAlias = NDArray[np.intp]

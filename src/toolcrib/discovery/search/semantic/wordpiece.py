@@ -4,8 +4,6 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-__all__ = ["UNKNOWN", "WordPiece", "Words"]
-
 UNKNOWN = "[UNK]"
 _MAX_WORD = 100
 """Longer words are unknown."""

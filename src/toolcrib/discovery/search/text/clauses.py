@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["clauses"]
-
 _LONGEST = 10_000
 """How many characters of a question are read."""
 _BREAK = re.compile(

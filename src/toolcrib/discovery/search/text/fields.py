@@ -22,8 +22,6 @@ from toolcrib.discovery.search.text.topics import DEPRECATED, topic_terms
 from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
 
-__all__ = ["FIELD_WEIGHTS", "Analysis", "analyse", "search_doc"]
-
 FIELD_WEIGHTS = {
     "name": 2.0,
     "alias": 2.0,

@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from Stemmer import Stemmer  # type: ignore[import-not-found]  # compiled, without stubs
 
-__all__ = ["cached_by_word", "stem"]
-
 T = TypeVar("T")
 _SHORTEST = 3
 _LONGEST = 64

@@ -9,19 +9,6 @@ from functools import cache
 
 from toolcrib.discovery.search.text.stem import cached_by_word, stem
 
-__all__ = [
-    "CONCEPT_WEIGHT",
-    "FAMILY_WEIGHT",
-    "GROUPS",
-    "SAME_WORDS",
-    "STOP_WORDS",
-    "VAGUE_WEIGHT",
-    "VAGUE_WORDS",
-    "concepts_of",
-    "forms",
-    "question_terms",
-]
-
 FAMILY_WEIGHT = 0.2
 CONCEPT_WEIGHT = 0.3
 VAGUE_WEIGHT = 0.6

@@ -14,8 +14,6 @@ from toolcrib.discovery.search.text.terms import STOP_WORDS, VAGUE_WORDS, forms
 from toolcrib.discovery.search.text.words import word_sequence
 from toolcrib.model import Tool
 
-__all__ = ["DEPRECATED", "MARKS", "content_weights", "marks_of", "named_topics", "topic_terms"]
-
 _TOPIC = "#"
 DEPRECATED = "!deprecated"
 """The term of the tools that are deprecated."""

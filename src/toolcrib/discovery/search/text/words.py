@@ -4,8 +4,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-__all__ = ["MAX_TEXT", "fold", "split_identifier", "word_sequence", "words"]
-
 MAX_TEXT = 100_000
 """How many characters of a text are read; what follows could only drown what comes first."""
 

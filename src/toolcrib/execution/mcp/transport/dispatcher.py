@@ -31,8 +31,6 @@ from toolcrib.execution.mcp.transport.outbox import OnAnswer, Outbox
 from toolcrib.model.plain import is_large
 from toolcrib.redaction import KnownSecrets
 
-__all__ = ["Ask", "Dispatcher", "OnAsked", "TransportStreams"]
-
 TransportStreams = tuple[Any, Any]
 """What a transport gives: a stream to read messages from, and one to write them to."""
 

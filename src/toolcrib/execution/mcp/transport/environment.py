@@ -13,8 +13,6 @@ from pathlib import PurePath
 
 from toolcrib.execution.mcp.config import ServerConfig
 
-__all__ = ["describe_withheld", "server_environment"]
-
 _IS_POSIX = os.name == "posix"
 _SYSTEM = (
     ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")

@@ -17,8 +17,6 @@ from toolcrib.execution.mcp.transport.lines import (
     with_shallow_tools,
 )
 
-__all__ = ["Pace", "Resumes", "ShallowEvents", "pace_events", "resumes"]
-
 _DATA = re.compile(rb"data: ?[^\r\n]")
 """A line of an event that has something to say."""
 _SHORTEST, _LONGEST = 1.0, 30.0

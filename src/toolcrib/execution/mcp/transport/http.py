@@ -45,8 +45,6 @@ from toolcrib.execution.mcp.transport.http_client import (
 from toolcrib.execution.mcp.transport.lines import DroppedMessages, read_line
 from toolcrib.execution.mcp.transport.redirects import request_within_origin, sse_within_origin
 
-__all__ = ["event_streams", "http_transport", "reason_of", "sse_transport"]
-
 _Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 _Outgoing = MemoryObjectReceiveStream[SessionMessage]
 _OUTBOX = 256

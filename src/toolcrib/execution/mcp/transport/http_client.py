@@ -36,18 +36,6 @@ try:
 except ImportError:  # httptools comes with the gateway
     PlainHttp = None  # type: ignore[assignment,misc] # looked at before it is used
 
-__all__ = [
-    "COURTESY",
-    "MAX_ASIDES",
-    "MAX_MESSAGE_BYTES",
-    "SEVER",
-    "AnsweringClient",
-    "QuietClient",
-    "address_of",
-    "client_settings",
-    "tls_context",
-]
-
 _ours: ContextVar[bool] = ContextVar("ours", default=False)
 """Whether what is logged is about a request of a client from here."""
 _dropped: ContextVar[DroppedMessages | None] = ContextVar("dropped", default=None)

@@ -20,8 +20,6 @@ from toolcrib.execution.mcp.errors import marked, place, reason_of_status, reaso
 from toolcrib.execution.mcp.transport.event_streams import ShallowEvents
 from toolcrib.execution.mcp.transport.lines import answered_id, read_line, with_shallow_tools
 
-__all__ = ["ACCEPTED", "ID", "LISTS", "SESSION", "failed", "plain_result", "understood"]
-
 ID, LISTS = "toolcrib.id", "toolcrib.lists"
 """What a request knows of the message in it: who waits for an answer, and whether it asks for tools."""
 SESSION = "mcp-session-id"

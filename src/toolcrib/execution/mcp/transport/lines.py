@@ -21,20 +21,6 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-__all__ = [
-    "LONG_LINE",
-    "MAX_LEVELS",
-    "TOO_DEEP",
-    "DroppedMessages",
-    "LineTooLongError",
-    "Lines",
-    "answered_id",
-    "is_readable",
-    "read_line",
-    "read_long_line",
-    "with_shallow_tools",
-]
-
 MAX_LEVELS = 180
 """How deep a definition may be: messages of more than 200 levels are not read by the SDK."""
 TOO_DEEP = "toolcrib.too_deep"

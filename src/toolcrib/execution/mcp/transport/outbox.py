@@ -22,8 +22,6 @@ from mcp_types import (
 
 from toolcrib.execution.mcp.errors import marked
 
-__all__ = ["MAX_ANSWERS", "OnAnswer", "Outbox"]
-
 MAX_ANSWERS = 2**20
 """How many bytes of answers to a server's own requests wait for it to read them; more are dropped."""
 _MAX_BYTES = 64 * 2**20

@@ -14,8 +14,6 @@ import httpx2
 from anyio.abc import SocketAttribute, SocketStream
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-__all__ = ["PlainHttp", "PlainReply"]
-
 _MAX_HEAD = 128 * 1024
 """How many bytes may come before the headers of a reply are complete."""
 _PIECE = 256 * 1024

@@ -23,8 +23,6 @@ from toolcrib.execution.variables import has_variables
 from toolcrib.model.suggest import did_you_mean
 from toolcrib.redaction import KnownSecrets
 
-__all__ = ["ServerProcess", "StderrTail", "forget_group", "watch_group", "watcher_pid"]
-
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 """What terminals act upon: colours, cursor movements, titles."""
 _CONTROLS = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")

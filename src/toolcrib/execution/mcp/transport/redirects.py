@@ -10,8 +10,6 @@ from typing import Any
 
 import httpx2
 
-__all__ = ["next_request_within_origin", "request_within_origin", "sse_within_origin"]
-
 _SSE_HEADERS = {"accept": "text/event-stream", "cache-control": "no-store"}
 
 

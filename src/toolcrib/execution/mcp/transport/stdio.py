@@ -26,8 +26,6 @@ from toolcrib.execution.mcp.transport.outbox import Outbox
 from toolcrib.execution.mcp.transport.process import ServerProcess, StderrTail
 from toolcrib.redaction import hide_secrets
 
-__all__ = ["MAX_MESSAGE_BYTES", "NonProtocolOutput", "stdio_transport"]
-
 MAX_MESSAGE_BYTES = 64 * 2**20
 """How long a message of a server may be."""
 

@@ -13,8 +13,6 @@ from itertools import count
 import anyio
 from anyio import CapacityLimiter, to_thread
 
-__all__ = ["MARK", "all_marks", "end_strays", "new_mark"]
-
 MARK = "TOOLCRIB_SERVER"
 """The environment variable that names a server to all that it starts."""
 _TOKEN = secrets.token_hex(8)

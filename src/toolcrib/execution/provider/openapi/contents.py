@@ -10,8 +10,6 @@ from toolcrib.execution.provider.openapi.references import follow, opened
 from toolcrib.execution.provider.openapi.schemas import Schemas
 from toolcrib.execution.provider.plan import Body, BodyKind, Part, Style
 
-__all__ = ["Content", "read_content"]
-
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 _SPREADABLE = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "examples", "default",

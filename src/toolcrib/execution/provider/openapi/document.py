@@ -12,14 +12,6 @@ from typing import Any
 from toolcrib.errors import InvalidToolError, MissingExtraError, Problem
 from toolcrib.model.plain import parse_json
 
-__all__ = [
-    "MAX_DOCUMENT_BYTES",
-    "MAX_DOCUMENT_DEPTH",
-    "MAX_DOCUMENT_NODES",
-    "document_error",
-    "read_document",
-]
-
 MAX_DOCUMENT_BYTES = 16 * 2**20
 """How large an OpenAPI document may be."""
 MAX_DOCUMENT_NODES = 1_000_000

@@ -22,8 +22,6 @@ from toolcrib.model.backend import ProviderBackend
 from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool
 
-__all__ = ["Operation", "Operations", "read_accept", "read_output"]
-
 _TEMPLATE = re.compile(r"\{([^{}/]*)\}")
 _NOTHING = {"type": "null"}
 _STREAMS = ("text/event-stream", "ndjson", "jsonl", "json-seq", "json-lines", "stream+json")

@@ -11,8 +11,6 @@ from toolcrib.execution.provider.openapi.references import follow
 from toolcrib.execution.provider.openapi.schemas import Schemas
 from toolcrib.execution.provider.plan import Parameter, Place, Style
 
-__all__ = ["Input", "is_json", "read_parameters"]
-
 _STYLES: dict[Place, tuple[Style, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),

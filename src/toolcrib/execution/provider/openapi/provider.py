@@ -22,8 +22,6 @@ from toolcrib.model.schema.validator import DefaultValidator
 from toolcrib.model.tool import Tool
 from toolcrib.model.toolid import MAX_NAME_LENGTH
 
-__all__ = ["OpenApiProvider", "OperationNames", "Skipped"]
-
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _VERSION = re.compile(r"3\.(\d{1,3})(\.\d+.*)?")
 _MAX_OPERATIONS = 20_000

@@ -6,8 +6,6 @@ from urllib.parse import unquote
 from toolcrib.errors import ExternalRefError, InvalidSchemaError
 from toolcrib.model.schema.references import lookup, parse_pointer
 
-__all__ = ["follow", "opened", "target"]
-
 _MAX_HOPS = 32
 _NOTHING: Final = object()
 

@@ -12,8 +12,6 @@ from typing import Any, Literal
 from toolcrib.errors import InvalidSchemaError, SchemaTooComplexError, UnsupportedDialectError
 from toolcrib.execution.provider.openapi.references import follow, target
 
-__all__ = ["Direction", "Schemas"]
-
 Direction = Literal["input", "output"]
 
 _ONE = ("additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames",

@@ -12,8 +12,6 @@ from toolcrib.execution.provider.plan import RequestPlan
 from toolcrib.execution.records import Call
 from toolcrib.model.suggest import did_you_mean
 
-__all__ = ["Vault", "read_schemes", "read_security"]
-
 
 def read_schemes(document: dict[str, Any]) -> dict[str, Scheme]:
     """Return the schemes that can be filled, by name; mutual TLS and unknown ones cannot."""

@@ -7,8 +7,6 @@ from urllib.parse import urljoin, urlsplit
 
 from toolcrib.execution.provider.base import check_base, config_error
 
-__all__ = ["Servers"]
-
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
