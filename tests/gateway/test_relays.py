@@ -3,16 +3,19 @@
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import anyio
 import mcp_types as types
 import pytest
+from execution.mcp.calling import says, scripted
 from execution.mcp.web import serving as serving_app
 from gateway.little_face import serving
 from gateway.memory import MEGABYTE, forgetting
+from gateway.passing import asked as answer_to
+from gateway.passing import joined
 from gateway.relays import ERAS, RELAYS, Relay
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
@@ -327,6 +330,29 @@ async def test_a_chain_goes_on_where_it_asked_and_repeats_no_step(place: Place, 
     values = [step["structured"] for step in result.structured_content["results"]]
     assert values == ["accept Ada", "Hi", "accept"]
     assert person.asked == ["Who? form", "think sample", "Log in url"]
+
+
+@pytest.mark.parametrize("client_era", ["handshake", "stateless"])
+@pytest.mark.parametrize("server_era", ["refuse", "modern"])
+@pytest.mark.parametrize("outcome", ["result", "error"])
+async def test_log_messages_that_come_in_one_piece_with_the_answer_reach_the_client(
+    client_era: str, server_era: str, outcome: str
+) -> None:
+    person = Person()
+    step = {"notify": "notifications/message", "held": True}
+    logs = [step | {"params": {"level": "info", "data": number}} for number in range(3)]
+    answer = says("done") if outcome == "result" else {"error": {"code": -32603, "message": "no"}}
+    pages = [[{"name": "tell", "inputSchema": {"type": "object"}}]]
+    server = scripted(discover=server_era, pages=pages, calls={"tell": [*logs, answer]})
+    level = {"log_level": "debug"} if client_era == "stateless" else {}
+    async with joined(client_era, {"one": server}, logging_callback=person.hear, **level) as client:
+        if client_era == "handshake":
+            await answer_to(client, "logging/setLevel", level="debug")
+        for calls in (1, 2):
+            with nullcontext() if outcome == "result" else pytest.raises(MCPError, match="no"):
+                await client.call_tool("tell", {})
+            await until(lambda calls=calls: len(person.logs) == 3 * calls)  # type: ignore[misc]
+    assert person.logs == [0, 1, 2] * 2
 
 
 @pytest.mark.parametrize("server", ERAS)

@@ -122,18 +122,20 @@ def test_error_handling() -> str:
 @server.tool(structured_output=False)
 async def test_tool_with_logging(ctx: Context) -> str:
     """Send three log messages."""
-    for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+    for message in ("Tool execution started", "Tool processing data"):
         await ctx.info(message)
         await anyio.sleep(STEP_SECONDS)
+    await ctx.info("Tool execution completed")
     return "logged"
 
 
 @server.tool(structured_output=False)
 async def test_tool_with_progress(ctx: Context) -> str:
     """Report progress three times."""
-    for done in (0, 50, 100):
+    for done in (0, 50):
         await ctx.report_progress(done, 100, f"{done} of 100")
         await anyio.sleep(STEP_SECONDS)
+    await ctx.report_progress(100, 100, "100 of 100")
     return "done"
 
 

@@ -7,7 +7,7 @@ The script is JSON, the first argument. `discover` says how the first question o
 or `ahead` refuse the handshake, as they would be asked for it if they were late. `pages` are the pages of its
 listing, `meta` its `_meta`; `list` may be `unknown`, `bad`, `endless`, `exit` or `storm` (a change, then an error) instead. `calls` has,
 by tool, what it does when called: a list of `{"result": ...}`, `{"error": ...}`, `{"notify": method, "params": ...}`
-with `"$token"` for the progress token, `{"raw": text, "times": count}` without end, `{"pings": count}` with ids of a thousand characters, `{"exit": status}`,
+with `"$token"` for the progress token and `"held": true` to send it in one piece with the next, `{"raw": text, "times": count}` without end, `{"pings": count}` with ids of a thousand characters, `{"exit": status}`,
 `{"stderr": text}` or `{"turns": [result, ...]}`, one for each call. It says nothing until there is the file `gate`.
 """
 
@@ -22,10 +22,11 @@ SCRIPT: dict[str, Any] = json.loads(sys.argv[1]) if __name__ == "__main__" else 
 TURNS: dict[str, int] = {}
 
 
-def say(message: Any) -> None:
-    """Send a message."""
+def say(message: Any, *, held: bool = False) -> None:
+    """Send a message; one that is held leaves with the next, in one piece."""
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    sys.stdout.flush()
+    if not held:
+        sys.stdout.flush()
 
 
 def discover(number: Any) -> None:
@@ -106,7 +107,7 @@ def called(number: Any, params: Any) -> None:
     for step in steps:
         if "notify" in step:
             told = json.loads(json.dumps(step.get("params", {})).replace('"$token"', json.dumps(token)))
-            say({"method": step["notify"], "params": told})
+            say({"method": step["notify"], "params": told}, held=step.get("held", False))
         elif "pings" in step:
             for count in range(step["pings"]):
                 say({"id": f"{count:01000}", "method": "ping"})

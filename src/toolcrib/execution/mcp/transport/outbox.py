@@ -161,11 +161,10 @@ class Outbox:
         self._answers -= len(text) if isinstance(self._current, _Answer) else 0
         return text
 
-    def answered(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Note that a request was answered; return whether its sender has the answer already."""
+    def note_answer(self, message: JSONRPCResponse | JSONRPCError) -> None:
+        """Note that a request was answered."""
         if message.id is not None:
             self._unanswered.discard(coerce_request_id(message.id))
-        return self.on_answer(message)
 
     @property
     def neglected(self) -> bool:

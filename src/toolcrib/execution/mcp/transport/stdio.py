@@ -107,6 +107,8 @@ class _Link:
         self._incoming, self.inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.outbox = Outbox(self._write, self._drop)
         self._pieces = 0
+        self._is_told = False
+        """Whether the last message was something else than an answer."""
         self._all_read = anyio.Event()
         self._all_written = anyio.Event()
         self._ended = False
@@ -143,15 +145,29 @@ class _Link:
                     return False
                 for message in messages:
                     self._chatter.spoke()
-                    if isinstance(message, JSONRPCResponse | JSONRPCError) and self.outbox.answered(message):
-                        continue
-                    await self._incoming.send(SessionMessage(message))
+                    if not self._taken_at_once(message):
+                        await self._incoming.send(SessionMessage(message))
         except LineTooLongError as error:
             await self._end(str(error))
             return False
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return False
         return True
+
+    def _taken_at_once(self, message: JSONRPCMessage) -> bool:
+        """Return whether the sender of a request has taken the message as its answer.
+
+        An answer does not overtake what was said before it, such as a log message of the same call: after
+        anything that is no answer, the next one goes the way that this went.
+        """
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._is_told = True
+            return False
+        self.outbox.note_answer(message)
+        if self._is_told:
+            self._is_told = False
+            return False
+        return self.outbox.on_answer(message)
 
     def _stray(self, line: bytes) -> str | None:
         """Keep a line that is no message, and return why it is of no use to wait for one."""
