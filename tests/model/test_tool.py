@@ -411,6 +411,14 @@ def test_a_tool_does_not_change(field: str) -> None:
     rich.model_extra["unknown"]["c"].clear()  # type: ignore[index]
     rich.model_extra["more"] = 1  # type: ignore[index]
     rich.unknown["c"].append(3)  # type: ignore[attr-defined]
+    for name, value in rich:
+        if name in {"input_schema", "meta", "unknown"}:
+            value.clear()
+    dict(rich)["meta"]["a"]["b"].append(4)
+    given = {"type": "object"}
+    changed = rich.model_copy(update={"input_schema": given})
+    given["required"] = []  # type: ignore[assignment]
+    assert changed.input_schema == {"type": "object"}
     assert rich.to_json() == before
 
 
@@ -476,7 +484,22 @@ LIGHT_BELOW_KEYWORDS: list[tuple[dict[str, Any], str]] = [
     ({"properties": {"a": {"type": ["float", "null"]}}}, "/properties/a/type"),
     ({"additionalProperties": {"type": "float"}}, "/additionalProperties/type"),
     ({"patternProperties": {"^a": {"required": True}}}, "/patternProperties/^a/required"),
-]
+    *(
+        ({word: {"properties": {"q": {"type": "float"}}}}, f"/{word}/properties/q/type")
+        for word in (
+            "additionalItems", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
+            "unevaluatedItems", "unevaluatedProperties",
+        )
+    ),
+    *(
+        ({word: [{}, {"required": False}]}, f"/{word}/1/required")
+        for word in ("allOf", "oneOf", "prefixItems", "items")
+    ),
+    *(
+        ({word: {"a": {"isArray": True}}}, f"/{word}/a/isArray")
+        for word in ("definitions", "dependencies", "dependentSchemas")
+    ),
+]  # fmt: skip
 """These are no argument schemas either."""
 NOT_LIGHT: list[dict[str, Any]] = [
     {
@@ -488,6 +511,7 @@ NOT_LIGHT: list[dict[str, Any]] = [
     {"properties": {"q": {"type": ["number", "null"], "x-required": True}}},
     {"type": "dict", "properties": {"price": {"type": "float"}}},
     {"$defs": {"float": {"type": "number"}}, "properties": {"q": {"$ref": "#/$defs/float"}}},
+    {"dependencies": {"q": ["required", "float"]}, "dependentRequired": {"q": ["isArray"]}},
 ]
 
 

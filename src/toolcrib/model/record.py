@@ -1,6 +1,6 @@
 """The base of every record: frozen, camelCase in JSON, and refused with our own errors."""
 
-from collections.abc import Container
+from collections.abc import Container, Generator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self, get_args, get_origin
 
@@ -161,6 +161,16 @@ class Record(BaseModel):
             return type(self).model_validate(data, context=fields.keys() - changes.keys())
         except pydantic.ValidationError as error:
             raise self._refusal(problems_of(error), data) from None
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """Yield the fields and their values, as copies where they are read as copies."""
+        for name, _ in super().__iter__():
+            yield name, getattr(self, name)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with fields that are not checked; `replace` checks them."""
+        changes = {name: _copy(value) for name, value in (update or {}).items()}
+        return super().model_copy(update=changes, deep=deep)
 
     def shared(self, name: str) -> Any:
         """Return the value of a field itself, for those who read it often and do not change it."""

@@ -89,8 +89,9 @@ def test_get_takes_no_liberties(index: Index) -> None:
     "git:merge:1:2", "git:merge:1.0.0:2", "git:merge:^1:", "git:merge::", "a:b:c:d",
 ])  # fmt: skip
 def test_a_reference_with_an_empty_foreign_or_fourth_part_is_refused(index: Index, bad: str) -> None:
-    with pytest.raises(InvalidToolIdError):
+    with pytest.raises(InvalidToolIdError) as caught:
         index.resolve(bad)
+    assert f"{bad!r}: " in str(caught.value)
 
 
 @pytest.mark.parametrize("bad", ["latest", "^", "1.2.3.4", "\ud800", "🌦️", "^" * 1_000_000])

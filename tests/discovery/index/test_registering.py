@@ -443,3 +443,12 @@ def test_the_tool_object_of_the_mcp_sdk_is_registered_as_ours() -> None:
     theirs = mcp_types.Tool(name="add", description="Add numbers.", input_schema={"type": "object"})
     index.register(theirs, GITHUB)
     assert index.resolve("add").description == "Add numbers."
+
+
+@pytest.mark.parametrize("field", ["inputSchema", "outputSchema"])
+def test_a_light_schema_that_cannot_be_compiled_is_called_one(field: str) -> None:
+    light = {"properties": {"q": {"type": "string", "required": True}}}
+    tool = Tool.from_json({"name": "find", "inputSchema": {}} | {field: light})
+    with pytest.raises(InvalidSchemaError, match="light argument schema, which ArgSchema reads") as caught:
+        Index().register(tool)
+    assert caught.value.problems[0].path == "/properties/q/required"

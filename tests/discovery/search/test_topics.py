@@ -32,6 +32,13 @@ TEXT = (
 TAGS = ("billing", "weather", "issue-tracking", "chemistry", "maps")
 CATEGORIES = ("Finance", "Human resources", "Developer tools", "Cooking", "Travel")
 MODES = ("image/png", "audio/mpeg", "application/pdf", "video/mp4", "model/gltf")
+COMPOUND_MODES = (
+    "image/svg+xml",
+    "application/geo+json; charset=utf-8",
+    "application/vnd.ms-excel",
+    "application/x-yaml",
+    "application/vnd.google-apps.spreadsheet",
+)
 LENGTHS = (0, 1, 2, 5, 18, 60, 300)
 
 
@@ -81,6 +88,10 @@ FIELDS: dict[str, tuple[list[dict[str, object]], tuple[str, ...]]] = {
     "kind of content": (
         [{"outputModes": [one]} for one in MODES],
         ("png", "mpeg", "pdf", "mp4", "gltf"),
+    ),
+    "part of a kind": (
+        [{"inputModes": [one]} for one in COMPOUND_MODES],
+        ("svg", "geo", "excel", "yaml", "spreadsheet"),
     ),
 }
 

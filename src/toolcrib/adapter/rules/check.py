@@ -6,12 +6,13 @@ from itertools import islice
 from re import compile as regex
 from typing import Any, Final
 
-from toolcrib.adapter.rules.positions import DEFINITIONS, REFERENCES, Place, Places, types_of
+from toolcrib.adapter.rules.positions import REFERENCES, Place, Places, types_of
 from toolcrib.adapter.rules.tables import SchemaRules, StrictLimits
 from toolcrib.adapter.rules.words import has_shape, sketch, value_faults
 from toolcrib.errors import Problem
 from toolcrib.errors.base import MAX_PROBLEMS, either, shown
 from toolcrib.model.plain import pointer
+from toolcrib.model.schema.keywords import DEFINITIONS
 
 _COMBINATIONS: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "if", "not", "oneOf"})
 _TYPED: Final = frozenset({"$ref", "anyOf", "const", "enum", "type"})

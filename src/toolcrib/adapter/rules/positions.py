@@ -6,17 +6,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from toolcrib.model.plain import pointer
+from toolcrib.model.schema.keywords import DEFINITIONS, LISTS, MAPS, SINGLES
 
-SINGLES: Final = frozenset(
-    {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"}
-    | {"propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
-)
-"""The keywords that hold one schema."""
-LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-"""The keywords that hold a list of schemas."""
-DEFINITIONS: Final = frozenset({"$defs", "definitions"})
-MAPS: Final = DEFINITIONS | {"dependencies", "dependentSchemas", "patternProperties", "properties"}
-"""The keywords that hold schemas by name."""
 REFERENCES: Final = ("$ref", "$dynamicRef")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _MAX_PLACES: Final = 20_000

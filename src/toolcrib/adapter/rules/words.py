@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Any, Final
 
-from toolcrib.adapter.rules.positions import LISTS, MAPS, REFERENCES, SINGLES, types_of
+from toolcrib.adapter.rules.positions import REFERENCES, types_of
 from toolcrib.adapter.rules.tables import SchemaRules
 from toolcrib.errors.base import either, shown
+from toolcrib.model.schema.keywords import LISTS, MAPS, SINGLES
 
 TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 

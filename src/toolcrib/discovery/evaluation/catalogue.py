@@ -128,15 +128,16 @@ def _places(lines: list[ToolLine]) -> list[tuple[str | None, str]]:
 
 
 def _tool(line: ToolLine, schema: dict[str, Any], namespace: str | None, name: str) -> Tool:
-    return Tool(
-        name=name,
-        namespace=namespace,
-        title=line.name if loses_words(line.name) else None,
-        description=line.description,
-        input_schema=schema,
-        tags=line.tags,
-        meta=None if line.category is None else {"category": line.category},
-    )
+    tool = {
+        "name": name,
+        "namespace": namespace,
+        "title": line.name if loses_words(line.name) else None,
+        "description": line.description,
+        "inputSchema": schema,
+        "tags": line.tags,
+        "_meta": None if line.category is None else {"category": line.category},
+    }
+    return Tool.from_json(tool)
 
 
 def admissible_names(names: Iterable[str]) -> dict[str, str]:

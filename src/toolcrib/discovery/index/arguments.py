@@ -25,6 +25,7 @@ from toolcrib.model import (
     Tool,
     ToolBackend,
 )
+from toolcrib.model.argschema.parse import light_field
 from toolcrib.model.record import Record
 from toolcrib.redaction import error_text
 
@@ -162,7 +163,9 @@ def compile_schemas(validator: SchemaValidator, tool: Tool) -> None:
         except ValidationError:  # the schema can be used: it refused an empty object
             continue
         except InvalidSchemaError as error:
-            raise type(error)(f"{tool.id}, {part} schema: {error.reason}", error.problems) from error
+            kind = " (a light argument schema, which ArgSchema reads)" if light_field(schema) else ""
+            reason = f"{tool.id}, {part} schema{kind}: {error.reason}"
+            raise type(error)(reason, error.problems) from error
         except ToolcribError:
             raise
         except Exception as error:  # anybody's validator

@@ -36,7 +36,7 @@ def latest(lookup: Lookup, reference: str | ToolId) -> Entry:
             if not parts[-1].strip():
                 reason = "its version is empty; leave out the last colon, or write one"
                 raise InvalidToolIdError(reference, reason)
-            name = str(ToolId(parts[0], parts[1]))
+            name = str(_parse_name(reference, *parts[:2]))
             return _highest(lookup, name, reference, Constraint.parse(parts[-1]))
     tool_id = key_of(reference)
     found = lookup.get(tool_id)
@@ -45,6 +45,14 @@ def latest(lookup: Lookup, reference: str | ToolId) -> Entry:
     if is_exact(tool_id):
         raise not_found(lookup, tool_id)
     return _highest(lookup, tool_id, tool_id)
+
+
+def _parse_name(reference: str, namespace: str, name: str) -> ToolId:
+    """Return the id before a constraint; an error names the whole reference."""
+    try:
+        return ToolId(namespace, name)
+    except InvalidToolIdError as error:
+        raise InvalidToolIdError(reference, error.reason) from None
 
 
 def versions_of(lookup: Lookup, reference: str | ToolId) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from toolcrib.model.argschema.fields import PropertyReader
 from toolcrib.model.argschema.records import TYPES, quoted
 from toolcrib.model.argschema.schema import SCHEMA_VERSION, ArgSchema
 from toolcrib.model.plain import copy_json, measure, parse_json
+from toolcrib.model.schema.keywords import LISTS, MAPS, SINGLES
 
 Shape = Literal["auto", "map", "json-schema"]
 
@@ -174,21 +175,15 @@ def light_field(schema: Any) -> tuple[str, ...] | None:
     return None
 
 
-_ONE_SCHEMA = ("items", "additionalProperties", "not")
-_NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
-_LISTED_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
-"""The keywords below which schemas stand: one, one for each name, a list."""
-
-
 def _subschemas(schema: dict[str, Any], place: tuple[str, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
     """Yield the schemas within a schema, with their places."""
-    yield from ((schema.get(word), (*place, word)) for word in _ONE_SCHEMA)
-    for word in _NAMED_SCHEMAS:
-        if type(named := schema.get(word)) is dict:
-            yield from ((each, (*place, word, name)) for name, each in named.items())
-    for word in _LISTED_SCHEMAS:
-        if type(listed := schema.get(word)) is list:
-            yield from ((each, (*place, word, str(at))) for at, each in enumerate(listed))
+    for word, held in schema.items():
+        if type(held) is dict and word in MAPS:
+            yield from ((each, (*place, word, name)) for name, each in held.items())
+        elif type(held) is list and (word in LISTS or word == "items"):
+            yield from ((each, (*place, word, str(at))) for at, each in enumerate(held))
+        elif word in SINGLES:
+            yield held, (*place, word)
 
 
 def _is_keyword(key: str) -> bool:

@@ -11,6 +11,7 @@ from execution.provider.support import LOCAL, document_of, run, tool_of
 
 from toolcrib.errors import InputValidationError
 from toolcrib.execution.provider import OpenApiProvider
+from toolcrib.setup.lint import lint_tools
 
 BASE = "https://api.example"
 NAME = {"name": "name", "in": "query", "schema": {"type": "string"}}
@@ -329,6 +330,26 @@ def test_an_operation_that_cannot_be_a_tool_is_skipped_and_says_why(
     found = {skipped.operation: skipped.reason for skipped in made.skipped}
     assert "points at nothing" in found["/gone"]
     assert reason in found[f"GET {path}"]
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"type": "object", "properties": {"tags": {"type": "string", "isArray": True}}},
+        {"tags": {"type": "string"}},
+    ],
+    ids=["JSON-like shape", "map"],
+)
+def test_schemas_that_read_as_light_argument_schemas_stay_as_the_document_has_them(
+    described: dict[str, Any],
+) -> None:
+    answer = {"200": {"description": "x", "content": {"application/json": {"schema": described}}}}
+    made = provider(document_of({"requestBody": body_of(schema=described), "responses": answer}))
+    assert made.skipped == ()
+    tool = made.tools()[0]
+    assert tool.output_schema == described
+    assert "'tags': {'type': 'string'" in str(tool.input_schema)
+    assert [finding.path for finding in lint_tools([tool]) if finding.severity == "error"]
 
 
 @pytest.mark.anyio

@@ -28,7 +28,7 @@ _PIVOT = 15.0
 """The length that counts as usual. It is fixed, not the mean of the catalogue: what a word counts in a tool
 then does not change when other tools come and go."""
 Scores = NDArray[np.float32]
-_KIND = "terms/5"
+_KIND = "terms/6"
 """The number goes up when tools are read differently, so that nothing read the old way is used."""
 _BATCH = 5_000
 _CHECKSUM = 4

@@ -15,7 +15,7 @@ from toolcrib.discovery.protocols import Derived, Indexed
 from toolcrib.discovery.search.text.topics import DEPRECATED, content_weights, marks_of, named_topics
 from toolcrib.errors import StoreError
 
-_KIND = "marks/1"
+_KIND = "marks/2"
 """The number goes up when marks are made differently, so that none made the old way is used."""
 _BATCH = 5_000
 _LIFT = 0.6

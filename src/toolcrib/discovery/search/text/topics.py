@@ -30,6 +30,7 @@ _MEANINGLESS = STOP_WORDS | {"tool", "tools"}
 """Words that say nothing about which tool is meant."""
 _PARTS = re.compile(r"[/>|,;]")
 """Separators within a topic, as in `image/png` or `Engineering > Chemistry`: each part is a topic too."""
+_MEDIA_TYPE = re.compile(r"\s*[a-z]+/(x[.-]|vnd\.|prs\.)?([a-z0-9][^\s/>|,;]*)", re.IGNORECASE)
 _CONTAINERS = frozenset({"application", "multipart"})
 """Types of content that say nothing about it: `pdf` is a topic of `application/pdf`, `application` is not."""
 
@@ -39,17 +40,37 @@ def topic_terms(topics: Iterable[str]) -> tuple[str, ...]:
 
     >>> topic_terms(["issue-tracking", "image/png"])
     ('#issu ', '#issu track', '#imag ', '#imag png', '#imag', '#png')
+    >>> topic_terms(["application/x-yaml"])[-1]
+    '#yaml'
     """
     found: dict[str, None] = {}
     for topic in topics:
-        parts = _PARTS.split(topic)
-        for part in (topic, *parts) if len(parts) > 1 else parts:
+        for part in _parts(topic):
             stems = list(map(_stem, islice(word_sequence(part), _MAX_TOPIC_WORDS)))
             if len(stems) > 1:
                 found[f"{_TOPIC}{stems[0]} "] = None
             if stems and part.strip().lower() not in _CONTAINERS:
                 found[_TOPIC + " ".join(stems)] = None
     return tuple(found)
+
+
+def _parts(topic: str) -> list[str]:
+    """Return a topic and the parts of it that people name by themselves.
+
+    >>> _parts("image/svg+xml"), _parts("application/vnd.ms-excel")[3:]
+    (['image/svg+xml', 'image', 'svg+xml', 'svg', 'xml'], ['ms-excel', 'ms', 'excel'])
+    """
+    parts = _PARTS.split(topic)
+    if len(parts) == 1:
+        return parts
+    found = [topic, *parts]
+    if media_type := _MEDIA_TYPE.match(topic):
+        tree, subtype = media_type.groups()
+        found += [subtype] if tree else []
+        # What a vendor calls a format has more words than the format: `vnd.google-apps.spreadsheet`.
+        pieces = re.split(r"[.+-]" if tree else r"\+", subtype)
+        found += pieces if len(pieces) > 1 else []
+    return found
 
 
 def marks_of(tool: Tool) -> tuple[str, ...]:

@@ -84,18 +84,20 @@ class Operations:
         raw = operation.raw
         deprecated = raw.get("deprecated") is True
         meta = {"openapi/operation": str(operation)} | ({"openapi/deprecated": True} if deprecated else {})
-        return Tool(
-            name=name,
-            title=_text(raw.get("summary")) or None,
-            description=_description(raw, deprecated=deprecated) or None,
-            input_schema=input_schema,
-            output_schema=self._output(raw),
-            annotations=annotations_of(operation.method.upper()),
-            meta=meta,
-            namespace=self.provider_id,
-            tags=[tag for tag in _list(raw.get("tags")) if isinstance(tag, str)],
-            backend=ProviderBackend(provider_id=self.provider_id, tool_id=name),
-        )
+        tool = {
+            "name": name,
+            "title": _text(raw.get("summary")) or None,
+            "description": _description(raw, deprecated=deprecated) or None,
+            "inputSchema": input_schema,
+            "outputSchema": self._output(raw),
+            "annotations": annotations_of(operation.method.upper()),
+            "_meta": meta,
+            "namespace": self.provider_id,
+            "tags": [tag for tag in _list(raw.get("tags")) if isinstance(tag, str)],
+            "backend": ProviderBackend(provider_id=self.provider_id, tool_id=name),
+        }
+        # Like those of a server, schemas are kept as they came, even where they look like argument schemas.
+        return Tool.from_json(tool)
 
     def _output(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the schema of the result; one that cannot be used is left out, for the call itself works."""
