@@ -65,12 +65,76 @@ def test_canonical_address_is_its_own_canonical_form(address: str) -> None:
         ("note:secret", "note:./secret"),
         ("closed", " closed\n"),
         ("file:///secret/*", "toolcrib://servers/x/file:secret/a"),
+        ("file:///C:/secret/*", "file:///C|/secret/a"),
+        ("file:///C:/secret/*", "file:///c:/secret/a"),
+        ("file:///secret/*", "file:///SECRET/a"),
+        ("file:///Secret/*", "file:///%53ecreT/a"),
+        ("file:///secret/*", "file://secret/a"),
+        ("file:///caf\u00e9/*", "file:///cafe%CC%81/a"),
+        ("note:///secret/*", "note:/secret/a"),
+        ("note://secret/*", "note:secret/a"),
+        ("note:secret/*", "note:///secret/a"),
+        ("note://secret/*", "note://secret:80/a"),
+        ("note:secret/*", "note:publ\\ic/../secret/a"),
+        ("note:secret/*", "note:publ%5Cic/../secret/a"),
+        ("note:secret/*", "note:publ%2Fic/../secret/a"),
+        ("db://tables/x[?]name=secret", "db://tables/x?name=secret#"),
+        ("db://tables/x[?]name=secret", "db://tables/x//?name=secret"),
+        ("note:closed", "note:clo%C2%ADsed"),
+        ("note:closed", "note:\uff43losed"),
     ],
 )
 def test_address_that_a_server_may_take_for_a_denied_one_is_denied(denied: str, address: str) -> None:
     grants = rules_of((f"s:{denied}", "deny"), ("s", "allow"))
     assert not grants.admits(f"s:{address}")
     assert grants.admits("s:http://host/public/a")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "note:public/x\\y/../../secret/a",
+        "note:public/x%5Cy/../../secret/a",
+        "note:public/x%2Fy/../../secret/a",
+        "note:public/x%252Fy/%2E%2E/../secret/a",
+        "file:///public/x%5Cy/%252e%252e/%252e%252e/secret/a",
+        "file:///public/x%25252Fy/%252e%252e/%252e%252e/secret/a",
+        "http://host/public/..;/secret/a",
+        "http://host/public/..;v=1/secret/a",
+        "http://host/public/%2E%2E%20/secret/a",
+        "http://host/public/%2E.%00/secret/a",
+        "http://host/public/..%C2%AD/secret/a",
+        "http://host/public/%EF%BC%8E%EF%BC%8E/secret/a",
+        "http://host/public/..%252F..%252Fsecret/a",
+    ],
+)
+def test_address_that_a_server_may_resolve_out_of_what_is_allowed_is_refused(address: str) -> None:
+    grants = rules_of(*((f"s:{start}public/*", "allow") for start in ("file:///", "note:", "http://host/")))
+    assert not grants.admits(f"s:{address}")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "file:///public/a%20b",
+        "file:///public/100%25",
+        "file:///public/a%252Fb",
+        "file:///public/..a/...",
+        "file:///public/a;b/c",
+        "file:///C:/public/a",
+        "note:public/x\\y",
+        "http://host/public/%E5%8C%97?x=1",
+    ],
+)
+def test_plain_address_below_what_is_allowed_is_admitted(address: str) -> None:
+    starts = ("file:///", "file:///C:/", "note:", "http://host/")
+    assert rules_of(*((f"s:{start}public/*", "allow") for start in starts)).admits(f"s:{address}")
+    assert rules_of((f"s:{address}", "allow")).admits(f"s:{address}")
+
+
+def test_port_of_http_tells_a_service_from_a_denied_one() -> None:
+    grants = rules_of(("s:http://host/*", "deny"), ("s", "allow"))
+    assert grants.admits("s:http://host:3000/a")
 
 
 def test_rule_with_an_address_that_is_not_canonical_allows_its_canonical_form() -> None:

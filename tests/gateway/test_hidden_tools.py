@@ -19,7 +19,7 @@ from servers.launch import LIBRARY, little
 from waiting import PATIENCE
 
 from toolcrib.gateway import Gateway
-from toolcrib.model import ToolAnnotations
+from toolcrib.model import McpBackend, Tool, ToolAnnotations
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,16 @@ CEDAR = """
 @id("more") permit(principal, action, resource in Namespace::"books");
 @id("most") permit(principal, action, resource in Namespace::"text");
 """
-HIDDEN = ["hr:fire_employee", "hr:borrow", "notes:erase_note", "notes:purge_notes", "notes:publish_notes"]
+ROUTED = {"type": "object", "properties": {"titel": {"type": "integer", "x-mcp-header": "Title"}}}
+"""Arguments of which one is to be in a header too, which the SDK compares before a call."""
+HIDDEN = [
+    "hr:fire_employee",
+    "hr:borrow",
+    "hr:move_employee",
+    "notes:erase_note",
+    "notes:purge_notes",
+    "notes:publish_notes",
+]
 REFERENCES = [
     *HIDDEN,
     *(ref.replace("e", "", 1) for ref in HIDDEN),
@@ -70,6 +79,13 @@ async def served(policy: Any, *, hides: bool) -> AsyncIterator[tuple[Gateway, st
         gateway.crib.add(note, namespace="notes", name=name)
     if hides:
         gateway.crib.add(note, namespace="hr", name="fire_employee")
+        moving = Tool(
+            name="move_employee",
+            namespace="hr",
+            input_schema=ROUTED,
+            backend=McpBackend(server_name="hr"),
+        )
+        gateway.crib.add(moving)
         gateway.crib.add(note, namespace="notes", name="erase_note")
         gateway.crib.add(note, namespace="notes", name="purge_notes", tags=["danger"])
         hints = ToolAnnotations(open_world_hint=True)

@@ -17,13 +17,15 @@ FILES = (
     "fi\nle:///secret/a", "file:secret/a", "FILE:secret/a", "file:/secret/a", "file:\\secret\\a",
     "file:public/../secret/a", "file:///public/\t../secret/a", "file:///public/.\t./secret/a",
     "file:///public/%2e%2e/secret/a", "file:///public/.%2E/secret/a", "file:///public\\..\\secret/a",
-    "file://localhost/secret/a", "file://lo\u00adcalhost/secret/a", "file:////secret/a",
+    "file://localhost/secret/a", "file://lo\u00adcalhost/secret/a", "file:////secret/a", "file://secret/a",
+    "file:///public/x%5Cy/%252e%252e/%252e%252e/secret/a",
 )  # fmt: skip
 HOSTS = (
     "http://host/secret/a", "http://host:80/secret/a", "http://host:080/secret/a", "http://host:/secret/a",
     "http://ho\u00adst/secret/a", "http://\uff48ost/secret/a", "http://%68ost/secret/a", "http:/host/secret/a",
     "http:host/secret/a", "http:///host/secret/a", "http:\\\\host\\secret\\a", "http://HOST/secret/a",
     "http://host/public/%2e%2e/secret/a", "ht\ttp://host/public/\n../secret/a", "http://u:p@host/secret/a",
+    "http://host/public/..;/secret/a", "http://host/public/..%252Fx/../..%20/secret/a",
 )  # fmt: skip
 SPELLINGS = FILES + HOSTS
 OPEN = ("file:///public/*", "http://host/public/*")

@@ -1,6 +1,7 @@
 """What is pushed to clients is decided when it is pushed, and no stream outlives the right to it."""
 
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,9 +17,11 @@ from gateway.identity import forging
 from gateway.little_face import serving
 from gateway.passing import ERAS, asked, whole
 from gateway.support import VERSIONS
+from gateway.tasks.raw import RawClient
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import listen
+from servers import asking
 from waiting import PATIENCE, until
 
 from toolcrib.execution import Principal
@@ -334,3 +337,75 @@ async def test_call_ends_with_the_token_that_was_revoked() -> None:
             await gateway.crib.reload(config(bob=None))
             await ended.wait()
             await anyio.sleep_forever()
+
+
+def waiting_calls(gateway: Gateway) -> dict[str, int]:
+    """Add a tool that waits, and return how often it was called, and its calls cancelled."""
+    counted = {"calls": 0, "cancelled": 0}
+
+    async def tick() -> int:
+        """Wait for a long time."""
+        counted["calls"] += 1
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            counted["cancelled"] += 1
+            raise
+
+    gateway.crib.add(tick, namespace="notes", name="tick")
+    return counted
+
+
+@pytest.mark.parametrize("other", [None, {"expires": "2020-01-01T00:00:00Z"}], ids=["revoked", "expired"])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("run_chain", {"steps": [{"tool_id": "notes:tick"}]}),
+        ("execute_code", {"code": "await notes.tick()"}),
+    ],
+    ids=["chain", "code"],
+)
+async def test_task_ends_with_the_token_that_was_revoked(
+    tool: str, arguments: dict[str, Any], other: dict[str, Any] | None
+) -> None:
+    async with Gateway(config()) as gateway, serving(gateway) as url:
+        counted = waiting_calls(gateway)
+        await RawClient(url, who="of-bob").begin(tool, **arguments)
+        assert counted == {"calls": 1, "cancelled": 0}
+        await gateway.crib.reload(config(bob=other))
+        await until(lambda: counted["cancelled"] == 1, "the task ends")
+
+
+async def test_task_goes_on_by_the_right_of_the_request_that_asked_about_it_last(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text(json.dumps(forging.KEYS))
+
+    def with_algorithms(*algorithms: str) -> dict[str, Any]:
+        auth = {"issuer": forging.ISSUER, "audience": forging.AUDIENCE, "jwks": str(tmp_path / "keys.json")}
+        settings = config()
+        settings["gateway"]["auth"] = auth | {"algorithms": list(algorithms)}
+        return settings
+
+    former = forging.token(groups=["staff"])
+    latest = forging.token(forging.CURVE, kid="curve", alg="ES256", groups=["staff"])
+    async with Gateway(with_algorithms("RS256", "ES256")) as gateway, serving(gateway) as url:
+        counted = waiting_calls(gateway)
+        old, new = (RawClient(url, who=each.removeprefix("Bearer ")) for each in (former, latest))
+        tasks = [await old.begin("run_chain", steps=[{"tool_id": "notes:tick"}]) for _ in range(2)]
+        assert (await new.get(tasks[0]))["status"] == "working"
+        await gateway.crib.reload(with_algorithms("ES256"))
+        await until(lambda: counted["cancelled"] == 1, "the task that nobody asked about ends")
+        assert [(await new.get(task))["status"] for task in tasks] == ["working", "cancelled"]
+
+
+async def test_call_that_waits_for_input_ends_with_the_token_that_was_revoked() -> None:
+    server = {"command": sys.executable, "args": [asking.__file__, "--handshake"], "start_timeout": PATIENCE}
+    before, after = config(), config(bob=None)
+    for each in (before, after):
+        each["servers"] = {"asking": server}
+    async with Gateway(before) as gateway, serving(gateway) as url:
+        client = RawClient(url, capabilities={"elicitation": {"form": {}}}, who="of-bob")
+        answer = await client.call("run_tool", tool_id="asking:form")
+        assert answer["resultType"] == "input_required"
+        assert gateway.status()["asking"].in_flight == 1
+        await gateway.crib.reload(after)
+        await until(lambda: gateway.status()["asking"].in_flight == 0, "the call ends")

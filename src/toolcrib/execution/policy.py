@@ -211,8 +211,10 @@ class Grants:
         Raises:
             PolicyDeniedError: no rule allows it; one that asks does not, for nobody is asked about content.
         """
-        if len(name) > _MAX_NAME or name.count(ROUTE) > _MAX_NESTED:
-            reason = f"its address is longer than {_MAX_NAME:,} characters or leads through too many gateways"
+        nested = name.count(ROUTE)
+        longest = _MAX_NAME // (1 + nested)  # each gateway has its own readings of what follows it
+        if len(name) > longest or nested > _MAX_NESTED:
+            reason = f"its address is longer than {longest:,} characters or leads through too many gateways"
             raise PolicyDeniedError(tool_id=f"{name[:_MAX_SHOWN]}...", reason=reason)
         needed = needed_readings(name)
         others = other_readings(needed) if any(rule.effect != "allow" for rule in self.rules) else ()

@@ -119,8 +119,15 @@ class Rule(Record):
         return self.annotations.get("destructive_hint") is True or plain_id(tool_id) in self._named
 
     def covers_content(self, name: str) -> bool:
-        """Return whether it is about a resource, as `server:address`, or a prompt, as `server:name`."""
-        return not self.shared("annotations") and self._content_pattern.fullmatch(name) is not None
+        """Return whether it is about a resource, as `server:address`, or a prompt, as `server:name`.
+
+        One that does not allow is about a file in capitals and small letters alike, as some file systems are.
+        """
+        if self.shared("annotations"):
+            return False
+        is_file = name.partition(":")[2].startswith("file:")
+        pattern = self._file_pattern if is_file and self.effect != "allow" else self._content_pattern
+        return pattern.fullmatch(name) is not None
 
     def may_cover(self, namespace: str) -> bool:
         """Return whether it can be about a tool of a server or an API, of which none is known."""
@@ -145,7 +152,12 @@ class Rule(Record):
 
     @cached_property
     def _content_pattern(self) -> re.Pattern[str]:
-        return content_pattern([item for item in self.tools if not item.startswith(_TAG)])
+        items = [item for item in self.tools if not item.startswith(_TAG)]
+        return content_pattern(items, denies=self.effect != "allow")
+
+    @cached_property
+    def _file_pattern(self) -> re.Pattern[str]:
+        return re.compile(self._content_pattern.pattern, re.IGNORECASE)
 
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:  # noqa: ARG003 - the base's signature

@@ -50,6 +50,8 @@ _NOTIFY_TIMEOUT = 5.0
 """Within how many seconds a client must take a notification."""
 _LIST_FRESH = 60_000
 """For how many milliseconds a client may keep a list; those that listen are notified of changes."""
+_MAX_SCHEMAS = 64
+"""Of how many frontends the arguments in headers are known."""
 _Context = ServerRequestContext[Any, Any]
 _Answer = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 _Handler = Callable[[_Context, Any], Awaitable[Any]]
@@ -99,7 +101,8 @@ class McpEndpoint:
         self._changed = anyio.Event()
         self._is_noted = False
         self._loop: Loop | None = None
-        self._schemas: dict[str, dict[str, Any]] | None = None
+        self._schemas: dict[int, tuple[Frontend, dict[str, dict[str, Any]]]] = {}
+        """The schemas of tools whose arguments are in headers too, by the frontend that has them."""
         self._announced: dict[int, tuple[Frontend, tuple[ToolDefinition, ...]]] = {}
         """The tools that clients know of, by the frontend that their principals see."""
         self._note_shown(frontend)
@@ -207,7 +210,7 @@ class McpEndpoint:
 
     async def _notify_changes(self) -> None:
         """Tell clients, if what they see has changed."""
-        self._schemas = None
+        self._schemas = {}
         before, self._announced = self._announced, {}
         changes, self._content_changes = self._content_changes, {}
 
@@ -239,12 +242,20 @@ class McpEndpoint:
         return self._frontend if self._frontend_of is None else self._frontend_of(principal, self._frontend)
 
     def _schema(self, name: str) -> dict[str, Any] | None:
-        """Return the schema of a tool some of whose arguments are in headers too, for the SDK to compare."""
-        if self._schemas is None:
-            tools = map(wire, self._frontend.tools())
+        """Return the schema of a tool some of whose arguments are in headers too, for the SDK to compare.
+
+        It is that of the tool as whoever makes the request sees it: of a hidden tool there is none.
+        """
+        frontend = self._seen(authenticated_principal())
+        key = id(frontend)  # which is nobody else's while the frontend is kept
+        if key not in self._schemas:
+            tools = map(wire, frontend.tools())
             schemas = {tool["name"]: tool["inputSchema"] for tool in tools}
-            self._schemas = {name: schema for name, schema in schemas.items() if x_mcp_header_map(schema)}
-        return self._schemas.get(name)
+            headed = {name: schema for name, schema in schemas.items() if x_mcp_header_map(schema)}
+            self._schemas[key] = frontend, headed
+            if len(self._schemas) > _MAX_SCHEMAS:
+                del self._schemas[next(iter(self._schemas))]
+        return self._schemas[key][1].get(name)
 
     async def _greet(self, context: _Context, _: mcp_types.NotificationParams) -> None:
         connection = connection_of(context.session)

@@ -16,7 +16,7 @@ from toolcrib.gateway.clients.client import CURRENT, RequestClient
 from toolcrib.gateway.clients.confirmation_tokens import ConfirmationTokens
 from toolcrib.gateway.clients.input_requests import limit_error, result_of
 from toolcrib.gateway.frontend import InputNeeded
-from toolcrib.gateway.identity.principals import account_of
+from toolcrib.gateway.identity.principals import OpenRequest, account_of, open_request
 from toolcrib.gateway.limits import share_of
 from toolcrib.gateway.passing import wire
 
@@ -89,6 +89,7 @@ class HeldCalls:
         try:
             if client.is_stateless and (client.capabilities or within):  # else nobody can be asked that way
                 held = HeldCall(client, lambda: _answered(client, work), self._patience, self._check)
+                held.follow(context)
                 self._calls.add(held)
                 given = await self._outcome(held, within)
             else:
@@ -107,6 +108,7 @@ class HeldCalls:
             raise MCPError(mcp_types.INVALID_PARAMS, message, {"reason": "invalid_request_state"})
         held.key = None
         held.client.come_back(context)
+        held.follow(context)
         held.take({key: wire(response) for key, response in (params.input_responses or {}).items()})
         return held
 
@@ -176,6 +178,8 @@ class HeldCall:
         self.failure: BaseException | None = None
         """What the work raised, once it is over."""
         self.on_end: Callable[[], None] = lambda: None
+        self._right: OpenRequest | None = None
+        """The request by whose right it goes on."""
         self._work, self._patience, self._check = work, patience, check
         self._responses: dict[str, dict[str, Any]] = {}
         self._given: Any = None
@@ -183,6 +187,17 @@ class HeldCall:
         self._answered = anyio.Event()
         client.ask_later = self.ask
         self._task = Background(self._run)
+
+    def follow(self, context: _Context) -> None:
+        """Go on by the right of this request, the latest of its client, and end when its token is revoked."""
+        self._leave_request()
+        self._right = None if self.is_over else open_request(context)
+        if self._right is not None:
+            self._right.begun.add(self.scope)
+
+    def _leave_request(self) -> None:
+        if self._right is not None:
+            self._right.begun.discard(self.scope)
 
     async def _run(self) -> None:
         try:
@@ -195,6 +210,7 @@ class HeldCall:
                 self.failure = MCPError(mcp_types.INTERNAL_ERROR, "the call was cancelled")
         finally:
             self.is_over = True
+            self._leave_request()
             self._stirred.set()
             self.on_end()
 

@@ -142,22 +142,27 @@ class Guard:
             with request.scope:
                 await self._app(scope, receive, send_allowed)
         finally:
-            self._open.discard(request)
+            request.is_answered = True
+            if not request.begun:
+                self._open.discard(request)
         if request.scope.cancelled_caught:
             await response.break_off(scope["toolcrib.body"], "the token is not valid any more", 401)
 
     async def end_revoked(self) -> None:
-        """End what is being answered for tokens that were revoked or have expired, until cancelled.
+        """End what goes on for tokens that were revoked or have expired, until cancelled.
 
-        A call that began in time may end after its token has expired, and is ended where that was revoked.
+        A call or a task that began in time may end after its token has expired, and is ended where that was
+        revoked.
         """
         checked = self._rules()
         while True:
             await anyio.sleep(_RECHECK)
             before, checked = checked, self._rules()
             for request in list(self._open):
-                if (request.subscribes or checked is not before) and not await _is_valid(request, checked):
-                    request.scope.cancel()
+                if request.is_answered and not request.begun:
+                    self._open.discard(request)
+                elif (request.subscribes or checked is not before) and not await _is_valid(request, checked):
+                    request.end()
 
     def _rules(self) -> AccessRules | None:
         """Return who may call at this moment; None where the configuration does not say it."""

@@ -34,7 +34,7 @@ _CURSOR_KEY = secrets.token_bytes(32)
 
 @dataclass(eq=False, slots=True)
 class OpenRequest:
-    """An HTTP request that is being answered, and by which right."""
+    """An HTTP request that is being answered, or has begun what goes on, and by which right."""
 
     authorization: str | None
     address: EndpointAddress
@@ -44,12 +44,26 @@ class OpenRequest:
     """Whether its answer never ends by itself, so that it must not outlive its token."""
     scope: CancelScope = field(default_factory=CancelScope)
     """Ends it."""
+    begun: set[CancelScope] = field(default_factory=set)
+    """What goes on by its right, also after it was answered: tasks, and calls that wait for input."""
+    is_answered: bool = False
+
+    def end(self) -> None:
+        """End it, and what goes on by its right."""
+        for scope in (self.scope, *self.begun):
+            scope.cancel()
+
+
+def open_request(context: ServerRequestContext[Any, Any]) -> OpenRequest | None:
+    """Return the HTTP request that is being answered; None on a pipe."""
+    found = None if context.request is None else context.request.scope.get("toolcrib.open")
+    return found if isinstance(found, OpenRequest) else None
 
 
 def mark_subscription(context: ServerRequestContext[Any, Any]) -> None:
     """Note that the answer to a request is a stream of changes."""
-    opened = None if context.request is None else context.request.scope.get("toolcrib.open")
-    if isinstance(opened, OpenRequest):
+    opened = open_request(context)
+    if opened is not None:
         opened.subscribes = True
 
 

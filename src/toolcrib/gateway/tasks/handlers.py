@@ -184,6 +184,8 @@ class TaskHandlers:
         task = self._relayed.find(task_id, owner) or self._own.find(task_id, owner)
         if task is None:
             raise _unknown()
+        if isinstance(task, OwnTask):
+            task.follow(context)
         return task
 
     async def _ask(self, context: _Context, task: _RelayedTask, method: str, **params: Any) -> dict[str, Any]:

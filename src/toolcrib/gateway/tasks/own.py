@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mcp.server.context import ServerRequestContext
 from mcp.server.runner import modern_error_data
 
 from toolcrib.execution import Principal
@@ -70,6 +71,11 @@ class OwnTask:
         """Take answers to what it asks; those that fit nothing are asked for again."""
         if self._held is not None:
             self._held.take(responses)
+
+    def follow(self, context: ServerRequestContext[Any, Any]) -> None:
+        """Go on by the right of this request, which its owner has made."""
+        if self._held is not None:
+            self._held.follow(context)
 
     def cancel(self) -> None:
         """Stop it; nothing happens where it has ended."""
