@@ -1,6 +1,7 @@
 """What is shown of an error: no paths of this machine, but those that the caller named, and no secrets."""
 
 import base64
+import html
 import json
 from urllib.parse import quote
 
@@ -312,3 +313,48 @@ def test_known_secrets_forget_old_access_tokens() -> None:
     for number in range(100):
         secrets.add_token(f"token-{number:04}-x")
     assert secrets.hide("token-0099-x token-0000-x s3cr3t-word") == "[secret] token-0000-x [secret]"
+
+
+KNOWN = "zK7/p+q9'W=tr-55\"x"
+
+NESTED = {
+    "base64 of base64": base64.b64encode(base64.b64encode(KNOWN.encode())).decode(),
+    "base64 of JSON": base64.b64encode(json.dumps({"a": KNOWN}).encode()).decode(),
+    "base64 of a query": base64.b64encode(quote(KNOWN, safe="").encode()).decode(),
+    "base64 of hexadecimal": base64.b64encode(KNOWN.encode().hex().encode()).decode(),
+    "base64 of UTF-16": base64.b64encode(KNOWN.encode("utf-16-le")).decode(),
+    "base32": base64.b32encode(KNOWN.encode()).decode(),
+    "hexadecimal of base64": base64.b64encode(KNOWN.encode()).hex(),
+    "hexadecimal of JSON": json.dumps(KNOWN).encode().hex(),
+    "hexadecimal with colons": KNOWN.encode().hex(":"),
+    "hexadecimal with spaces": KNOWN.encode().hex(" ").upper(),
+    "a dump": ", ".join(f"0x{each:02x}" for each in KNOWN.encode()),
+    "escapes of bytes": "".join(f"\\x{each:02x}" for each in KNOWN.encode()),
+    "escapes of characters": "".join(f"\\u{ord(each):04x}" for each in KNOWN),
+    "numbers": str(list(KNOWN.encode())),
+    "entities": "".join(f"&#{ord(each)};" for each in KNOWN),
+    "hexadecimal entities": "".join(f"&#x{ord(each):x};" for each in KNOWN),
+    "a query twice": quote(quote(KNOWN, safe=""), safe=""),
+    "a query of JSON": quote(json.dumps({"a": KNOWN}), safe=""),
+    "HTML of JSON": html.escape(json.dumps({"a": KNOWN})),
+    "JSON three times": json.dumps(json.dumps(json.dumps(KNOWN))),
+    "CSV": KNOWN.replace('"', '""'),
+}
+"""Encodings in encodings, and those of dumps and logs."""
+
+
+@pytest.mark.parametrize("how", NESTED)
+def test_known_secret_is_found_in_encodings_of_encodings(how: str) -> None:
+    hidden = KnownSecrets([KNOWN]).hide(f"<{NESTED[how]}>")
+    assert "[secret]" in hidden
+    assert len(hidden) < len(NESTED[how]) / 2 + 20
+
+
+def test_texts_of_a_document_that_is_a_secret_are_secrets() -> None:
+    document = {
+        "type": "service_account",
+        "private_key": "abcdefgh12345678",
+        "auth": [{"token": "qwertzuiop"}],
+    }
+    secrets = KnownSecrets([json.dumps(document)])
+    assert secrets.hide("abcdefgh12345678 qwertzuiop service_account") == "[secret] [secret] service_account"

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from toolcrib.errors import Problem, ToolcribError
-from toolcrib.model.plain import walk
+from toolcrib.model.plain import parse_json, walk
 from toolcrib.places import HOME
 
 _MAX_LENGTH = 2000
@@ -387,8 +387,9 @@ _MOST_TOKENS = 16
 class KnownSecrets:
     """The secret values of one server's settings, hidden in all that the server sends.
 
-    A value is found as it is and as JSON, HTML, percent-encoding, hexadecimal or base64 write it, also as a
-    part of a longer text in base64. Where there are no values, nothing is searched.
+    A value is found as it is and as JSON, HTML, percent-encoding, hexadecimal, base32 or base64 write it,
+    most of them within another too, and as a part of a longer text in base64. Where there are no values,
+    nothing is searched.
 
     >>> secrets = KnownSecrets(["s3cr3t-word"])
     >>> secrets.hide("Basic " + base64.b64encode(b"me:s3cr3t-word").decode())
@@ -408,6 +409,11 @@ class KnownSecrets:
 
     def __bool__(self) -> bool:
         return self._pattern is not None
+
+    @property
+    def longest(self) -> int:
+        """How many characters the longest form of a secret has."""
+        return max(map(len, self._forms), default=0)
 
     def add_token(self, token: str) -> None:
         """Know an access token too; only the latest are kept."""
@@ -485,21 +491,46 @@ class KnownSecrets:
 def secret_forms(value: str) -> set[str]:
     """Return how a secret may be written: as it is, and in the encodings of texts.
 
-    >>> sorted(secret_forms("k-9/v+"))[:3]
-    ['%6B%2D%39%2F%76%2B', '%6b%2d%39%2f%76%2b', '6B2D392F762B']
+    >>> forms = secret_forms("k-9/v+")
+    >>> "6B2D392F762B" in forms, "k-9%2Fv%2B" in forms
+    (True, True)
     """
-    data = value.encode("utf-8", "surrogatepass")
     escaped = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    twice = {json.dumps(each, ensure_ascii=False)[1:-1] for each in escaped}
     quoted = {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
     quoted |= {quote_plus(value, errors="replace")}
-    forms = {value, *(json.dumps(each, ensure_ascii=False)[1:-1] for each in escaped)}
-    forms |= escaped
-    forms |= {repr(value)[1:-1], html.escape(value), *quoted, *map(_lower_escapes, quoted)}
-    forms |= {data.hex(), data.hex().upper()}
-    forms |= {"".join(f"%{byte:02{case}}" for byte in data) for case in "xX"}
+    written = {value, *escaped, *quoted}
+    forms = written | twice | {json.dumps(each, ensure_ascii=False)[1:-1] for each in twice}
+    forms |= {
+        repr(value)[1:-1],
+        value.replace('"', '""'),
+        *map(html.escape, escaped),
+        *map(_lower_escapes, quoted),
+    }
+    forms |= {html.escape(value), *(quote(each, safe="", errors="replace") for each in written)}
+    data = value.encode("utf-8", "surrogatepass")
+    for case in "xX":
+        digits = [f"{byte:02{case}}" for byte in data]
+        forms |= {sign.join(digits) for sign in ("", ":", " ", "-")}
+        forms |= {"".join(f"{sign}{each}" for each in digits) for sign in ("%", "\\x")}
+        forms |= {", ".join(f"0x{each}" for each in digits)}
+        forms |= {"".join(f"\\u{ord(each):04{case}}" for each in value)}
+        forms |= {"".join(f"&#x{ord(each):{case}};" for each in value)}
+    forms |= {"".join(f"&#{ord(each)};" for each in value), ", ".join(map(str, data))}
+    forms |= {base64.b32encode(data).decode().rstrip("=")}
+    inner = {each.encode("utf-8", "surrogatepass") for each in written}
+    forms |= {each.hex() for each in inner} | {each.hex().upper() for each in inner}
+    inner |= {value.encode("utf-16-le", "surrogatepass"), base64.b64encode(data), data.hex().encode()}
+    for text in inner:
+        forms |= _base64_forms(text)
+    return forms | {base64.b64encode(data).hex()}
+
+
+def _base64_forms(data: bytes) -> set[str]:
+    """Return what stands for some bytes in base64, whatever stands before and after them."""
+    forms: set[str] = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + data).decode()
-        # The characters that depend on the value alone, whatever stands before and after it.
         whole = encoded[-(-8 * before // 6) : 8 * (before + len(data)) // 6]
         forms |= {whole, whole.replace("+", "-").replace("/", "_")}
     return forms
@@ -525,6 +556,8 @@ def _parts_of(value: str) -> Iterator[str]:
         parts += address_secrets(value)
     if "=" in value and ("; " in value or value.count("=") == 1):  # a cookie, or a name and its value
         parts += [each.partition("=")[2].strip(" \"'") for each in value.split("; ")]
+    if value.lstrip().startswith(("{", "[")):  # such as the key of a service account
+        parts += _texts_of(value)
     if "\n" in value:
         parts += [line for line in map(str.strip, value.splitlines()) if len(line) >= _SHORTEST_LINE]
     for part in parts:
@@ -532,6 +565,21 @@ def _parts_of(value: str) -> Iterator[str]:
         is_ordinary = part.lower() in _TRIVIAL or is_public(part)
         if len(part) >= _SHORTEST_KNOWN and not is_marker and not is_ordinary:
             yield part
+
+
+def _texts_of(document: str) -> list[str]:
+    """Return the texts in a JSON document that are most likely secret."""
+    try:
+        parsed = parse_json(document)
+    except ValueError:
+        return []
+    members = (each for each in islice(walk(parsed), _MAX_VALUES) if type(each) is dict)
+    pairs = [(name, each) for member in members for name, each in member.items() if type(each) is str]
+    return [
+        text
+        for name, text in pairs
+        if is_secret_name(name) or (_is_opaque(text) and not is_setting(name, text))
+    ]
 
 
 def address_secrets(url: str) -> list[str]:

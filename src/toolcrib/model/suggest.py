@@ -1,6 +1,8 @@
 """The nearest thing to what somebody wrote."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from itertools import islice
 
@@ -8,6 +10,38 @@ _MAX_LENGTH = 40
 _MAX_SCANNED = 2_000
 _MAX_COMPARED = 50
 _MAX_LISTED = 20
+_MAX_SEARCHED = 32
+"""For how many names of one input the nearest known one is looked for: an error shows fewer problems."""
+_LEFT: ContextVar[list[None] | None] = ContextVar("searches_for_a_name_left", default=None)
+"""One item for each name that may still be looked for. Names are judged far below where an input comes in."""
+
+
+@contextmanager
+def few_suggestions() -> Iterator[None]:
+    """Have `nearest` answer for the first names alone in the block that judges one input.
+
+    A search takes milliseconds, and somebody may write a hundred thousand names that nobody knows. Inside
+    another such block it is the outer one that counts.
+    """
+    if _LEFT.get() is not None:
+        yield
+        return
+    token = _LEFT.set([None] * _MAX_SEARCHED)
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
+
+
+def may_search() -> bool:
+    """Return whether the nearest name may be looked for once more, and count that."""
+    left = _LEFT.get()
+    if left is None:
+        return True
+    if left:
+        left.pop()
+        return True
+    return False
 
 
 def nearest(word: str, options: Iterable[str]) -> str | None:
@@ -17,6 +51,8 @@ def nearest(word: str, options: Iterable[str]) -> str | None:
     'title'
     """
     if len(word) > _MAX_LENGTH:
+        return None
+    if not may_search():
         return None
     reach = max(1, len(word) // 3)
     alike = (option for option in islice(options, _MAX_SCANNED) if abs(len(option) - len(word)) <= reach)

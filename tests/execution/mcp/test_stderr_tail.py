@@ -1,6 +1,7 @@
 import pytest
 
 from toolcrib.execution.mcp.transport.process import StderrTail
+from toolcrib.redaction import KnownSecrets
 
 
 def test_only_the_last_lines_are_kept() -> None:
@@ -47,3 +48,12 @@ def test_stray_lines_on_standard_output_are_counted_and_kept_in_part() -> None:
     tail.stray(b"y" * 1000)
     assert tail.stray_lines == 2
     assert tail.text() == "half a line\n[stdout] Welcome!\n[stdout] " + "y" * 200
+
+
+def test_a_secret_whose_beginning_was_cut_off_is_not_shown() -> None:
+    secret = "zK7pq9W-tr-55-abcdef-12345"  # noqa: S105 - it is none
+    for line in (b"", b"more\n"):
+        tail = StderrTail(KnownSecrets([secret]), max_bytes=1_000)
+        tail.feed(secret.encode() + b"y" * (990 - len(line)) + b"\n" * bool(line) + line)
+        assert "-12345" not in tail.text()
+        assert tail.text().endswith("more" if line else "yyy")

@@ -41,6 +41,7 @@ class Authority:
     rotates: bool = True
     registers: bool = True
     metadata: dict[str, Any] = field(default_factory=dict)
+    device: dict[str, Any] = field(default_factory=dict)
     """Said of itself beside the usual, or instead."""
     answer: dict[str, str] = field(default_factory=dict)
     """Sent with the browser beside the usual, or instead."""
@@ -146,6 +147,7 @@ class Authority:
                 "interval": 0,
                 "expires_in": 60,
             }
+            | self.device
         )
 
     async def _revoke(self, request: Request) -> Response:

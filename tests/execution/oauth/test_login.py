@@ -20,7 +20,7 @@ from waiting import PATIENCE
 from toolcrib.errors import ConfigError, LoginError, LoginRequiredError
 from toolcrib.execution.mcp import McpServers, ServerConfig
 from toolcrib.execution.oauth import discovery
-from toolcrib.execution.oauth.discovery import oauth_client
+from toolcrib.execution.oauth.discovery import check_reach, oauth_client
 from toolcrib.execution.oauth.login import log_in, log_out
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.vault import LoginVault, StoredLogin
@@ -469,6 +469,8 @@ PUBLIC, PRIVATE, HERE = "https://8.8.8.8/mcp", "https://10.0.0.5/mcp", "http://1
         (PUBLIC, "https://8.8.8.8:8443/token", None),
         (PRIVATE, "http://127.0.0.1:6379/", "loopback"),
         (PRIVATE, "https://192.168.1.1/token", None),
+        (PRIVATE, "http://169.254.169.254/latest", "link-local"),
+        (HERE, "http://169.254.169.254/latest", "link-local"),
         (HERE, "http://127.0.0.1:8080/token", None),
     ],
 )
@@ -505,3 +507,38 @@ async def test_a_token_that_is_not_ascii_is_a_typed_error(
     with pytest.raises(LoginError):
         await logged_in(authority, environ)
     assert LoginVault(environ).get("one", authority.url) is None
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:6379/", "https://192.168.1.1/set?dns=8.8.4.4", HERE])
+async def test_no_page_is_opened_in_a_network_that_the_server_is_not_in(address: str) -> None:
+    with pytest.raises(LoginError, match="if that is meant"):
+        await check_reach("one", PUBLIC, None, address)
+    assert await check_reach("one", HERE, None, "http://localhost:8080/login")
+    assert await check_reach("one", PUBLIC, address, address) == address
+
+
+@pytest.mark.parametrize("how", ["browser", "web", "device"])
+async def test_every_way_to_log_in_asks_where_a_page_is(
+    how: str, authority: Authority, environ: dict[str, str]
+) -> None:
+    page = "https://169.254.169.254/latest"
+    authority.metadata = {"authorization_endpoint": page}
+    authority.device = {"verification_uri": page}
+    ways = {
+        "browser": lambda: logged_in(authority, environ),
+        "web": lambda: begin_login(
+            "one", authority.url, AuthConfig(), "https://crib.example/back", ("iss", "ann")
+        ),
+        "device": lambda: logged_in(authority, environ, device=True),
+    }
+    with pytest.raises(LoginError, match="a link-local address"):
+        await ways[how]()
+
+
+@pytest.mark.parametrize("page", ["javascript:alert(1)", "file:///etc/passwd", "http://login.example/enter"])
+async def test_a_page_of_a_device_login_is_over_tls(
+    page: str, authority: Authority, environ: dict[str, str]
+) -> None:
+    authority.device = {"verification_uri_complete": page}
+    with pytest.raises(LoginError, match="not secure"):
+        await logged_in(authority, environ, device=True)

@@ -343,6 +343,19 @@ async def test_question_shows_what_is_destroyed(how: str) -> None:
         assert "/nowhere/" not in begin
 
 
+async def test_an_answer_holds_for_a_whole_digest_of_the_call() -> None:
+    client = Asking(ConfirmationResult.DECLINED)
+    await refused(face_of(crib_that_erases()), "run_tool", _ERASE, client)
+    assert len(client.questions[0].key.removeprefix("run-")) == 64  # nobody finds two calls of one key
+
+
+async def test_lines_of_a_short_program_cannot_pass_for_lines_of_the_question() -> None:
+    client = Asking(ConfirmationResult.DECLINED)
+    code = f'await erase(path=\'{TARGET}\')\n"""\nThe administrator has checked this.\n"""'
+    await refused(face_of(crib_that_erases()), "execute_code", {"code": code}, client)
+    assert "\n3| The administrator has checked this.\n" in client.questions[0].text
+
+
 async def test_question_lists_calls_of_code_with_what_they_use_and_numbers_its_lines() -> None:
     client = Asking(ConfirmationResult.DECLINED)
     code = f"place = '{TARGET}'\n{_COMMENTS}\nfor path in [place]:\n    await erase(path=path)"

@@ -19,6 +19,7 @@ from toolcrib.execution.chain.templates import (
     references_in,
 )
 from toolcrib.model.plain import parse_json
+from toolcrib.model.suggest import few_suggestions
 
 _DEFAULT_CONCURRENCY = 8
 _LARGE = 5_000
@@ -162,6 +163,7 @@ def _place(problem: Problem) -> int:
     return int(top[0]) if top and top[0].isdecimal() else 0
 
 
+@few_suggestions()
 def read_chain(steps: Any, limits: ChainLimits | None = None) -> tuple[Chain, list[Problem]]:
     """Return the steps that can be read, and everything that is wrong with them and the rest."""
     problems: list[Problem] = []

@@ -17,7 +17,7 @@ from toolcrib.execution.chain.templates import ArrayTemplate, ObjectTemplate, Te
 from toolcrib.model.plain import pointer
 from toolcrib.model.protocols import Resolver
 from toolcrib.model.schema.validator import SchemaValidator
-from toolcrib.model.suggest import did_you_mean
+from toolcrib.model.suggest import did_you_mean, few_suggestions
 from toolcrib.model.tool import Tool
 
 Sources = Callable[[Reference], Sequence[Shape | NoValue]]
@@ -130,6 +130,7 @@ class TemplateChecker:
             yield from self.misfits(member, place.at(items), f"{path}/{index}")
 
 
+@few_suggestions()
 def check_chain(
     steps: Steps,
     resolver: Resolver,

@@ -11,6 +11,7 @@ from toolcrib.errors import LoginError
 from toolcrib.execution.oauth.discovery import (
     DEVICE_ENDPOINT,
     check_endpoint,
+    check_reach,
     client_login,
     discover,
     fetch_json,
@@ -62,7 +63,9 @@ async def device_login(
         code, page = begun.get("device_code"), begun.get("verification_uri")
         if status not in _SUCCESS or not isinstance(code, str) or not isinstance(page, str):
             raise LoginError(server, f"no code could be got: {str(begun.get('error', status))[:60]}")
-        show(str(begun.get("verification_uri_complete") or page), str(begun.get("user_code", "")))
+        shown = check_endpoint(server, str(begun.get("verification_uri_complete") or page))
+        await check_reach(server, url, auth.issuer, shown)
+        show(shown, str(begun.get("user_code", "")))
         payload = await _polled(client, login, auth, begun)
     return with_tokens(login.replace(scopes=asked), payload, time.time())
 

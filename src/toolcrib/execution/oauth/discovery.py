@@ -84,18 +84,28 @@ def oauth_client(server: str, url: str, issuer: str | None) -> QuietClient:
     """
 
     async def check_host(request: httpx2.Request) -> None:
-        host = request.url.host
-        trusted = {urlsplit(each).hostname for each in (url, issuer) if each}
-        if host in trusted:
-            return
-        inward = await _kinds_of(str(request.url))
-        own = await _kinds_of(url)
-        if inward and not ("loopback" in own or ("loopback" not in inward and own)):
-            where = f"{place(str(request.url))}, a {min(inward)} address"
-            raise LoginError(server, f"it points to {where}; set auth.issuer if that is meant")
+        await check_reach(server, url, issuer, str(request.url))
 
     hooks = {"request": [check_host]}
     return QuietClient(timeout=httpx2.Timeout(ANSWER_TIME), verify=tls_context(), event_hooks=hooks)
+
+
+async def check_reach(server: str, url: str, issuer: str | None, address: str) -> str:
+    """Return an address that a login to a server may lead to, be it by a request or in a person's browser.
+
+    Metadata services of clouds have link-local addresses, which no server but one beside them may name.
+
+    Raises:
+        LoginError: it is in a network that neither the server nor the configured issuer is in.
+    """
+    if urlsplit(address).hostname in {urlsplit(each).hostname for each in (url, issuer) if each}:
+        return address
+    inward, own = await _kinds_of(address), await _kinds_of(url)
+    is_near = "loopback" in own or (own and "loopback" not in inward)
+    if inward and not (is_near and ("link-local" not in inward or "link-local" in own)):
+        where = f"{place(address)}, a {min(inward)} address"
+        raise LoginError(server, f"it points to {where}; set auth.issuer if that is meant")
+    return address
 
 
 async def _kinds_of(url: str) -> frozenset[str]:

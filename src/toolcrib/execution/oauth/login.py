@@ -34,6 +34,7 @@ from toolcrib.execution.oauth.discovery import (
     SERVER_METADATA,
     TOKEN_ENDPOINT,
     check_endpoint,
+    check_reach,
     fetch_json,
     fetch_response,
     naming_endpoint,
@@ -175,6 +176,7 @@ async def _browser(
                 if auth.client_secret and client is not None and metadata is not None:
                     methods = metadata.token_endpoint_auth_methods_supported
                     client.token_endpoint_auth_method = secret_method(methods)
+                await check_reach(server, url, auth.issuer, address)
                 callback.expect(state_of(address))
                 show(address, None)
 

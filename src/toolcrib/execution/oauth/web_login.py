@@ -12,7 +12,13 @@ from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from toolcrib.errors import LoginError
-from toolcrib.execution.oauth.discovery import check_endpoint, client_login, discover, oauth_client
+from toolcrib.execution.oauth.discovery import (
+    check_endpoint,
+    check_reach,
+    client_login,
+    discover,
+    oauth_client,
+)
 from toolcrib.execution.oauth.settings import AuthConfig
 from toolcrib.execution.oauth.tokens import RefusedError, request_token, with_tokens
 from toolcrib.execution.oauth.vault import Owner, StoredLogin
@@ -87,6 +93,7 @@ async def begin_login(  # noqa: PLR0913 - each by its name
         "resource": resource,
     } | ({"scope": " ".join(scopes)} if scopes else {})
     endpoint = check_endpoint(server, found.authorization_endpoint)
+    await check_reach(server, url, auth.issuer, endpoint)
     address = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
     login = client.replace(owner=owner, resource=resource, scopes=scopes)
     is_named = found.authorization_response_iss_parameter_supported

@@ -315,8 +315,9 @@ def _question(
         PolicyDeniedError: it would be too long to be shown as a whole.
     """
     written = given if isinstance(given, str) else _json(given)
-    content = "\0".join((what, *tools, written, bound))
-    key = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
+    # The whole digest, and of each character: whoever writes the calls must not find two of one key.
+    content = json.dumps([what, *tools, written, bound])
+    key = hashlib.sha256(content.encode()).hexdigest()
     text = ""
     if len(written) <= MAX_QUESTION:
         text = visible(_text(tools, given, what, places, reason))
@@ -340,7 +341,7 @@ def _text(tools: Sequence[str], given: Any, what: str, places: Sequence[str], re
     client that asks, and no secrets of this machine.
     """
     written = given if isinstance(given, str) and what else _json(given)
-    is_short = len(written) <= _SHORT
+    is_short = len(written) <= _SHORT and "\n" not in written
     if not what:
         if is_short or not isinstance(given, dict):
             return f"Run {tools[0]} with {written}? {reason}"

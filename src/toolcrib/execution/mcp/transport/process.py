@@ -100,8 +100,8 @@ class StderrTail:
         """Return what was kept as text that is safe to print: no control characters, whole lines."""
         text = _ESCAPES.sub("", self._kept.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
         lines = self._secrets.hide(_CONTROLS.sub("", text)).split("\n")
-        if len(self._kept) == self._max_bytes and len(lines) > 1:
-            del lines[0]  # it was cut
+        if len(self._kept) == self._max_bytes:  # the first line was cut, maybe within a secret
+            lines = lines[1:] or [lines[0][self._secrets.longest :]]
         return "\n".join([line.rstrip() for line in lines if line.strip()][-self._max_lines :])
 
 
