@@ -77,14 +77,14 @@ def test_import_warns_of_a_token_in_clear_text_in_a_git_repository(toolcrib: Any
     env = {"GITHUB_TOKEN": "ghp_0123456789abcdefghij0123456789abcdef", "REGION": "eu-central-1"}
     file = put(tmp_path / "theirs.json", {"mcpServers": {"a": {"command": "x", "env": env}}})
     subprocess.run(["git", "init", "-q"], check=True)
-    warning = f"{Path.cwd() / 'toolcrib.toml'}: GITHUB_TOKEN would be in clear text in a git repository"
+    warning = f"{Path.cwd() / 'toolcrib.toml'}: secrets in clear text (GITHUB_TOKEN), and git does not ignore"
     assert warning in toolcrib("import", str(file), "--dry-run").stderr
     Path(".gitignore").write_text("toolcrib.toml\n")
-    assert "git repository" not in toolcrib("import", str(file), "--dry-run").stderr
+    assert "clear text" not in toolcrib("import", str(file), "--dry-run").stderr
     Path(".gitignore").unlink()
     assert warning in toolcrib("import", str(file)).stderr
-    assert "git repository" not in toolcrib("add", "b", "--no-check", "-e", "A=${B}", "--", "x").stderr
-    assert "C_KEY would be" in toolcrib("add", "c", "--no-check", "-e", "C_KEY=sesame", "--", "x").stderr
+    assert "clear text" not in toolcrib("add", "b", "--no-check", "-e", "A=${B}", "--", "x").stderr
+    assert "clear text (C_KEY)" in toolcrib("add", "c", "--no-check", "-e", "C_KEY=sesame", "--", "x").stderr
 
 
 def test_what_is_taken_over_and_will_not_work_is_told(

@@ -381,6 +381,22 @@ def test_api_of_the_same_name_is_replaced_only_by_force(toolcrib: Any, web_api: 
     assert toolcrib("add", "web", "--force", "--openapi", f"{web_api}/openapi.json").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "how", [["add", "inherit", "--no-check", "--", "x"], ["import", "theirs.json"]], ids=["add", "import"]
+)
+def test_a_server_called_inherit_does_not_replace_what_all_servers_inherit(
+    toolcrib: Any, how: list[str]
+) -> None:
+    Path("theirs.json").write_text('{"mcpServers": {"inherit": {"command": "x"}}}')
+    Path("toolcrib.toml").write_text('[servers]\ninherit = ["UV_*"]\n')
+    made = toolcrib(*how)
+    assert made.exit_code == 2
+    assert (
+        "'inherit' names the variables that all servers inherit; give the server another name" in made.stderr
+    )
+    assert Path("toolcrib.toml").read_text() == '[servers]\ninherit = ["UV_*"]\n'
+
+
 def test_a_server_is_added_with_the_variables_that_it_inherits(toolcrib: Any) -> None:
     Path("toolcrib.toml").write_text('[servers]\ninherit = ["UV_*"] # ours\n')
     toolcrib("add", "a", "--inherit", "AWS_*", "--no-check", "--", "x")

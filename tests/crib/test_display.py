@@ -166,8 +166,7 @@ def test_errors_are_raised_in_the_line_of_the_caller(crib: SyncCrib) -> None:
     for name, call in calls.items():
         with pytest.raises(ToolcribError) as caught:
             call()
-        assert frames(caught.value)[1:-1] in ([], ["<lambda>"], ["<lambda>", "run"]), name
-        assert len(frames(caught.value)) <= 4
+        assert frames(caught.value)[1:] in (["<lambda>"], ["<lambda>", "run"]), name
 
 
 def test_errors_keep_the_frames_of_handlers_and_hooks() -> None:

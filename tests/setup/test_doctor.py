@@ -138,6 +138,13 @@ async def test_a_server_that_fails_is_shown_with_its_last_words_and_without_secr
     assert said(found, "server 'b'", "ok")
 
 
+async def test_doctor_advises_to_inherit_missing_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "s3cret")
+    shop = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('SHOP_TOKEN is not set')"]}
+    found = await diagnose({"mcpServers": {"shop": shop}})
+    assert "give it these variables with `inherit`" in str(found)
+
+
 async def test_a_server_that_says_nothing_has_a_deadline(little: Any) -> None:
     found = await diagnose({"mcpServers": {"a": little("hang")}}, environ=HERE, limit=0.3)
     (finding,) = found.errors

@@ -75,7 +75,7 @@ def _foreign_part(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _shorten(error: ToolcribError) -> ToolcribError:
+def _shorten(error: ToolcribError) -> None:
     """Take toolcrib's own frames out of the tracebacks of an error and of its causes.
 
     What a handler or a hook of the program raised keeps the frames of the program. An exception that is not
@@ -89,7 +89,6 @@ def _shorten(error: ToolcribError) -> ToolcribError:
         if kept is not None or isinstance(pending, ToolcribError):
             pending.__traceback__ = kept
         pending = pending.__cause__ or (None if pending.__suppress_context__ else pending.__context__)
-    return error
 
 
 def _raise_in_callers(cls: type[C]) -> type[C]:
@@ -98,11 +97,11 @@ def _raise_in_callers(cls: type[C]) -> type[C]:
     def shortening(method: Callable[P, R]) -> Callable[P, R]:
         @wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            __tracebackhide__ = True  # pytest and IPython leave this frame out, too
             try:
                 return method(*args, **kwargs)
             except ToolcribError as error:
-                raise _shorten(error)  # noqa: B904 - it is the same error
+                _shorten(error)
+                raise  # alone: `raise error` would put this frame into the traceback again
 
         return call
 

@@ -19,6 +19,7 @@ USUAL = dict.fromkeys(
         *("PATH", "HOME", "USER", "LANG", "LANGUAGE", "LC_ALL", "LC_TIME", "TZ"),
         *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"),
         *("http_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"),
+        *("NODE_USE_ENV_PROXY", "PIP_PROXY", "npm_config_proxy", "npm_config_https_proxy"),
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     ),
     "x",

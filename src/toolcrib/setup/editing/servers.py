@@ -14,7 +14,17 @@ from typing import Any
 from toolcrib.crib.config.dialects import carried_name
 from toolcrib.crib.config.files import load_text
 from toolcrib.crib.config.reading import BOM, file_refusal, is_toml, parse, read_text
-from toolcrib.crib.config.sections import OPENCODE, OURS, Place, places_in, section_of, servers_in
+from toolcrib.crib.config.sections import (
+    INHERIT,
+    OPENCODE,
+    OURS,
+    Place,
+    at,
+    places_in,
+    section_of,
+    servers_in,
+    split_inherit,
+)
 from toolcrib.errors import ConfigError
 from toolcrib.execution.mcp.config import ServerConfig
 from toolcrib.model.suggest import choose
@@ -147,6 +157,10 @@ def edit_servers(
     before = read_text(path)
     document = document_of(path, before)
     place = section_of(document, toml=is_toml(path)) if place is None else place
+    section = at(document, place)
+    if INHERIT in changes and isinstance(section, Mapping) and split_inherit(section)[1] is not None:
+        message = f"{INHERIT!r} names the variables that all servers inherit; give the server another name"
+        raise file_refusal(path, message, "name")
     made, wanted = edit_text(path, before or "", changes, place)
     if check is not None:
         check(path, made)
@@ -164,14 +178,14 @@ def edit_servers(
     fresh = list(dict.fromkeys(name for name, value in named_secrets(wanted) if value not in known))
     notes = [f"{path}: {_CLOSED}"] if fresh and _is_open(path) else []
     if fresh and _may_be_committed(path):
-        notes.append(f"{path}: {', '.join(fresh)} {_COMMITTED}")
+        notes.append(f"{path}: secrets in clear text ({', '.join(fresh)}), {_COMMITTED}")
     return Edit(path, before, made, bool(fresh), tuple(notes), (*known, *secrets_in(wanted)), again)
 
 
 _CLOSED = "only its owner may read it from here on, because secrets are written into it"
 _COMMITTED = (
-    "would be in clear text in a git repository: write '${NAME}' and set it in the environment, or have git "
-    "ignore the file"
+    "and git does not ignore this file: write '${NAME}' and set it in the environment, or "
+    "add the file to .gitignore"
 )
 
 

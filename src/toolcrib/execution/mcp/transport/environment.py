@@ -23,10 +23,11 @@ _SYSTEM = (
     )
 )
 _LOCALE = ("LANG", "LANGUAGE", "LC_*", "TZ")
-_PROXIES = tuple(
-    name
-    for kind in ("http", "https", "all", "no", "ftp")
-    for name in (f"{kind}_proxy", f"{kind.upper()}_PROXY")
+_PROXIES = (
+    *(f"{kind}_proxy" for kind in ("http", "https", "all", "no", "ftp")),
+    *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO", "FTP")),
+    *("NODE_USE_ENV_PROXY", "PIP_PROXY"),
+    *("npm_config_proxy", "npm_config_https_proxy", "npm_config_noproxy"),
 )
 _CERTIFICATES = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "PIP_CERT"),
