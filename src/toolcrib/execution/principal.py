@@ -98,12 +98,6 @@ class Issuers:
             return Principal(issuer=TOKENS, subject=who)
         return Principal(issuer=self.authority or "", subject=who) if who else Principal()
 
-    def entity_name(self, principal: Principal) -> str:
-        """Return the subject, with the kind of its issuer where the bare subject would mean another."""
-        subject = principal.subject
-        is_bare = subject.partition(":")[0] not in _KINDS and (not subject or self.means(principal, subject))
-        return subject if is_bare else f"{self.kind_of(principal) or 'other'}:{subject}"
-
     def _vouches(self, principal: Principal, name: str, *, is_client: bool = False) -> bool:
         """Return whether a principal's issuer is the one that a bare name is looked for at."""
         if is_client and name.partition(":")[0] == _SELF_NAMED:
