@@ -7,7 +7,8 @@ from toolcrib.execution.policy import Rules
 from toolcrib.execution.principal import Issuers
 
 AUTHORITY = "https://login.example"
-NONE, TOKEN = Issuers(), Issuers(tokens=frozenset({"ci"}))
+NONE = Issuers()
+TOKEN = Issuers(tokens=frozenset({"ci"}))
 LOGIN = Issuers(authority=AUTHORITY)
 BOTH = Issuers(tokens=frozenset({"ci"}), authority=AUTHORITY)
 ISSUERS = {"none": NONE, "token": TOKEN, "login": LOGIN, "both": BOTH}

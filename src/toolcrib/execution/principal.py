@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from toolcrib.concurrency.fair_slots import Member
 
-TOKENS, LOCAL = "tokens", "local"
-"""The issuers of named tokens of a gateway, and of the user of this machine."""
+TOKENS = "tokens"
+"""The issuer of the named tokens of a gateway."""
+LOCAL = "local"
+"""The issuer of the user of this machine."""
 _SELF_NAMED = "mcp"
 """Clients that name themselves have this name, or one that begins with it and a colon."""
 

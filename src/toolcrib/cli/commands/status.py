@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from toolcrib.crib import Crib, View
     from toolcrib.execution.mcp import ServerStatus
 
-_NAMED, _REASON = 3, 120
+_MAX_REFUSED_SHOWN = 3
+_MAX_REASON_LENGTH = 120
 _PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
 """What is true of a server only while it runs."""
 
@@ -189,6 +190,9 @@ def _word(server: dict[str, Any]) -> str:
         parts.append(str(server["login"]["words"]))
     if refused:
         several = "1 tool is left out" if len(refused) == 1 else f"{len(refused)} tools are left out"
-        named = [f"{name}: {reason[:_REASON]}" for name, reason in list(refused.items())[:_NAMED]]
+        named = [
+            f"{name}: {reason[:_MAX_REASON_LENGTH]}"
+            for name, reason in list(refused.items())[:_MAX_REFUSED_SHOWN]
+        ]
         parts.append("; ".join([f"{several}: {named[0]}", *named[1:]]))
     return "; ".join(parts)

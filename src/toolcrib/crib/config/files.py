@@ -21,7 +21,8 @@ from toolcrib.places import anchored, path_fault
 
 Config = str | PathLike[str] | Mapping[str, Any] | Settings | None
 """A file, a mapping such as the JSON of an MCP client, or the settings themselves."""
-_MAPPING, _FILE = NO_FILE, "configuration file"
+_MAPPING = NO_FILE
+_FILE = "configuration file"
 _SPELLINGS = ("type", "serverUrl", "httpUrl")
 """What a server may also say, as other clients do."""
 _TYPES = "a path, a dict with 'mcpServers', Settings or None"
